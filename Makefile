@@ -1,0 +1,23 @@
+# `make check` is all that a contributor needs: it does what CI does.
+.PHONY: check lint types test slow format
+
+check: lint types test
+
+lint:
+	ruff check .
+	ruff format --check .
+
+types:
+	mypy
+
+# Two workers: many tests start programs of their own.
+test:
+	pytest -n 2 -m "not slow"
+
+# Minutes: the benchmarks, with their targets.
+slow:
+	python benchmarks/plan.py
+
+format:
+	ruff check --fix .
+	ruff format .

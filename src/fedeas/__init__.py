@@ -1,0 +1,56 @@
+"""fedeas: who should generate how many synthetic samples of which class.
+
+>>> from fedeas import FedEAS, LabelCounts
+>>> counts = LabelCounts([[90, 10, 0], [30, 40, 30]])
+>>> FedEAS(beta=12).plan(counts).samples
+array([[ 0, 38, 48],
+       [ 0,  0,  0]])
+"""
+
+from fedeas.compare import Comparison, compare
+from fedeas.cost import Cost
+from fedeas.counts import LabelCounts
+from fedeas.errors import FedeasError, InfeasibleError, InputError, MissingExtraError
+from fedeas.partition import IID, Dirichlet, FLBench, Partition, Shards
+from fedeas.plan import Plan
+from fedeas.policies import (
+    FedEAS,
+    FillToMean,
+    FullBalance,
+    Greedy,
+    MissingOnly,
+    NoGeneration,
+    Uniform,
+    WaterFill,
+)
+from fedeas.select import BetaInterval, admissible_betas, beta_for_total
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "IID",
+    "BetaInterval",
+    "Comparison",
+    "Cost",
+    "Dirichlet",
+    "FLBench",
+    "FedEAS",
+    "FedeasError",
+    "FillToMean",
+    "FullBalance",
+    "Greedy",
+    "InfeasibleError",
+    "InputError",
+    "LabelCounts",
+    "MissingExtraError",
+    "MissingOnly",
+    "NoGeneration",
+    "Partition",
+    "Plan",
+    "Shards",
+    "Uniform",
+    "WaterFill",
+    "admissible_betas",
+    "beta_for_total",
+    "compare",
+]

@@ -1,0 +1,70 @@
+"""The command line: `fedeas` and `python -m fedeas`, one module a command."""
+
+import sys
+from typing import Any
+
+import typer
+
+from fedeas.cli.compare import compare
+from fedeas.cli.paper import paper
+from fedeas.cli.partition import partition
+from fedeas.cli.plan import plan
+from fedeas.cli.select import select
+from fedeas.errors import FedeasError
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(partition)
+app.command()(plan)
+app.command()(compare)
+app.command()(select)
+app.add_typer(paper, name="paper")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from fedeas import __version__
+
+        typer.echo(f"fedeas {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def fedeas(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """How many synthetic samples each client of a label-skewed federation should generate."""
+
+
+# The base of typer's own errors, click's ClickException: releases keep it in different places.
+_BadUsage: Any = typer.BadParameter.__mro__[2]
+
+
+def main() -> None:
+    """Run a command; whatever is wrong with its input ends in one line and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except FedeasError as error:
+        code = _fail(str(error))
+    except _BadUsage as error:
+        code = _fail(error.format_message())
+    except (KeyboardInterrupt, typer.Abort):
+        typer.echo("stopped", err=True)
+        code = 130
+    except BrokenPipeError:  # `fedeas ... | head`
+        sys.stderr.close()
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str) -> int:
+    line = " ".join(message.split())
+    typer.echo(f"fedeas: {line}", err=True)
+    return 2

@@ -1,0 +1,85 @@
+"""`fedeas compare`: several policies at the same total, without training."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from fedeas.cli import show
+
+if TYPE_CHECKING:
+    from fedeas import Comparison
+
+
+def compare(
+    counts_file: Path = show.counts_argument(),
+    beta: float = typer.Option(12.0, help="Beta of FedEAS, whose total the others are given."),
+    total: int | None = typer.Option(None, help="Match this total instead of FedEAS's."),
+    policy: list[str] | None = typer.Option(
+        None, help="A policy to compare, NAME or 'NAME(setting=value)'; may be repeated."
+    ),
+    plot: Path | None = show.plot_option("the imbalance removed against the samples spent"),
+    delimiter: str | None = show.delimiter_option(),
+    as_json: bool = show.json_option(),
+) -> None:
+    """Compare policies at a matched total: what each removes, and what it wastes.
+
+    Example: `fedeas compare counts.csv --beta 12 --policy fedeas --policy uniform`
+    """
+    from dataclasses import replace
+
+    from fedeas import FedEAS, LabelCounts, beta_for_total
+    from fedeas import compare as compare_policies
+    from fedeas.compare import DEFAULT_POLICIES
+
+    if plot is not None:
+        show.check_picture(plot)
+    counts = LabelCounts.load(counts_file, delimiter)
+    if not as_json:
+        show.note_counts(counts_file, counts)
+    reference = FedEAS(beta=beta)
+    if total is not None:
+        reference = replace(reference, beta=beta_for_total(counts, total))
+    table = compare_policies(counts, policy or DEFAULT_POLICIES, reference)
+    if plot is not None:
+        from fedeas.report import figures
+
+        figures.reduction(counts, plot, mark=table.total)
+    if as_json:
+        show.print_json([asdict(row) for row in table])
+    else:
+        _print(table)
+    if plot is not None:
+        show.note(f"wrote {plot}")
+
+
+def _print(comparison: "Comparison") -> None:
+    shown = show.new_table(
+        f"Policies at a matched total of {comparison.total:,} samples",
+        ("policy", False), ("total", True), ("removed", True), ("", False), ("share", True),
+        ("harmful", True), ("ratio", True), ("touched", True),
+    )  # fmt: skip
+    for row in comparison:
+        if row.total is None or row.reduction is None:
+            shown.add_row(row.policy, "-", "-", "", "-", "-", "-", "-")
+            continue
+        shown.add_row(
+            row.policy,
+            f"{row.total:,}",
+            show.percent(row.reduction),
+            show.bar(row.reduction, 10),
+            show.percent(row.synthetic_share),
+            f"{row.negative_gain:,}",
+            "-" if row.budget_ratio is None else f"{row.budget_ratio:.1f}x",
+            f"{row.clients:,} x {row.classes:,}",
+        )
+    show.print_table(shown)
+    typer.echo(
+        "removed: part of the imbalance score; share: synthetic among all samples;\n"
+        "harmful: samples that raise the score; ratio: most over fewest samples of a client;\n"
+        "touched: clients and classes that get any"
+    )
+    for row in comparison:
+        if row.note:
+            typer.echo(f"{row.policy}: {row.note}")

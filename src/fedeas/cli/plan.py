@@ -1,0 +1,212 @@
+"""`fedeas plan`: who generates how many samples of which class."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from fedeas.cli import show
+from fedeas.errors import InputError
+
+if TYPE_CHECKING:
+    from fedeas import Cost, LabelCounts, Plan
+    from fedeas.policies import Policy
+    from fedeas.stream import StreamedPlan
+
+# Above this many clients a Parquet file is planned as a stream and only the sums are shown.
+_STREAM_FROM = 200_000
+
+
+def plan(
+    counts_file: Path = show.counts_argument(),
+    policy: str = typer.Option("fedeas", help="NAME or 'NAME(setting=value, ...)'."),
+    beta: float | None = typer.Option(None, help="FedEAS's budget parameter (12 unless given)."),
+    total: int | None = typer.Option(None, help="Spend at most this many samples."),
+    cost: str | None = typer.Option(None, help="Cost of one sample: 0.8s, 0.002EUR."),
+    spend: str | None = typer.Option(None, help="Spend at most this: 3h, 100EUR; needs --cost."),
+    out: Path | None = typer.Option(None, help="Write the plan: .csv, .tsv, .json or .parquet."),
+    plot: Path | None = show.plot_option("what each client needs and where the imbalance sits"),
+    rows: int = typer.Option(20, min=1, help="Clients to show."),
+    delimiter: str | None = show.delimiter_option(),
+    as_json: bool = show.json_option(),
+) -> None:
+    """Plan who should generate how many samples of which class.
+
+    Example: `fedeas plan counts.csv --beta 12 --cost 0.8s --out plan.csv`
+    """
+    from fedeas import Cost, LabelCounts
+
+    if plot is not None:
+        show.check_picture(plot)
+    price = Cost.parse(cost) if cost else None
+    if spend is not None:
+        if price is None or total is not None:
+            raise InputError("--spend needs --cost, and goes without --total", got=spend)
+        total = price.samples_for(spend)
+    if beta is not None and total is not None:
+        raise InputError("give --beta or a total, not both", got=(beta, total))
+    if _is_stream(counts_file):
+        _plan_stream(counts_file, policy, beta, total, price, out, plot, as_json)
+        return
+    counts = LabelCounts.load(counts_file, delimiter)
+    show.note_counts(counts_file, counts)
+    made = _choose(policy, beta, total, counts).plan(counts)
+    if price:
+        made = made.with_cost(price)
+    if out is not None:
+        made.save(out)
+    if plot is not None:
+        from fedeas.report import figures
+
+        figures.demand(counts, made, plot)
+    if as_json:
+        show.print_json(_as_json(counts, made))
+    else:
+        _print(counts, made, rows)
+    for written in filter(None, (out, plot)):
+        show.note(f"wrote {written}")
+
+
+def _choose(spec: str, beta: float | None, total: int | None, counts: "LabelCounts") -> "Policy":
+    """Make the policy; FedEAS takes a total through the largest beta that it affords."""
+    from fedeas import FedEAS, beta_for_total
+    from fedeas.policies import make_policy
+
+    policy = make_policy(spec, beta=beta, total=total)
+    if isinstance(policy, FedEAS) and total is not None:
+        from dataclasses import replace
+
+        policy = replace(policy, beta=beta_for_total(counts, total, policy))
+    return policy
+
+
+def _print(counts: "LabelCounts", plan: "Plan", rows: int) -> None:
+    from fedeas import FullBalance
+    from fedeas.skew import skewness
+
+    scalars = {key: plan.settings.get(key) for key in ("beta", "total", "price")}
+    settings = ", ".join(f"{key} {value:g}" for key, value in scalars.items() if value)
+    table = show.new_table(
+        f"{plan.policy}{f' ({settings})' if settings else ''}: {plan.total:,} samples",
+        ("client", False), ("real", True), ("skew", True),
+        ("generate", True), ("", False), ("most of", False),
+    )  # fmt: skip
+    order = (-plan.per_client).argsort(kind="stable")
+    largest = max(1, int(plan.per_client.max()))
+    skews = skewness(counts)
+    for k in order[:rows]:
+        table.add_row(
+            counts.client_names[k],
+            f"{counts.sizes[k]:,}",
+            f"{skews[k]:.2f}",
+            f"{plan.per_client[k]:,}",
+            show.bar(plan.per_client[k] / largest),
+            _largest_classes(plan, int(k)),
+        )
+    if len(order) > rows:
+        rest = plan.per_client[order[rows:]].sum()
+        table.add_row(f"{len(order) - rows:,} more", "", "", f"{rest:,}", "", "")
+    show.print_table(table)
+    _print_outcome(plan, plan.cost)
+    full = FullBalance().plan(counts).total
+    if plan.total and full > plan.total:
+        against = f"balancing everything would take {full:,} samples"
+        extra = f", {plan.cost.of(full)}" if plan.cost else ""
+        typer.echo(f"for comparison   {against}{extra}, {full / plan.total:.1f} times as many")
+
+
+def _print_outcome(plan: "Plan | StreamedPlan", cost: "Cost | None") -> None:
+    before, after = plan.score_before, plan.score_after
+    removed, share = show.percent(plan.reduction), show.percent(plan.synthetic_share)
+    typer.echo(f"imbalance        {before:.4f} -> {after:.4f}, {removed} removed")
+    typer.echo(f"synthetic share  {share} of what clients then train on")
+    if cost:
+        each = f"{cost.per_sample:g} {cost.unit}"
+        typer.echo(f"cost             {cost.of(plan.total)} at {each} a sample")
+
+
+def _largest_classes(plan: "Plan", client: int, most: int = 3) -> str:
+    row = plan.samples[client]
+    order = (-row).argsort(kind="stable")
+    shown = [f"{plan.class_names[c]}: {row[c]:,}" for c in order[:most] if row[c]]
+    more = int((row > 0).sum()) - len(shown)
+    return ", ".join(shown) + (f" +{more}" if more else "")
+
+
+def _as_json(counts: "LabelCounts", plan: "Plan") -> dict[str, object]:
+    from fedeas.skew import skewness
+
+    skews = skewness(counts)
+    return {
+        **_summary(plan, plan.cost),
+        "settings": dict(plan.settings),
+        "counts_hash": plan.counts_hash,
+        "score_before": plan.score_before,
+        "score_after": plan.score_after,
+        "negative_gain": plan.harmful,
+        "classes": list(counts.class_names),
+        "empty_clients": list(counts.empty),
+        "clients": [
+            {
+                "client": counts.client_names[k],
+                "real": int(counts.sizes[k]),
+                "skew": float(skews[k]),
+                "generate": int(plan.per_client[k]),
+                "samples": plan.samples[k].tolist(),
+            }
+            for k in range(counts.K)
+        ],
+    }
+
+
+def _summary(plan: "Plan | StreamedPlan", cost: "Cost | None") -> dict[str, object]:
+    amount = None if cost is None else {"amount": plan.total * cost.per_sample, "unit": cost.unit}
+    return {
+        "policy": plan.policy,
+        "total": plan.total,
+        "reduction": plan.reduction,
+        "synthetic_share": plan.synthetic_share,
+        "cost": amount,
+    }
+
+
+def _is_stream(path: Path) -> bool:
+    if path.suffix.lower() != ".parquet":
+        return False
+    from fedeas.stream import client_count
+
+    return client_count(path) > _STREAM_FROM
+
+
+def _plan_stream(
+    path: Path,
+    spec: str,
+    beta: float | None,
+    total: int | None,
+    cost: "Cost | None",
+    out: Path | None,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    from fedeas.policies import LocalPolicy, make_policy
+    from fedeas.stream import plan_stream
+
+    policy = make_policy(spec, beta=beta, total=total)
+    if not isinstance(policy, LocalPolicy) or total is not None or plot is not None:
+        raise InputError(
+            f"more than {_STREAM_FROM:,} clients are planned as a stream",
+            got=spec,
+            allowed="a local policy by beta or price, without --total, --spend and --plot",
+        )
+    with show.progress("clients") as update:
+        made = plan_stream(path, policy, out, cost, update)
+    if as_json:
+        show.print_json({**asdict(made), **_summary(made, cost)})
+    else:
+        typer.echo(f"{made.policy}: {made.total:,} samples for {made.clients:,} clients")
+        if made.empty:
+            typer.echo(f"without samples, so they generate nothing: {made.empty:,} clients")
+        _print_outcome(made, cost)
+    if out is not None:
+        show.note(f"wrote {out}")

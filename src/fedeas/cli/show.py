@@ -1,0 +1,141 @@
+"""What commands share on the terminal: tables with small bars, notes, progress, JSON."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from fedeas.counts import LabelCounts
+from fedeas.errors import InputError
+
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def counts_argument() -> Path:
+    """Declare the argument that names a file of counts."""
+    argument: Path = typer.Argument(
+        ..., metavar="COUNTS", help="Label counts, a row per client: .csv, .tsv, .json or .parquet."
+    )
+    return argument
+
+
+def delimiter_option() -> str | None:
+    """Declare the option for CSV files that are not separated by commas."""
+    option: str | None = typer.Option(None, help="What separates the cells of a CSV file.")
+    return option
+
+
+def json_option() -> bool:
+    """Declare the option that prints for machines."""
+    option: bool = typer.Option(False, "--json", help="Print JSON instead of a table.")
+    return option
+
+
+def plot_option(what: str) -> Path | None:
+    """Declare the option that draws a picture."""
+    option: Path | None = typer.Option(
+        None,
+        "--plot",
+        metavar="FILE",
+        help=f"Draw {what} (.png, .svg or .pdf; needs fedeas[plot]).",
+    )
+    return option
+
+
+def note(text: str) -> None:
+    """Say something that is not the result: on standard error, so that pipes stay clean."""
+    typer.echo(text, err=True)
+
+
+def note_counts(path: Path, counts: LabelCounts) -> None:
+    """Say in one line what was understood, and which clients are empty."""
+    names = "clients named" if counts.clients else "clients numbered"
+    classes = "classes named" if counts.classes else "classes numbered"
+    note(f"{path}: {str(counts)[len('LabelCounts(') : -1]} ({names}, {classes})")
+    note_empty(counts.empty)
+
+
+def note_empty(empty: Sequence[str]) -> None:
+    """Name the clients without samples."""
+    if empty:
+        shown = ", ".join(empty[:10]) + (
+            f" and {len(empty) - 10:,} more" if len(empty) > 10 else ""
+        )
+        note(f"without samples, so they generate nothing and weigh nothing: {shown}")
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON on standard output."""
+    typer.echo(json.dumps(value, indent=2))
+
+
+def print_table(table: Table) -> None:
+    """Print a table; a pipe gets it too, at the width of a small terminal."""
+    # Names come from files: brackets in them are no markup.
+    Console(markup=False, emoji=False, highlight=False).print(table)
+
+
+def new_table(title: str, *columns: tuple[str, bool]) -> Table:
+    """Return a plain table; each column is a heading and whether it holds numbers."""
+    table = Table(
+        title=Text(title),
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    for place, (heading, numeric) in enumerate(columns):
+        # The first column names the row: it is never cut.
+        table.add_column(
+            heading, justify="right" if numeric else "left", no_wrap=numeric or not place
+        )
+    return table
+
+
+def bar(part: float, width: int = 12) -> Text:
+    """Return a bar that fills `part` of its width, to an eighth of a character."""
+    eighths = round(max(0.0, min(1.0, part)) * width * 8)
+    full, rest = divmod(eighths, 8)
+    text = "█" * full + (_EIGHTHS[rest] if rest else "")
+    if not (sys.stdout.encoding or "").lower().startswith("utf"):
+        text = "#" * round(eighths / 8)
+    return Text(text, style="cyan")
+
+
+def percent(part: float | None) -> str:
+    """Return a part of one as a percentage."""
+    return "-" if part is None else f"{100 * part:.1f} %"
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a picture file of a kind that cannot be drawn, before any work is done."""
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise InputError("unknown kind of picture", got=path.name, allowed=".png, .svg, .pdf")
+
+
+@contextmanager
+def progress(task: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Yield a function that shows how far a long task is, from its third second on."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        bar_id = shown.add_task(task, total=None, visible=False)
+
+        def update(done: int, total: int | None) -> None:
+            visible = (shown.tasks[0].elapsed or 0.0) > 2
+            shown.update(bar_id, completed=done, total=total, visible=visible)
+
+        yield update

@@ -1,0 +1,91 @@
+"""The matched-budget table: several policies on the same counts and the same total, no training."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fedeas.counts import LabelCounts
+from fedeas.errors import InfeasibleError
+from fedeas.plan import Plan
+from fedeas.policies import FedEAS, Policy, make_policy
+
+DEFAULT_POLICIES = (
+    "fedeas",
+    "uniform",
+    "missing-only",
+    "waterfill",
+    "fill-to-mean",
+    "full-balance",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one policy does with the counts; only `policy` and `note` where it cannot be applied."""
+
+    policy: str
+    total: int | None = None
+    reduction: float | None = None  # part of the imbalance score that is removed
+    synthetic_share: float | None = None
+    negative_gain: int | None = None  # samples where they raise the score, to first order
+    budget_ratio: float | None = None  # largest over smallest number of samples of a client, if any
+    clients: int | None = None  # clients that generate anything
+    classes: int | None = None  # classes of which anything is generated
+    pairs: int | None = None  # client-class pairs that receive anything
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The rows of a matched-budget table and the total that was matched."""
+
+    total: int
+    rows: tuple[Row, ...]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+
+def compare(
+    counts: LabelCounts,
+    policies: Sequence[str | Policy] = DEFAULT_POLICIES,
+    reference: Policy | None = None,
+) -> Comparison:
+    """Plan with every policy, giving those that take a total what the reference realises.
+
+    >>> for row in compare(LabelCounts([[90, 10, 0], [30, 40, 30]]), ["fedeas", "uniform"]):
+    ...     print(row.policy, row.total, round(row.reduction, 3))
+    fedeas 86 0.918
+    uniform 86 0.511
+    """
+    chosen = reference or FedEAS()
+    matched = chosen.plan(counts).total
+    rows = []
+    for given in policies:
+        policy = _resolve(given, chosen, matched) if isinstance(given, str) else given
+        try:
+            rows.append(_row(policy.plan(counts)))
+        except InfeasibleError as error:
+            rows.append(Row(str(getattr(policy, "name", given)), note=str(error)))
+    return Comparison(matched, tuple(rows))
+
+
+def _resolve(spec: str, reference: Policy, total: int) -> Policy:
+    """Make a policy; the reference's own name stands for the reference with all its settings."""
+    if spec == getattr(reference, "name", None):
+        return reference
+    return make_policy(spec, total=total)
+
+
+def _row(plan: Plan) -> Row:
+    busy = plan.per_client[plan.per_client > 0]
+    return Row(
+        plan.policy,
+        plan.total,
+        plan.reduction,
+        plan.synthetic_share,
+        plan.harmful,
+        float(busy.max() / busy.min()) if busy.size else None,
+        int(busy.size),
+        int(plan.samples.any(axis=0).sum()),
+        int((plan.samples > 0).sum()),
+    )

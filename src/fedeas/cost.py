@@ -1,0 +1,69 @@
+"""What one sample costs, in time or money, and what a plan then costs, and back."""
+
+import math
+import re
+from dataclasses import dataclass
+
+from fedeas.errors import InputError
+
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]{0,6})\s*")
+_ALLOWED = "a number above 0 with a unit: s, min, h, d, or a currency such as EUR"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of one sample: seconds where the unit is 's', otherwise an amount of a currency.
+
+    >>> cost = Cost.parse("0.8s")
+    >>> cost.of(13_437)
+    '2h 59min'
+    >>> cost.samples_for("3h")
+    13500
+    """
+
+    per_sample: float
+    unit: str = "s"
+
+    @classmethod
+    def parse(cls, text: str) -> "Cost":
+        """Read '0.8s', '50 h' or '0.002EUR'; a bare number is in seconds."""
+        return cls(*_parse(text))
+
+    def of(self, samples: int) -> str:
+        """Say what that many samples cost."""
+        amount = samples * self.per_sample
+        return _duration(amount) if self.unit == "s" else f"{amount:,.2f} {self.unit}"
+
+    def samples_for(self, spend: str) -> int:
+        """Return how many samples an amount such as '3h' or '100EUR' buys."""
+        amount, unit = _parse(spend)
+        if unit != self.unit:
+            raise InputError(
+                "the amount to spend and the cost of a sample are of different kinds",
+                got=spend,
+                allowed="a time" if self.unit == "s" else f"an amount of {self.unit}",
+            )
+        return math.floor(amount / self.per_sample * (1 + 1e-12))
+
+
+def _parse(text: str) -> tuple[float, str]:
+    match = _AMOUNT.fullmatch(text)
+    if match is None or not 0.0 < (amount := float(match[1])) < math.inf:
+        raise InputError("not a cost", got=text, allowed=_ALLOWED)
+    unit = match[2] or "s"
+    if unit in _SECONDS:
+        return amount * _SECONDS[unit], "s"
+    if len(unit) != 3 or not unit.isupper():
+        raise InputError("not a unit of cost", got=unit, allowed=_ALLOWED)
+    return amount, unit
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f}s"
+    minutes = round(seconds / 60)
+    days, rest = divmod(minutes, 24 * 60)
+    hours, minutes = divmod(rest, 60)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min")]
+    return " ".join(f"{value}{unit}" for value, unit in parts if value)

@@ -1,0 +1,219 @@
+"""`LabelCounts`: how many samples of each class each client holds."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedeas import tables
+from fedeas.blocks import row_slices
+from fedeas.errors import InputError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LabelCounts:
+    """A K x C matrix of label counts, clients in rows, checked once and never changed.
+
+    `clients` and `classes` are names; without them the numbers 0, 1, 2, ... serve as names.
+
+    >>> counts = LabelCounts([[90, 10, 0], [30, 40, 30]], clients=["north", "south"])
+    >>> counts
+    LabelCounts(2 clients x 3 classes, 200 samples, 1 absent pair)
+    >>> counts.sizes
+    array([100, 100])
+    """
+
+    n: NDArray[np.int64]
+    clients: tuple[str, ...] | None = None
+    classes: tuple[str, ...] | None = None
+
+    def __init__(
+        self,
+        n: ArrayLike,
+        clients: Sequence[str] | None = None,
+        classes: Sequence[str] | None = None,
+    ) -> None:
+        matrix = whole_matrix(n, "counts")
+        K, C = matrix.shape
+        if K < 1:
+            raise InputError("counts of no clients", allowed="at least one client")
+        if C < 2:
+            raise InputError(
+                "counts of a single class", got=f"{K} x {C}", allowed="at least two classes"
+            )
+        total = float(matrix.sum(dtype=np.float64))
+        if total > tables.LARGEST:
+            raise InputError("counts too large", got=total, allowed="a sum of at most 2**53")
+        if total == 0:
+            raise InputError("every client is without samples", allowed="at least one sample")
+        object.__setattr__(self, "n", matrix)
+        object.__setattr__(self, "clients", names(clients, K, "client"))
+        object.__setattr__(self, "classes", names(classes, C, "class"))
+
+    @classmethod
+    def from_labels(cls, labels: ArrayLike, clients: ArrayLike) -> "LabelCounts":
+        """Count from two columns, the label and the client of every sample.
+
+        >>> LabelCounts.from_labels([0, 1, 1, 0], ["b", "a", "a", "a"]).n
+        array([[1, 2],
+               [1, 0]])
+        """
+        label_names, label = np.unique(np.asarray(labels), return_inverse=True)
+        client_names, client = np.unique(np.asarray(clients), return_inverse=True)
+        if label.shape != client.shape or label.ndim != 1:
+            raise InputError(
+                "labels and clients differ in length",
+                got=(label.shape, client.shape),
+                allowed="two columns of one length",
+            )
+        C = len(label_names)
+        n = np.bincount(client * C + label, minlength=C * len(client_names))
+        return cls(n.reshape(-1, C), [str(k) for k in client_names], [str(c) for c in label_names])
+
+    @classmethod
+    def load(cls, path: Path | str, delimiter: str | None = None) -> "LabelCounts":
+        """Read counts from CSV, TSV, JSON or Parquet."""
+        table = tables.read(path, delimiter)
+        return cls(table.values, table.clients, table.classes)
+
+    def save(self, path: Path | str) -> None:
+        """Write counts as CSV, TSV, JSON or Parquet."""
+        tables.write(path, tables.Table(self.n, self.clients, self.classes))
+
+    @property
+    def K(self) -> int:  # noqa: N802 - the paper's name
+        """The number of clients."""
+        return int(self.n.shape[0])
+
+    @property
+    def C(self) -> int:  # noqa: N802 - the paper's name
+        """The number of classes."""
+        return int(self.n.shape[1])
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """N_k, the number of samples of every client."""
+        sizes: NDArray[np.int64] = self.n.sum(axis=1)
+        return sizes
+
+    @property
+    def total(self) -> int:
+        """The number of samples of all clients together."""
+        return int(self.sizes.sum())
+
+    @cached_property
+    def client_names(self) -> tuple[str, ...]:
+        """The name of every client."""
+        return self.clients or tuple(map(str, range(self.K)))
+
+    @cached_property
+    def class_names(self) -> tuple[str, ...]:
+        """The name of every class."""
+        return self.classes or tuple(map(str, range(self.C)))
+
+    @property
+    def empty(self) -> tuple[str, ...]:
+        """The clients without samples: they get nothing and weigh nothing."""
+        return tuple(self.client_names[k] for k in np.flatnonzero(self.sizes == 0))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the matrix and its names; equal exactly when the counts are equal."""
+        running = Fingerprint()
+        for rows in row_slices(self.K, self.C):
+            running.add(self.n[rows], self.client_names[rows] if self.clients else None)
+        return running.digest(self.classes)
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> NDArray[np.int64]:
+        """Let NumPy functions take counts as the matrix that they are."""
+        return np.array(self.n, dtype=dtype, copy=copy)  # type: ignore[call-overload, no-any-return]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LabelCounts) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __repr__(self) -> str:
+        absent = int((self.n[self.sizes > 0] == 0).sum())
+        return (
+            f"LabelCounts({self.K:,} clients x {self.C:,} classes, {self.total:,} samples, "
+            f"{absent:,} absent pair{'s' * (absent != 1)})"
+        )
+
+
+class Fingerprint:
+    """The fingerprint of counts that arrive row block by row block, however they are cut."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._matrix = hashlib.sha256()
+        self._names = hashlib.sha256()
+        self._numbered = True  # so far every name is the default one
+
+    def add(self, n: NDArray[np.int64], clients: Sequence[str] | None = None) -> None:
+        """Take in the next rows and the names of their clients."""
+        self._matrix.update(np.ascontiguousarray(n, dtype="<i8").data)
+        if clients is not None:
+            self._names.update("".join(f"{name}\0" for name in clients).encode())
+            self._numbered &= all(name == str(k) for k, name in enumerate(clients, self._rows))
+        self._rows += len(n)
+
+    def digest(self, classes: Sequence[str] | None) -> str:
+        """Return the fingerprint of all rows together."""
+        names = None if self._numbered else self._names.hexdigest()
+        parts = [self._rows, self._matrix.hexdigest(), names, classes]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def whole_matrix(values: ArrayLike, what: str) -> NDArray[np.int64]:
+    """Return a read-only K x C matrix of whole numbers from 0 to 2**53, or refuse `values`."""
+    try:
+        given = np.asarray(values)
+    except ValueError:
+        raise InputError(
+            f"{what} with rows of different lengths", allowed="one row per client"
+        ) from None
+    if given.ndim != 2:
+        raise InputError(f"{what} of {given.ndim} dimensions", allowed="clients x classes")
+    if given.dtype.kind not in "iuf":
+        raise InputError(f"{what} of type {given.dtype}", allowed="whole numbers")
+    if given.size:
+        low, high = given.min(), given.max()
+        if not (low >= 0 and high <= tables.LARGEST):  # also refuses NaN
+            bad = low if low < 0 else high
+            raise InputError(f"{what} out of range", got=bad.item(), allowed="0 to 2**53")
+        if given.dtype.kind == "f" and (fraction := given[given != np.floor(given)]).size:
+            raise InputError(
+                f"{what} with a fraction", got=fraction[0].item(), allowed="whole numbers"
+            )
+    # A matrix that nobody can write to is taken as it is: a million clients are not copied.
+    matrix = given.astype(np.int64, order="C", copy=given.flags.writeable)
+    matrix.setflags(write=False)
+    return matrix
+
+
+def names(given: Sequence[str] | None, size: int, what: str) -> tuple[str, ...] | None:
+    """Check names: one each, all different, printable. The default 0, 1, 2, ... become None."""
+    if given is None:
+        return None
+    chosen = tuple(map(str, given))
+    if len(chosen) != size:
+        raise InputError(f"{len(chosen)} {what} names for {size}", allowed="one name each")
+    if len(set(chosen)) != size:
+        seen: set[str] = set()
+        twice = next(name for name in chosen if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise InputError(f"two with the same {what} name", got=twice, allowed="different names")
+    # Names are printed to terminals: a control code in a file of somebody else must not act there.
+    if bad := next(
+        (name for name in chosen if not name.isprintable() or not 0 < len(name) <= 200), None
+    ):
+        raise InputError(f"not a {what} name", got=bad, allowed="1 to 200 printable characters")
+    if "" in chosen:
+        raise InputError(f"an empty {what} name", allowed="1 to 200 printable characters")
+    return None if chosen == tuple(map(str, range(size))) else chosen

@@ -1,0 +1,1 @@
+"""What the paper claims, beside what this package finds."""

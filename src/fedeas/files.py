@@ -1,0 +1,46 @@
+"""Files that are whole or absent: a reader never sees one half-written."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedeas.errors import InputError
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path` and rename it into place when the block succeeds."""
+    temporary = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
+    try:
+        temporary.touch(exist_ok=False)
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path}: {error.strerror}",
+            fix="choose a folder that exists and is writable",
+        ) from None
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_text(path: Path) -> str:
+    """Read a text file, with one clear line when that is not possible."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not a text file", allowed="UTF-8 text") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path, error: OSError) -> InputError:
+    """Turn an operating system's refusal into our own error."""
+    return InputError(
+        f"cannot read {path}: {error.strerror or 'no such file'}", fix="check the path"
+    )

@@ -1,0 +1,198 @@
+"""The one place that touches Parquet: whole tables, single columns, and streams of row blocks.
+
+A table has one column of whole numbers per class and, if clients have names, one of names.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas.errors import InputError, MissingExtraError
+from fedeas.files import unreadable
+
+_META = b"fedeas"
+# Rows that are decoded at a time when streaming; a few such batches are held.
+BATCH_ROWS = 1 << 17
+
+
+class Batch(NamedTuple):
+    """Some consecutive rows: one array per class, and the names of the clients if asked for."""
+
+    columns: list[NDArray[np.integer]]
+    clients: list[str] | None
+
+
+class Source:
+    """An open Parquet file of counts: its size, its names, and its rows in batches."""
+
+    def __init__(self, path: Path, id_headings: AbstractSet[str]) -> None:
+        self._path = path
+        self._file = _pyarrow("parquet").ParquetFile(path)
+        schema = self._file.schema_arrow
+        types = _pyarrow("types")
+        first = schema.field(0) if len(schema) else None
+        self.id_column: str | None = None
+        if first is not None and (
+            types.is_string(first.type)
+            or types.is_large_string(first.type)
+            or first.name.lower() in id_headings
+        ):
+            self.id_column = first.name
+        self.columns: list[str] = [name for name in schema.names if name != self.id_column]
+        for name in self.columns:
+            kind = schema.field(name).type
+            if not types.is_integer(kind):
+                raise InputError(
+                    f"{path} column {name!r} is of type {kind}",
+                    allowed="whole numbers, and one first column of client names",
+                )
+        self.rows: int = self._file.metadata.num_rows
+        self.meta = _load_meta(self._file.metadata.metadata)
+
+    def batches(self, *, named: bool = False) -> Iterator[Batch]:
+        """Yield the rows as they are decoded; names of clients only if asked for."""
+        named = named and self.id_column is not None
+        columns = [self.id_column, *self.columns] if named else self.columns
+        for batch in self._file.iter_batches(BATCH_ROWS, columns=columns):
+            counts = batch.columns[named:]
+            if empty := [c for c, column in enumerate(counts) if column.null_count]:
+                raise InputError(
+                    f"{self._path} column {self.columns[empty[0]]!r} has empty cells",
+                    allowed="a whole number in every cell",
+                )
+            clients = [str(name) for name in batch.columns[0].to_pylist()] if named else None
+            yield Batch([column.to_numpy() for column in counts], clients)
+
+
+@contextmanager
+def opened(path: Path, id_headings: AbstractSet[str]) -> Iterator[Source]:
+    """Open a Parquet file of counts; whatever is wrong with it ends in one clear line."""
+    pyarrow = _pyarrow("")
+    try:
+        yield Source(path, id_headings)
+    except pyarrow.ArrowException as error:
+        first_line = str(error).partition("\n")[0]
+        raise InputError(f"{path} is not a readable Parquet file: {first_line}") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def read(
+    path: Path, id_headings: AbstractSet[str]
+) -> tuple[NDArray[np.int64], tuple[str, ...] | None, tuple[str, ...], Mapping[str, Any] | None]:
+    """Read a whole table: values, client names, class names, and what a plan adds."""
+    with opened(path, id_headings) as source:
+        values = np.empty((source.rows, len(source.columns)), np.int64)
+        clients: list[str] = []
+        start = 0
+        for batch in source.batches(named=True):
+            stop = start + len(batch.columns[0])
+            for c, column in enumerate(batch.columns):
+                values[start:stop, c] = column
+            clients.extend(batch.clients or ())
+            start = stop
+        names = tuple(clients) if source.id_column else None
+        return values, names, tuple(source.columns), source.meta
+
+
+def read_column(path: Path, name: str | None) -> NDArray[np.int64]:
+    """Read one column of whole numbers, the labels of a data set, without its images."""
+    pyarrow = _pyarrow("")
+    try:
+        file = _pyarrow("parquet").ParquetFile(path)
+        names = file.schema_arrow.names
+        chosen = name or next((n for n in ("label", "labels", "fine_label") if n in names), None)
+        if chosen not in names:
+            raise InputError(f"{path} has no column of labels", got=name, allowed=", ".join(names))
+        column = file.read([chosen]).column(0)
+        if not _pyarrow("types").is_integer(column.type) or column.null_count:
+            raise InputError(f"{path} column {chosen!r} is not whole numbers throughout")
+        return np.asarray(column.to_numpy(), dtype=np.int64)
+    except pyarrow.ArrowException as error:
+        first_line = str(error).partition("\n")[0]
+        raise InputError(f"{path} is not a readable Parquet file: {first_line}") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+class Writer:
+    """Writes a table block by block; use it as a context."""
+
+    def __init__(
+        self,
+        path: Path,
+        classes: Sequence[str],
+        *,
+        named: bool,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._pa = _pyarrow("")
+        fields = [(name, self._pa.int64()) for name in classes]
+        if named:
+            fields.insert(0, ("client", self._pa.string()))
+        self._schema = self._pa.schema(fields, metadata=_dump_meta(meta))
+        self._writer = _pyarrow("parquet").ParquetWriter(path, self._schema)
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._writer.close()
+
+    def add(self, values: NDArray[np.int64], clients: Sequence[str] | None = None) -> None:
+        """Append a block of rows."""
+        columns = [self._pa.array(values[:, c]) for c in range(values.shape[1])]
+        if clients is not None:
+            columns.insert(0, self._pa.array(clients, self._pa.string()))
+        self._writer.write_table(self._pa.Table.from_arrays(columns, schema=self._schema))
+
+    def add_meta(self, meta: Mapping[str, Any]) -> None:
+        """Attach what is known only after the last block."""
+        self._writer.add_key_value_metadata(_dump_meta(meta))
+
+
+def write(
+    path: Path,
+    values: NDArray[np.int64],
+    clients: Sequence[str] | None,
+    classes: Sequence[str] | None,
+    meta: Mapping[str, Any] | None,
+) -> None:
+    """Write a whole table."""
+    names = classes or [str(c) for c in range(values.shape[1])]
+    with Writer(path, names, named=clients is not None, meta=meta) as writer:
+        writer.add(values, clients)
+
+
+def _dump_meta(meta: Mapping[str, Any] | None) -> dict[bytes, bytes] | None:
+    return None if meta is None else {_META: json.dumps(meta).encode()}
+
+
+def _load_meta(metadata: Mapping[bytes, bytes] | None) -> Mapping[str, Any] | None:
+    try:
+        meta = json.loads((metadata or {}).get(_META, b"null"))
+    except ValueError:
+        return None
+    return meta if isinstance(meta, dict) else None
+
+
+def _pyarrow(module: str) -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+        import pyarrow.types
+    except ImportError:
+        raise MissingExtraError("Parquet", "parquet") from None
+    return getattr(pyarrow, module) if module else pyarrow

@@ -1,0 +1,24 @@
+"""Who holds which samples: named, versioned recipes that cut a data set into clients."""
+
+from fedeas.partition.dirichlet import Dirichlet
+from fedeas.partition.even import IID, Shards
+from fedeas.partition.flbench import FLBench
+from fedeas.partition.flower import from_partitioner
+from fedeas.partition.labels import balanced_labels, read_labels
+from fedeas.partition.partition import IndexLists, Partition, Recipe
+from fedeas.partition.recipes import make_recipe, recipe_names
+
+__all__ = [
+    "IID",
+    "Dirichlet",
+    "FLBench",
+    "IndexLists",
+    "Partition",
+    "Recipe",
+    "Shards",
+    "balanced_labels",
+    "from_partitioner",
+    "make_recipe",
+    "read_labels",
+    "recipe_names",
+]

@@ -1,0 +1,59 @@
+"""Random cuts that must leave every client enough: bounded, and given up early when hopeless."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas.errors import InfeasibleError, InputError
+
+_LOOK = 200  # tries after which the odds are looked at
+# Short clients are about Poisson: with m of them on average a try succeeds with chance exp(-m).
+_HOPELESS = 14.0
+
+
+def check_cut(samples: int, clients: int, min_samples: int) -> None:
+    """Refuse at once what cannot work: more clients than the samples can serve."""
+    if isinstance(clients, bool) or not isinstance(clients, int) or clients < 1:
+        raise InputError("not a number of clients", got=clients, allowed="a whole number from 1")
+    if isinstance(min_samples, bool) or not isinstance(min_samples, int) or min_samples < 0:
+        raise InputError(
+            "not a number of samples", got=min_samples, allowed="a whole number from 0"
+        )
+    if clients * max(min_samples, 1) > samples:
+        raise InfeasibleError(
+            f"{clients:,} clients with at least {max(min_samples, 1):,} samples each "
+            f"need more than the {samples:,} there are",
+            fix=f"ask for at most {samples // max(min_samples, 1):,} clients or a smaller minimum",
+        )
+
+
+def check_alpha(alpha: float) -> None:
+    """Refuse a concentration that is no positive number."""
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 < alpha < math.inf:
+        raise InputError("alpha out of range", got=alpha, allowed="a number above 0")
+
+
+class Search:
+    """Counts tries, and gives up with advice when they run out or the odds are hopeless."""
+
+    def __init__(self, min_samples: int, max_tries: int) -> None:
+        self.min_samples, self.max_tries = min_samples, max_tries
+        self.tries = 0
+        self._short = 0.0
+
+    def accept(self, sizes: NDArray[np.int64]) -> bool:
+        """Tell whether every client has enough, counting one more try."""
+        self.tries += 1
+        short = int((sizes < self.min_samples).sum())
+        if not short:
+            return True
+        self._short += short
+        average = self._short / self.tries
+        if self.tries >= self.max_tries or (self.tries == _LOOK and average > _HOPELESS):
+            raise InfeasibleError(
+                f"{self.tries:,} random cuts all left clients with fewer than {self.min_samples} "
+                f"samples, on average {average:.0f} of {len(sizes):,} clients",
+                fix="raise alpha, lower the minimum, or ask for fewer clients",
+            )
+        return False

@@ -1,0 +1,241 @@
+"""`Partition`: disjoint lists of sample indices, one per client, and where they come from."""
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedeas.counts import LabelCounts
+from fedeas.errors import InputError
+from fedeas.files import atomic_write, unreadable
+
+Ints = NDArray[np.int64]
+_FORMAT = "partition/1"
+
+
+@dataclass(frozen=True, eq=False)
+class IndexLists:
+    """One list of indices per client, held as one array: a million clients cost two arrays.
+
+    >>> lists = IndexLists.of([[4, 1], [], [0]])
+    >>> len(lists), lists[0]
+    (3, array([4, 1]))
+    """
+
+    indices: Ints
+    offsets: Ints
+
+    @classmethod
+    def of(cls, lists: Sequence[ArrayLike]) -> "IndexLists":
+        """Join lists of indices, one per client."""
+        arrays = [np.asarray(item, dtype=np.int64) for item in lists]
+        offsets = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
+        return cls(np.concatenate([*arrays, np.empty(0, np.int64)]), offsets)
+
+    @property
+    def sizes(self) -> Ints:
+        """The number of indices of every client."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, client: int) -> Ints:
+        return self.indices[self.offsets[client] : self.offsets[client + 1]]
+
+    def __iter__(self) -> Iterator[Ints]:
+        return (self[k] for k in range(len(self)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Partition:
+    """Disjoint training indices per client, and test indices where a recipe has them.
+
+    >>> from fedeas import IID
+    >>> IID(clients=4).partition([0, 1] * 50)
+    Partition(iid@1: 4 clients, 100 of 100 samples)
+    """
+
+    train: IndexLists
+    labels_hash: str  # of the labels that were cut
+    size: int  # samples of the data set
+    classes: int
+    recipe: str  # name@version
+    settings: Mapping[str, Any]
+    test: IndexLists | None = None
+
+    def __post_init__(self) -> None:
+        parts = [self.train] if self.test is None else [self.train, self.test]
+        if any(len(part) != len(self.train) or not _well_cut(part) for part in parts):
+            raise InputError("index lists that do not fit together", allowed="one list per client")
+        taken = np.concatenate([part.indices for part in parts])
+        if taken.size and not (taken.min() >= 0 and taken.max() < self.size):
+            raise InputError(
+                "a partition with an index outside the data set", allowed=f"0 to {self.size - 1}"
+            )
+        uses = np.bincount(taken, minlength=self.size)
+        if uses.max(initial=0) > 1:
+            raise InputError("a partition that gives a sample twice", got=int(uses.argmax()))
+
+    @classmethod
+    def of(
+        cls,
+        lists: Sequence[ArrayLike],
+        labels: Ints,
+        recipe: "Recipe",
+        test: Sequence[ArrayLike] | None = None,
+    ) -> "Partition":
+        """Make the partition that a recipe found for these labels."""
+        return cls(
+            IndexLists.of(lists),
+            hash_labels(labels),
+            len(labels),
+            int(labels.max()) + 1,
+            f"{recipe.name}@{recipe.version}",
+            dict(vars(recipe)),
+            None if test is None else IndexLists.of(test),
+        )
+
+    def counts(self, labels: ArrayLike, *, test: bool = False) -> LabelCounts:
+        """Count the labels of every client's training part, or of its test part."""
+        y = check_labels(labels)
+        if hash_labels(y) != self.labels_hash:
+            raise InputError(
+                "these are not the labels that were partitioned", fix="give the same data set"
+            )
+        part = self.test if test else self.train
+        if part is None:
+            raise InputError(f"recipe {self.recipe} has no test part")
+        client = np.repeat(np.arange(len(part)), part.sizes)
+        n = np.bincount(client * self.classes + y[part.indices], minlength=len(part) * self.classes)
+        return LabelCounts(n.reshape(-1, self.classes))
+
+    def save(self, path: Path | str) -> None:
+        """Write the partition to a file ending in .npz."""
+        path = Path(path)
+        if path.suffix.lower() != ".npz":
+            raise InputError("unknown kind of file", got=path.name, allowed=".npz")
+        head = {
+            "format": _FORMAT,
+            "labels_hash": self.labels_hash,
+            "size": self.size,
+            "classes": self.classes,
+            "recipe": self.recipe,
+            "settings": dict(self.settings),
+        }
+        arrays = {"train": self.train.indices, "train_offsets": self.train.offsets}
+        if self.test is not None:
+            arrays |= {"test": self.test.indices, "test_offsets": self.test.offsets}
+        with atomic_write(path) as temporary, temporary.open("wb") as file:
+            head_bytes = np.frombuffer(json.dumps(head).encode(), np.uint8)
+            np.savez_compressed(file, head=head_bytes, **arrays)  # type: ignore[arg-type]
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Partition":
+        """Read a partition that `save` wrote; nothing in it is ever unpickled."""
+        path = Path(path)
+        try:
+            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+                head = json.loads(bytes(file["head"]))
+                if head.pop("format") != _FORMAT:
+                    raise KeyError("format")
+                train = IndexLists(_ints(file["train"]), _ints(file["train_offsets"]))
+                test = None
+                if "test" in file:
+                    test = IndexLists(_ints(file["test"]), _ints(file["test_offsets"]))
+                return cls(train=train, test=test, **head)
+        except FileNotFoundError as error:
+            raise unreadable(path, error) from None
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            OSError,
+            EOFError,
+            zipfile.BadZipFile,
+        ):
+            raise InputError(
+                f"{path} is not a partition", allowed="a file that `fedeas partition --out` wrote"
+            ) from None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Partition) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash((self.recipe, self.labels_hash))
+
+    def _parts(self) -> tuple[object, ...]:
+        lists = [self.train] if self.test is None else [self.train, self.test]
+        arrays = [array.tobytes() for part in lists for array in (part.indices, part.offsets)]
+        return (
+            *arrays,
+            self.labels_hash,
+            self.size,
+            self.classes,
+            self.recipe,
+            dict(self.settings),
+        )
+
+    def __repr__(self) -> str:
+        held = len(self.train.indices)
+        test = "" if self.test is None else f" and {len(self.test.indices):,} for testing"
+        return (
+            f"Partition({self.recipe}: {len(self.train):,} clients, "
+            f"{held:,} of {self.size:,} samples{test})"
+        )
+
+
+class Recipe(Protocol):
+    """A named, versioned way of cutting labels into clients; its settings are its attributes."""
+
+    name: ClassVar[str]
+    version: ClassVar[int]
+
+    def partition(self, labels: ArrayLike) -> Partition:
+        """Cut a data set, given the label of every sample."""
+        ...
+
+
+def check_labels(labels: ArrayLike) -> Ints:
+    """Return labels as whole numbers 0 .. C-1, or refuse them."""
+    y = np.asarray(labels)
+    if y.ndim != 1 or y.size == 0 or y.dtype.kind not in "iu":
+        raise InputError(
+            f"labels of type {y.dtype} and shape {y.shape}", allowed="one whole number per sample"
+        )
+    low, high = int(y.min()), int(y.max())
+    if low < 0 or high > 10**6:
+        raise InputError(
+            "a label out of range", got=low if low < 0 else high, allowed="0 to 1,000,000"
+        )
+    if high == 0:
+        raise InputError("labels of a single class", allowed="at least two classes")
+    return y.astype(np.int64)
+
+
+def hash_labels(labels: Ints) -> str:
+    """Return the SHA-256 of labels."""
+    return hashlib.sha256(np.ascontiguousarray(labels, dtype="<i8").data).hexdigest()
+
+
+def _well_cut(part: IndexLists) -> bool:
+    return bool(
+        part.offsets.ndim == part.indices.ndim == 1
+        and len(part.offsets) > 1
+        and part.offsets[0] == 0
+        and part.offsets[-1] == len(part.indices)
+        and (np.diff(part.offsets) >= 0).all()
+    )
+
+
+def _ints(array: NDArray[Any]) -> Ints:
+    if array.dtype.kind not in "iu":
+        raise ValueError("not whole numbers")
+    return array.astype(np.int64)

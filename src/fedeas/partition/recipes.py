@@ -1,0 +1,38 @@
+"""Recipes by name and version, so that a split can be asked for again years later."""
+
+import inspect
+from collections.abc import Callable
+
+from fedeas.errors import InputError
+from fedeas.partition.dirichlet import Dirichlet
+from fedeas.partition.even import IID, Shards
+from fedeas.partition.flbench import FLBench
+from fedeas.partition.partition import Recipe
+
+# A recipe whose output changes gets a new version here beside the old one.
+_RECIPES: dict[str, Callable[..., Recipe]] = {
+    f"{recipe.name}@{recipe.version}": recipe for recipe in (FLBench, Dirichlet, IID, Shards)
+}
+
+
+def recipe_names() -> list[str]:
+    """Return the names of all recipes, each with its version."""
+    return list(_RECIPES)
+
+
+def make_recipe(name: str, **offered: object) -> Recipe:
+    """Make a recipe from 'name' (its newest version) or 'name@version' and the settings it has.
+
+    >>> make_recipe("iid", clients=5, alpha=0.1)
+    IID(clients=5, seed=42)
+    """
+    versions = [known for known in _RECIPES if name in (known, known.partition("@")[0])]
+    if not versions:
+        raise InputError("unknown recipe", got=name, allowed=", ".join(_RECIPES))
+    factory = _RECIPES[versions[-1]]
+    parameters = inspect.signature(factory).parameters
+    settings = {k: v for k, v in offered.items() if k in parameters and v is not None}
+    for key, parameter in parameters.items():
+        if parameter.default is parameter.empty and key not in settings:
+            raise InputError(f"recipe {versions[-1]} needs {key!r}", fix=f"pass --{key}")
+    return factory(**settings)

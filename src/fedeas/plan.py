@@ -1,0 +1,212 @@
+"""`Plan`: how many samples of each class each client generates, and what that buys."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedeas import skew, tables
+from fedeas.blocks import class_major, in_order, row_slices
+from fedeas.cost import Cost
+from fedeas.counts import LabelCounts, names, whole_matrix
+from fedeas.errors import InputError
+
+_FORMAT = "plan/1"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan:
+    """A K x C matrix of samples to generate, with where it comes from and what it buys.
+
+    >>> from fedeas import FedEAS
+    >>> plan = FedEAS(beta=12).plan(LabelCounts([[90, 10, 0], [30, 40, 30]]))
+    >>> plan
+    Plan(fedeas: 86 samples for 1 of 2 clients, imbalance -91.8 %, synthetic share 30.1 %)
+    """
+
+    samples: NDArray[np.int64]
+    policy: str
+    settings: Mapping[str, Any]
+    source: LabelCounts | str  # the counts that it was made from, or their fingerprint
+    real: int  # samples that the clients hold
+    score_before: float  # imbalance I of the real counts
+    score_after: float  # the same with the plan's samples
+    harmful: int  # samples at a negative first-order gain
+    clients: tuple[str, ...] | None = None
+    classes: tuple[str, ...] | None = None
+    cost: Cost | None = field(default=None)
+
+    @classmethod
+    def of(cls, counts: LabelCounts, samples: ArrayLike, policy: object) -> "Plan":
+        """Make a plan from the samples that `policy` chose for `counts`, and score it.
+
+        `policy` is anything with a `name`; the fields of a dataclass are kept as its settings.
+        """
+        name = policy_name(policy)
+        chosen = whole_matrix(samples, f"samples of policy {name!r}")
+        if chosen.shape != counts.n.shape:
+            raise InputError(
+                f"policy {name!r} does not fit the counts",
+                got=chosen.shape,
+                allowed=f"{counts.n.shape}",
+            )
+
+        def score(rows: slice) -> skew.Tally:
+            return skew.tally(class_major(counts.n[rows]), class_major(chosen[rows]))
+
+        parts = in_order(score, row_slices(counts.K, counts.C))
+        return cls.tallied(counts, chosen, policy, skew.add_tallies(parts))
+
+    @classmethod
+    def tallied(
+        cls, counts: LabelCounts, samples: NDArray[np.int64], policy: object, tally: skew.Tally
+    ) -> "Plan":
+        """Make a plan whose samples are checked and scored already."""
+        return cls(
+            samples,
+            policy_name(policy),
+            settings_of(policy),
+            counts,
+            int(tally.real),
+            tally.before / tally.real,
+            tally.after / tally.real,
+            int(tally.harmful),
+            counts.clients,
+            counts.classes,
+        )
+
+    def with_cost(self, cost: Cost) -> "Plan":
+        """Return the same plan with the cost of a sample attached."""
+        return replace(self, cost=cost)
+
+    @cached_property
+    def per_client(self) -> NDArray[np.int64]:
+        """The number of samples that each client generates."""
+        sums: NDArray[np.int64] = self.samples.sum(axis=1)
+        return sums
+
+    @property
+    def total(self) -> int:
+        """The number of samples of all clients together."""
+        return int(self.per_client.sum())
+
+    @property
+    def counts_hash(self) -> str:
+        """The fingerprint of the counts that the plan was made from."""
+        return self.source if isinstance(self.source, str) else self.source.fingerprint
+
+    @property
+    def reduction(self) -> float:
+        """1 - I(B) / I(0), the part of the imbalance that the plan removes."""
+        return reduction(self.score_before, self.score_after)
+
+    @property
+    def synthetic_share(self) -> float:
+        """Synthetic samples as a part of all samples that clients then hold."""
+        return self.total / (self.total + self.real)
+
+    @property
+    def client_names(self) -> tuple[str, ...]:
+        """The name of every client."""
+        return self.clients or tuple(map(str, range(self.samples.shape[0])))
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The name of every class."""
+        return self.classes or tuple(map(str, range(self.samples.shape[1])))
+
+    def save(self, path: Path | str) -> None:
+        """Write the plan as CSV, TSV, JSON or Parquet; the facts travel with the matrix."""
+        tables.write(path, tables.Table(self.samples, self.clients, self.classes, self._facts()))
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Plan":
+        """Read a plan that `save` wrote."""
+        table = tables.read(path)
+        facts = dict(table.meta or {})
+        if facts.pop("format", None) != _FORMAT:
+            raise InputError(
+                f"{path} is not a plan", allowed="a file that `fedeas plan --out` wrote"
+            )
+        try:
+            cost = facts.pop("cost")
+            plan = cls(
+                whole_matrix(table.values, "samples"),
+                source=facts.pop("counts_hash"),
+                clients=names(table.clients, len(table.values), "client"),
+                classes=names(table.classes, table.values.shape[1], "class"),
+                cost=Cost(**cost) if cost else None,
+                **facts,
+            )
+        except (TypeError, KeyError):
+            raise InputError(f"{path} is a damaged plan", fix="make it again") from None
+        if not _well_formed(plan):
+            raise InputError(f"{path} is a damaged plan", fix="make it again")
+        return plan
+
+    def _facts(self) -> dict[str, Any]:
+        return plan_facts(
+            policy=self.policy,
+            settings=dict(self.settings),
+            counts_hash=self.counts_hash,
+            real=self.real,
+            score_before=self.score_before,
+            score_after=self.score_after,
+            harmful=self.harmful,
+            cost=vars(self.cost) if self.cost else None,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Plan)
+            and (self.clients, self.classes, self._facts())
+            == (other.clients, other.classes, other._facts())
+            and np.array_equal(self.samples, other.samples)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.policy, self.total, self.score_after))
+
+    def __repr__(self) -> str:
+        busy = int((self.per_client > 0).sum())
+        return (
+            f"Plan({self.policy}: {self.total:,} samples for {busy:,} of {len(self.samples):,} "
+            f"clients, imbalance {-self.reduction:+.1%}, "
+            f"synthetic share {self.synthetic_share:.1%})"
+        ).replace("%", " %")
+
+
+def plan_facts(**facts: object) -> dict[str, Any]:
+    """Return what a saved plan says besides its matrix."""
+    return {"format": _FORMAT, **facts}
+
+
+def reduction(before: float, after: float) -> float:
+    """Return 1 - I(B) / I(0), or 0 where there was no imbalance to remove."""
+    return 1.0 - after / before if before > 0 else 0.0
+
+
+def policy_name(policy: object) -> str:
+    """Return a policy's name, or that of its class."""
+    return str(getattr(policy, "name", type(policy).__name__))
+
+
+def settings_of(policy: object) -> dict[str, Any]:
+    """Return the fields of a policy that is a dataclass, as plain values."""
+    if not is_dataclass(policy):
+        return {}
+    return {f.name: getattr(policy, f.name) for f in fields(policy)}
+
+
+def _well_formed(plan: Plan) -> bool:
+    numbers = (plan.real, plan.score_before, plan.score_after, plan.harmful)
+    return (
+        isinstance(plan.policy, str)
+        and isinstance(plan.settings, dict)
+        and isinstance(plan.source, str)
+        and all(isinstance(x, int | float) and 0 <= x < float("inf") for x in numbers)
+    )

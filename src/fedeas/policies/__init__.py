@@ -1,0 +1,25 @@
+"""Who generates how much: the FedEAS rule and the policies that it is compared with."""
+
+from fedeas.policies.balance import FillToMean, FullBalance, NoGeneration
+from fedeas.policies.fedeas import FedEAS
+from fedeas.policies.greedy import Greedy
+from fedeas.policies.matched import MissingOnly, Uniform
+from fedeas.policies.policy import LocalPolicy, Policy
+from fedeas.policies.registry import make_policy, policy_names
+from fedeas.policies.waterfill import WaterFill, price_for_total
+
+__all__ = [
+    "FedEAS",
+    "FillToMean",
+    "FullBalance",
+    "Greedy",
+    "LocalPolicy",
+    "MissingOnly",
+    "NoGeneration",
+    "Policy",
+    "Uniform",
+    "WaterFill",
+    "make_policy",
+    "policy_names",
+    "price_for_total",
+]

@@ -1,0 +1,67 @@
+"""What a policy is: `plan(counts)` for a federation, and `local(n)` for one client where it can."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedeas import skew
+from fedeas.blocks import class_major, in_order, row_slices
+from fedeas.counts import LabelCounts, whole_matrix
+from fedeas.errors import InfeasibleError
+from fedeas.plan import Plan
+from fedeas.tables import LARGEST
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Anything that turns counts into a plan; of ours a third party needs `Plan.of` alone."""
+
+    def plan(self, counts: LabelCounts) -> Plan:
+        """Return the samples to generate for every client and class."""
+        ...
+
+
+class LocalPolicy(ABC):
+    """A policy whose answer for a client depends on that client's counts alone."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def fill(self, n: Floats) -> Floats:
+        """Return the samples to add to each row of counts (clients x classes), as whole floats."""
+
+    def local(self, n: ArrayLike) -> Ints:
+        """Return the samples to generate for one client's histogram, with nothing else known."""
+        row = class_major(whole_matrix(np.atleast_2d(np.asarray(n)), "counts"))
+        samples, _ = self.fill_and_tally(row)
+        only: Ints = samples[0].astype(np.int64)
+        return only
+
+    def plan(self, counts: LabelCounts) -> Plan:
+        """Return the plan of all clients, each row computed from that row alone."""
+        samples = np.empty(counts.n.shape, np.int64)
+
+        def work(rows: slice) -> skew.Tally:
+            filled, tally = self.fill_and_tally(class_major(counts.n[rows]))
+            samples[rows] = filled
+            return tally
+
+        tally = skew.add_tallies(in_order(work, row_slices(counts.K, counts.C)))
+        samples.setflags(write=False)
+        return Plan.tallied(counts, samples, self, tally)
+
+    def fill_and_tally(self, n: Floats) -> tuple[Floats, skew.Tally]:
+        """Fill a block of rows and score it while it is in the cache."""
+        samples = self.fill(n)
+        tally = skew.tally(n, samples)
+        if not tally.total <= LARGEST:  # beyond, floats are no longer exact whole numbers
+            raise InfeasibleError(
+                f"policy {self.name!r} asks for more than 2**53 samples",
+                fix="choose a smaller beta or total",
+            )
+        return samples, tally

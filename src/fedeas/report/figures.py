@@ -1,0 +1,281 @@
+"""The count-level figures, drawn with matplotlib.
+
+Colours are those of Okabe and Ito, which people with the common kinds of colour blindness can tell
+apart; every series also differs in marker or hatching. Each figure ends in one sentence.
+"""
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedeas import skew
+from fedeas.counts import LabelCounts
+from fedeas.errors import InfeasibleError, MissingExtraError
+from fedeas.files import atomic_write
+from fedeas.plan import Plan
+from fedeas.policies import FedEAS, FullBalance, MissingOnly, Policy, Uniform, WaterFill
+from fedeas.select import BetaInterval, admissible_betas, path
+
+BLUE, ORANGE, GREEN, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
+GREY = "#777777"
+
+_STYLE = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "legend.frameon": False,
+    "svg.hashsalt": "fedeas",  # the same picture is the same file
+}
+_MOST_CLIENTS = 40
+_WHITE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6}  # behind labels
+
+
+def demand(counts: LabelCounts, plan: Plan, file: Path) -> None:
+    """Draw what every client generates beside full balance, and where the imbalance sits."""
+
+    def draw(figure: Any) -> None:
+        left, right = figure.subplots(1, 2, width_ratios=[1.5, 1])
+        full = FullBalance().plan(counts)
+        _draw_demand(left, counts, plan, full)
+        _draw_concentration(right, counts, plan)
+        _caption(
+            figure,
+            f"{plan.policy} generates {plan.total:,} samples where balancing every class takes "
+            f"{full.total:,}, and removes {100 * plan.reduction:.0f} % of the imbalance.",
+        )
+
+    _draw(file, draw, width=10.5)
+
+
+def reduction(counts: LabelCounts, file: Path, mark: int | None = None) -> None:
+    """Draw the imbalance that each policy removes against the samples it spends."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        top = max(FedEAS(beta=24).plan(counts).total, 2 * (mark or 0), 10)
+        totals = np.unique(np.linspace(0, top, 49).astype(int)).tolist()
+        makers: list[tuple[str, Callable[[int], Policy], str, str]] = [
+            ("water-filling (the optimum)", lambda t: WaterFill(total=t), GREY, "--"),
+            ("missing-only", lambda t: MissingOnly(total=t), GREEN, "-."),
+            ("uniform", lambda t: Uniform(total=t), ORANGE, ":"),
+        ]
+        for label, make, colour, line in makers:
+            try:
+                removed = [make(total).plan(counts).reduction for total in totals]
+            except InfeasibleError:
+                continue  # no client lacks a class: missing-only is no policy here
+            axes.plot(totals, np.multiply(removed, 100), line, color=colour, label=label, lw=1.8)
+        found = path(counts, np.linspace(0.25, 24, 96))
+        axes.plot(found.totals, 100 * found.reductions, color=BLUE, label="FedEAS", lw=2.2)
+        swept = path(counts, np.array([4.0, 8, 12, 16, 20]))
+        axes.plot(swept.totals, 100 * swept.reductions, "o", color=BLUE, ms=5)
+        for beta, x, y in zip(swept.betas, swept.totals, 100 * swept.reductions, strict=True):
+            axes.annotate(
+                rf"$\beta$={beta:g}",
+                (x, y),
+                (-2, 13),
+                textcoords="offset points",
+                ha="right",
+                color=BLUE,
+                size=9,
+            )
+        gap = ""
+        if mark:
+            axes.axvline(mark, color=GREY, lw=0.8, ls=(0, (1, 3)))
+            uniform = Uniform(total=mark).plan(counts).reduction
+            best = float(np.interp(mark, found.totals, found.reductions))
+            axes.annotate(
+                "",
+                (mark, 100 * uniform),
+                (mark, 100 * best),
+                arrowprops={"arrowstyle": "<->", "lw": 1},
+            )
+            axes.text(
+                mark + 0.012 * top,
+                100 * best - 3,
+                f"{100 * (best - uniform):+.1f} points",
+                va="top",
+                size=9,
+                bbox=_WHITE,
+            )
+            gap = (
+                f" At {mark:,} samples FedEAS leads uniform by {100 * (best - uniform):.1f} points."
+            )
+        axes.set(xlabel="synthetic samples of all clients", ylabel="imbalance removed (%)")
+        axes.set_xlim(0, top)
+        axes.set_ylim(0, None)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.set_title("Imbalance removed against samples spent")
+        axes.legend(loc="lower right")
+        _caption(
+            figure, "The same samples remove more imbalance where they fill scarce classes." + gap
+        )
+
+    _draw(file, draw)
+
+
+def beta_selection(
+    counts: LabelCounts, file: Path, choice: float, interval: BetaInterval | None = None
+) -> None:
+    """Draw imbalance removed against synthetic share along beta, with the two conditions."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        top = max(24.0, 1.5 * choice)
+        found = path(counts, np.linspace(top / 200, top, 200))
+        axes.plot(100 * found.shares, 100 * found.reductions, color=BLUE, lw=2)
+        right, upper = 1.05 * 100 * found.shares.max(), 105 * found.reductions.max()
+        said = f"The path of beta from 0 to {top:g}; beta = {choice:g} is chosen."
+        if interval is not None:
+            x, y = 100 * interval.max_share, 100 * interval.min_reduction
+            axes.axvline(x, color=VERMILION, ls="--", lw=1)
+            axes.axhline(y, color=GREEN, ls="--", lw=1)
+            axes.fill_between([0, x], y, upper, color=GREEN, alpha=0.10, lw=0)
+            axes.text(x, upper, f" share below {x:g} %", color=VERMILION, va="top", size=9)
+            axes.text(
+                right, y, f"at least {y:g} % removed", color=GREEN, va="bottom", ha="right", size=9
+            )
+            said = (
+                f"Both conditions hold for {interval.low:.4g} <= beta < {interval.high:.4g}; "
+                f"the plainest number in between is {choice:g}."
+            )
+        for beta in sorted({*np.arange(4.0, top, 4.0).tolist(), choice}):
+            at = path(counts, np.array([beta]))
+            point = (100 * at.shares[0], 100 * at.reductions[0])
+            chosen = beta == choice
+            axes.plot(
+                *point,
+                "D" if chosen else "o",
+                color=VERMILION if chosen else BLUE,
+                ms=8 if chosen else 5,
+            )
+            axes.annotate(
+                rf"$\beta$={beta:g}",
+                point,
+                (-7, 6),
+                textcoords="offset points",
+                ha="right",
+                size=9,
+                weight="bold" if chosen else "normal",
+            )
+        axes.set_xlim(0, right)
+        axes.set_ylim(0, upper)
+        axes.set(xlabel="synthetic share of all samples (%)", ylabel="imbalance removed (%)")
+        axes.set_title("Choosing beta from label counts alone")
+        _caption(figure, said)
+
+    _draw(file, draw)
+
+
+def paper_figures(folder: Path) -> None:
+    """Draw the paper's count-level figures on its main partition into a folder."""
+    from fedeas.experiments.paper_counts import main_plan, paper_counts
+
+    folder.mkdir(parents=True, exist_ok=True)
+    counts, plan = paper_counts(), main_plan()
+    full = FullBalance().plan(counts)
+
+    def only_demand(figure: Any) -> None:
+        _draw_demand(figure.subplots(), counts, plan, full)
+        _caption(
+            figure,
+            f"Balancing every class takes {full.total:,} samples; FedEAS (beta = 12) takes "
+            f"{plan.total:,}, most of them where the skew is.",
+        )
+
+    def only_concentration(figure: Any) -> None:
+        _draw_concentration(figure.subplots(), counts, plan)
+        _caption(
+            figure, "Few clients hold most of the imbalance, and FedEAS gives them most samples."
+        )
+
+    _draw(folder / "demand.png", only_demand)
+    _draw(folder / "concentration.png", only_concentration)
+    reduction(counts, folder / "reduction.png", mark=plan.total)
+    interval = admissible_betas(counts)
+    beta_selection(counts, folder / "beta.png", interval.choice, interval)
+
+
+def _draw_demand(axes: Any, counts: LabelCounts, plan: Plan, full: Plan) -> None:
+    order = np.argsort(-full.per_client, kind="stable")[:_MOST_CLIENTS]
+    x = np.arange(len(order))
+    own, all_of_it = plan.per_client[order], full.per_client[order]
+    axes.bar(
+        x, all_of_it, 0.8, color="white", edgecolor=GREY, hatch="////", lw=0.6, label="full balance"
+    )
+    axes.bar(x, own, 0.8, color=BLUE, label=plan.policy)
+    if len(order) <= 25:
+        for at, samples in zip(x, own, strict=True):
+            text = axes.annotate(
+                _short(int(samples)), (at, samples), (0, 2), textcoords="offset points", ha="center"
+            )
+            text.set(size=7, color=BLUE, bbox=_WHITE, zorder=3)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    names = [counts.client_names[k] for k in order]
+    axes.set_xticks(x, names, rotation=90 if max(map(len, names)) > 2 else 0, size=8)
+    more = counts.K - len(order)
+    axes.set(
+        xlabel="client" + (f" (the {len(order)} that need most, {more:,} more)" if more else ""),
+        ylabel="samples to generate",
+    )
+    axes.set_title("What each client generates")
+    axes.legend(loc="upper right", ncols=2)
+
+
+def _short(samples: int) -> str:
+    return f"{samples / 1000:.1f}k" if samples >= 1000 else str(samples)
+
+
+def _draw_concentration(axes: Any, counts: LabelCounts, plan: Plan) -> None:
+    found = skew.concentration(counts, plan.samples)
+    x = np.arange(counts.K + 1) / counts.K * 100
+    for part, label, colour, marker in (
+        (found.imbalance, "imbalance", VERMILION, "o"),
+        (found.budget, f"samples of {plan.policy}", BLUE, "s"),
+    ):
+        every = max(1, counts.K // 20)
+        y = np.concatenate([[0.0], 100 * part])
+        axes.plot(x, y, marker, ls="-", color=colour, label=label, ms=4, markevery=every)
+    axes.plot([0, 100], [0, 100], color=GREY, lw=0.8, ls=":", label="if all were alike")
+    quarter = int(np.ceil(counts.K / 4))
+    share = 100 * found.imbalance[quarter - 1]
+    axes.annotate(
+        f"{quarter} of {counts.K:,} clients\nhold {share:.0f} %",
+        (x[quarter], share),
+        (16, -30),
+        textcoords="offset points",
+        size=9,
+        bbox=_WHITE,
+        arrowprops={"arrowstyle": "-", "lw": 0.6},
+    )
+    axes.set(xlabel="clients, most imbalanced first (%)", ylabel="cumulative share (%)")
+    axes.set_xlim(0, 100)
+    axes.set_ylim(0, 102)
+    axes.set_title("Where the imbalance sits")
+    axes.legend(loc="lower right")
+
+
+def _caption(figure: Any, sentence: str) -> None:
+    width = int(figure.get_figwidth() * 14)
+    figure.supxlabel(textwrap.fill(sentence, width), size=9, color="#333333", x=0.02, ha="left")
+
+
+def _draw(file: Path, draw: Callable[[Any], None], width: float = 6.6) -> None:
+    """Draw a figure into a file, whole or not at all, leaving no trace in matplotlib's state."""
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError("a picture", "plot") from None
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(width, 4.2), layout="constrained")
+        draw(figure)
+        with atomic_write(file) as temporary:
+            metadata = {"Date": None} if file.suffix.lower() == ".svg" else None
+            figure.savefig(temporary, dpi=160, metadata=metadata)

@@ -1,0 +1,152 @@
+"""Planning for more clients than fit in memory: Parquet in, totals and Parquet out."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas import parquet, skew
+from fedeas.blocks import in_order, row_slices
+from fedeas.cost import Cost
+from fedeas.counts import Fingerprint
+from fedeas.errors import InputError
+from fedeas.files import atomic_write
+from fedeas.plan import plan_facts, reduction, settings_of
+from fedeas.policies import LocalPolicy
+from fedeas.tables import ID_HEADINGS, LARGEST
+
+
+@dataclass(frozen=True)
+class StreamedPlan:
+    """The sums of a plan whose rows were never held together."""
+
+    policy: str
+    clients: int
+    empty: int
+    real: int
+    total: int
+    score_before: float
+    score_after: float
+    harmful: int
+
+    @property
+    def reduction(self) -> float:
+        """1 - I(B) / I(0), the part of the imbalance that the plan removes."""
+        return reduction(self.score_before, self.score_after)
+
+    @property
+    def synthetic_share(self) -> float:
+        """Synthetic samples as a part of all samples that clients then hold."""
+        return self.total / (self.total + self.real)
+
+
+class _Part(NamedTuple):
+    tally: skew.Tally
+    counts: NDArray[np.int64] | None
+    samples: NDArray[np.int64] | None
+    clients: list[str] | None
+
+
+def client_count(path: Path) -> int:
+    """Return how many clients a Parquet file of counts has, without reading them."""
+    with parquet.opened(path, ID_HEADINGS) as source:
+        return source.rows
+
+
+def plan_stream(
+    path: Path,
+    policy: LocalPolicy,
+    out: Path | None = None,
+    cost: Cost | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> StreamedPlan:
+    """Plan for a Parquet file of any length with a local policy, in constant memory.
+
+    With `out` the plan is written as it is made, in the form that `Plan.load` reads. `progress` is
+    called with the clients done and the clients in all.
+    """
+    if out is not None and out.suffix.lower() != ".parquet":
+        raise InputError("a streamed plan is written as Parquet", got=out.name, allowed=".parquet")
+    with ExitStack() as stack:
+        source = stack.enter_context(parquet.opened(path, ID_HEADINGS))
+        if source.rows < 1 or len(source.columns) < 2:
+            raise InputError(
+                f"{path} has {source.rows} clients and {len(source.columns)} classes",
+                allowed="at least one client and two classes",
+            )
+        writer = None
+        if out is not None:
+            temporary = stack.enter_context(atomic_write(out))
+            writer = stack.enter_context(
+                parquet.Writer(temporary, source.columns, named=source.id_column is not None)
+            )
+
+        def work(batch: parquet.Batch) -> _Part:
+            return _plan_batch(batch, policy, path, keep=writer is not None)
+
+        fingerprint = Fingerprint()
+        tally = skew.Tally(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        for part in in_order(work, source.batches(named=writer is not None)):
+            tally = skew.add_tallies([tally, part.tally])
+            if writer is not None and part.counts is not None and part.samples is not None:
+                fingerprint.add(part.counts, part.clients)
+                writer.add(part.samples, part.clients)
+            if progress is not None:
+                progress(tally.clients, source.rows)
+        result = _result(policy, tally)
+        if writer is not None:
+            numbered = source.columns == [str(c) for c in range(len(source.columns))]
+            writer.add_meta(
+                plan_facts(
+                    policy=result.policy,
+                    settings=settings_of(policy),
+                    counts_hash=fingerprint.digest(None if numbered else source.columns),
+                    real=result.real,
+                    score_before=result.score_before,
+                    score_after=result.score_after,
+                    harmful=result.harmful,
+                    cost=vars(cost) if cost else None,
+                )
+            )
+        return result
+
+
+def _result(policy: LocalPolicy, tally: skew.Tally) -> StreamedPlan:
+    if not 0 < tally.real <= LARGEST or tally.total > LARGEST:
+        raise InputError(
+            "counts too large, or none", got=tally.real, allowed="a sum from 1 to 2**53"
+        )
+    return StreamedPlan(
+        policy.name,
+        tally.clients,
+        tally.empty,
+        int(tally.real),
+        int(tally.total),
+        tally.before / tally.real,
+        tally.after / tally.real,
+        int(tally.harmful),
+    )
+
+
+def _plan_batch(batch: parquet.Batch, policy: LocalPolicy, path: Path, *, keep: bool) -> _Part:
+    """Plan and score the rows of one batch, a cache-sized block at a time."""
+    rows, C = len(batch.columns[0]), len(batch.columns)
+    counts = np.empty((rows, C), np.int64) if keep else None
+    samples = np.empty((rows, C), np.int64) if keep else None
+    tallies: list[skew.Tally] = []
+    for part in row_slices(rows, C):
+        n = np.empty((part.stop - part.start, C), order="F")
+        for c, column in enumerate(batch.columns):
+            n[:, c] = column[part]
+        g, tally = policy.fill_and_tally(n)
+        # With no negative count among them, none is larger than the sum.
+        if not (n.min() >= 0 and tally.real <= LARGEST):
+            raise InputError(f"{path} has a count out of range", allowed="0 to 2**53")
+        tallies.append(tally)
+        if counts is not None and samples is not None:
+            counts[part], samples[part] = n, g
+    return _Part(skew.add_tallies(tallies), counts, samples, batch.clients)

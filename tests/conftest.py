@@ -1,0 +1,64 @@
+"""What tests share: the paper's counts, the real data, and a way to call the command line."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import settings
+
+from fedeas import LabelCounts
+from fedeas.cli import main
+
+# In CI the same examples every time: a red build means that the change broke something.
+settings.register_profile("default", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("default")
+
+PAPER_CSV = Path(__file__).parent / "data" / "cifar10-k20-a0.1-counts.csv"
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def paper_csv() -> Path:
+    return PAPER_CSV
+
+
+@pytest.fixture(scope="session")
+def paper() -> LabelCounts:
+    """The paper's main partition: CIFAR-10, K = 20, alpha = 0.1."""
+    return LabelCounts.load(PAPER_CSV)
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of real data sets; CI always has it."""
+    folder = os.environ.get("FEDEAS_DATA")
+    if folder is None:
+        if os.environ.get("CI"):
+            pytest.fail("FEDEAS_DATA is not set in CI")
+        pytest.skip("set FEDEAS_DATA to a folder with cifar10/ and fashion_mnist/ in Parquet")
+    return Path(folder)
+
+
+@pytest.fixture
+def fedeas(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Result]:
+    """Call the command line in this process."""
+
+    def call(*arguments: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["fedeas", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return Result(int(stop.value.code or 0), captured.out, captured.err)
+
+    return call

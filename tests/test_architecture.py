@@ -1,0 +1,116 @@
+"""The direction of imports: data flows one way, and the core needs NumPy alone."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "fedeas"
+# A room imports only from rooms above it.
+ROOMS = [
+    "errors", "seeds", "blocks", "files", "parquet", "tables", "counts", "skew", "cost", "plan",
+    "policies", "select", "compare", "stream", "partition", "experiments", "report", "cli",
+]  # fmt: skip
+# The only places outside `cli` that import another package, and then where it is used.
+LEAVES = {
+    "parquet.py": {"pyarrow"},
+    "partition/flower.py": {"datasets", "flwr_datasets"},
+    "report/figures.py": {"matplotlib"},
+}
+MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))
+INNER = [m for m in MODULES if m not in ("__init__.py", "__main__.py")]
+
+
+def room(module: str) -> str:
+    return module.split("/", maxsplit=1)[0].removesuffix(".py")
+
+
+def imports(module: str, *, top_level: bool) -> set[str]:
+    """The dotted names that a module imports, at its top level or inside functions."""
+    tree = ast.parse((SOURCE / module).read_text())
+    inner = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if (id(node) not in inner) != top_level:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: imports are absolute"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def test_every_room_is_on_the_map():
+    assert {room(module) for module in INNER} == set(ROOMS)
+
+
+@pytest.mark.parametrize("module", INNER)
+def test_a_room_imports_only_from_rooms_above_it(module):
+    own = ROOMS.index(room(module))
+    for name in imports(module, top_level=True) | imports(module, top_level=False):
+        parts = name.split(".")
+        if parts[0] != "fedeas":
+            continue
+        if len(parts) > 1 and parts[1] in ROOMS:
+            assert ROOMS.index(parts[1]) <= own, f"{module} imports {name}"
+        else:  # `from fedeas import Plan`: the public face, for commands only
+            assert room(module) == "cli", f"{module} imports {name}"
+
+
+@pytest.mark.parametrize("module", [m for m in INNER if room(m) != "cli"])
+def test_the_core_imports_nothing_but_numpy(module):
+    standard = sys.stdlib_module_names | {"fedeas", "numpy"}
+    assert {name.split(".")[0] for name in imports(module, top_level=True)} <= standard
+    inside = {name.split(".")[0] for name in imports(module, top_level=False)} - standard
+    assert inside <= LEAVES.get(module, set())
+
+
+def test_importing_fedeas_loads_numpy_alone():
+    code = "import sys, json, fedeas; print(json.dumps([m.split('.')[0] for m in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {
+        "typer",
+        "rich",
+        "click",
+        "pyarrow",
+        "matplotlib",
+        "datasets",
+        "pandas",
+        "torch",
+        "flwr",
+    }
+    assert not heavy & set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nothing_seeds_globally_or_unpickles(module):
+    text = (SOURCE / module).read_text()
+    for forbidden in (
+        "np.random.seed",
+        "import pickle",
+        "allow_pickle=True",
+        "random.seed(",
+        "eval(",
+    ):
+        assert forbidden not in text
+
+
+def test_a_missing_extra_is_named(monkeypatch, fedeas, paper_csv, tmp_path):
+    for package, arguments in (
+        ("pyarrow", ["plan", tmp_path / "x.parquet"]),
+        ("matplotlib", ["plan", paper_csv, "--plot", tmp_path / "x.png"]),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, package, None)
+            result = fedeas(*arguments)
+        assert result.code == 2
+        assert 'pip install "fedeas[' in result.err

@@ -1,0 +1,159 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from fedeas import FedEAS, LabelCounts, Partition, Plan
+
+
+def test_compare_prints_the_papers_reductions(fedeas, paper_csv):
+    result = fedeas("compare", paper_csv, "--beta", 12, "--json")
+    rows = {row["policy"]: row for row in json.loads(result.out)}
+    wanted = {
+        "fedeas": 0.5178,
+        "uniform": 0.3718,
+        "missing-only": 0.4424,
+        "waterfill": 0.5326,
+        "full-balance": 1.0,
+    }
+    assert {name: round(rows[name]["reduction"], 4) for name in wanted} == wanted
+    for row in rows.values():
+        assert row.keys() >= {"policy", "total", "reduction", "synthetic_share", "negative_gain"}
+
+
+def test_compare_says_why_a_policy_is_missing(fedeas, tmp_path):
+    path = tmp_path / "counts.csv"
+    path.write_text("9,1,1\n1,9,1\n")
+    result = fedeas("compare", path)
+    assert result.code == 0
+    assert "missing-only: no client lacks a class" in result.out
+    assert json.loads(fedeas("compare", path, "--json").out)[2]["note"]
+
+
+def test_compare_takes_a_total_and_policies(fedeas, paper_csv):
+    arguments = ["--total", 5000, "--policy", "fedeas", "--policy", "uniform", "--policy", "greedy"]
+    rows = json.loads(fedeas("compare", paper_csv, *arguments, "--json").out)
+    totals = {row["total"] for row in rows}
+    assert len(rows) == 3
+    assert len(totals) == 1
+    assert 4950 < totals.pop() <= 5000
+
+
+def test_plan_saves_what_it_shows(fedeas, paper_csv, paper, tmp_path):
+    out = tmp_path / "plan.csv"
+    result = fedeas("plan", paper_csv, "--beta", 8, "--cost", "0.8s", "--out", out)
+    assert result.code == 0
+    assert "8,673" in result.out
+    assert "1h 56min" in result.out
+    assert Plan.load(out).counts_hash == paper.fingerprint
+    assert Plan.load(out).total == 8673
+
+
+def test_plan_by_total_and_by_money(fedeas, paper_csv):
+    by_total = json.loads(fedeas("plan", paper_csv, "--total", 13437, "--json").out)
+    assert by_total["total"] == 13437
+    by_money = json.loads(
+        fedeas("plan", paper_csv, "--cost", "0.01EUR", "--spend", "134.37EUR", "--json").out
+    )
+    assert by_money["total"] == 13437
+    assert by_money["cost"] == {"amount": pytest.approx(134.37), "unit": "EUR"}
+    exact = json.loads(
+        fedeas("plan", paper_csv, "--policy", "waterfill", "--total", 777, "--json").out
+    )
+    assert exact["total"] == 777
+
+
+def test_plan_shows_the_largest_clients_first(fedeas, paper_csv):
+    result = fedeas("plan", paper_csv, "--rows", 3)
+    assert "17 more" in result.out
+
+
+def test_names_are_shown_as_they_are(fedeas, tmp_path):
+    path = tmp_path / "counts.csv"
+    path.write_text("client,[red]cat,dog\n[bold]x[/bold],9,1\n")
+    result = fedeas("plan", path)
+    assert "[bold]x[/bold]" in result.out
+    assert "dog" in result.out
+
+
+def test_select(fedeas, paper_csv):
+    result = fedeas("select", paper_csv)
+    assert "beta = 12" in result.out
+    assert "11.37 <= beta < 13.29" in result.out
+    found = json.loads(fedeas("select", paper_csv, "--json").out)
+    assert found["beta"] == 12
+    by_time = json.loads(
+        fedeas("select", paper_csv, "--cost", "0.8s", "--spend", "3h", "--json").out
+    )
+    assert by_time["interval"] is None
+    chosen = next(point for point in by_time["path"] if point["beta"] == by_time["beta"])
+    assert chosen["total"] <= 13500
+    assert fedeas("select", paper_csv, "--min-reduction", "0.9").code == 2
+
+
+def test_partition_writes_indices_and_counts(fedeas, paper, tmp_path):
+    out, counts = tmp_path / "cut.npz", tmp_path / "counts.csv"
+    result = fedeas(
+        "partition", "balanced:10x6000", "--recipe", "flbench", "--clients", 20, "--alpha", 0.1,
+        "--out", out, "--counts", counts,
+    )  # fmt: skip
+    assert result.code == 0
+    assert "45,007 of 60,000 samples and 14,993 for testing" in result.out
+    assert LabelCounts.load(counts) == paper
+    assert len(Partition.load(out).train) == 20
+
+
+@pytest.mark.parametrize("recipe", ["dirichlet", "iid", "shards"])
+def test_every_recipe_has_a_command(fedeas, recipe):
+    arguments = ["partition", "balanced:4x100", "--recipe", recipe, "--clients", 5, "--alpha", 0.5]
+    found = json.loads(fedeas(*arguments, "--json").out)
+    assert found["train"] == 400
+    assert found["imbalance"] == pytest.approx(found["cross_client"] + found["overall"])
+    assert fedeas(*arguments).code == 0
+
+
+def test_bad_partitions_end_in_one_line(fedeas):
+    for arguments in (
+        ["balanced:4x100", "--clients", 5],
+        ["balanced:4x100", "--clients", 500, "--alpha", 1],
+        ["balanced:4x100", "--clients", 5, "--recipe", "magic"],
+        ["labels.txt", "--clients", 5, "--alpha", 1],
+        ["balanced:4x100", "--clients", 5, "--alpha", 1, "--out", "cut.csv"],
+    ):
+        result = fedeas("partition", *arguments)
+        assert result.code == 2
+        assert len(result.err.splitlines()) == 1
+
+
+def test_help_of_every_command_has_an_example(fedeas):
+    for command in (["partition"], ["plan"], ["compare"], ["select"], ["paper", "counts"]):
+        result = fedeas(*command, "--help")
+        assert result.code == 0
+        assert f"fedeas {' '.join(command)}" in result.out
+
+
+def test_python_dash_m_and_version():
+    for command in (["--version"], ["--help"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "fedeas", *command], capture_output=True, text=True, check=True
+        )
+        assert "fedeas" in done.stdout
+
+
+def test_a_closed_pipe_is_no_error(paper_csv):
+    shell = f"{sys.executable} -m fedeas plan {paper_csv} --json | head -1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", shell], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
+
+
+def test_a_wrong_number_of_the_paper_fails(fedeas, monkeypatch):
+    good = fedeas("paper", "counts")
+    assert good.code == 0
+    assert "DIFFERS" not in good.out
+    original = FedEAS.fill
+    monkeypatch.setattr(FedEAS, "fill", lambda self, n: original(self, n) + (n == 0))
+    bad = fedeas("paper", "counts")
+    assert bad.code == 1
+    assert "DIFFERS" in bad.out

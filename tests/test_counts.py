@@ -1,0 +1,140 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedeas import InputError, LabelCounts
+from fedeas.counts import Fingerprint
+from strategies import counts
+
+FORMATS = [".csv", ".tsv", ".json", ".parquet"]
+names = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=12)
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+@given(c=counts, data=st.data())
+def test_saving_and_loading_changes_nothing(c, data, ending, tmp_path_factory):
+    clients = data.draw(st.none() | st.lists(names, min_size=c.K, max_size=c.K, unique=True))
+    classes = data.draw(st.none() | st.lists(names, min_size=c.C, max_size=c.C, unique=True))
+    if ending == ".parquet" and classes and classes[0].lower() in ("client", "id"):
+        classes = None
+    c = LabelCounts(c.n, clients, classes)
+    path = tmp_path_factory.mktemp("counts") / f"counts{ending}"
+    c.save(path)
+    assert LabelCounts.load(path) == c
+    assert LabelCounts.load(path).fingerprint == c.fingerprint
+
+
+@given(counts, st.integers(1, 6))
+def test_the_fingerprint_does_not_depend_on_how_rows_are_cut(c, step):
+    clients = [f"site {k}" for k in range(c.K)]
+    running = Fingerprint()
+    for start in range(0, c.K, step):
+        running.add(c.n[start : start + step], clients[start : start + step])
+    assert running.digest(None) == LabelCounts(c.n, clients).fingerprint
+
+
+def test_the_fingerprint_tells_counts_apart():
+    base = LabelCounts([[1, 2], [3, 4]])
+    others = [
+        LabelCounts([[1, 2], [3, 5]]),
+        LabelCounts([[1, 2, 3, 4]]),
+        LabelCounts([[1, 2], [3, 4]], clients=["a", "b"]),
+        LabelCounts([[1, 2], [3, 4]], classes=["a", "b"]),
+    ]
+    assert len({base, *others}) == 5
+    assert base == LabelCounts([[1.0, 2.0], [3.0, 4.0]], clients=["0", "1"], classes=["0", "1"])
+
+
+def test_counts_cannot_be_changed():
+    given_matrix = np.array([[1, 2], [3, 4]])
+    c = LabelCounts(given_matrix)
+    given_matrix[0, 0] = 9
+    assert c.n[0, 0] == 1
+    with pytest.raises(ValueError, match="read-only"):
+        c.n[0, 0] = 9
+    with pytest.raises(AttributeError):
+        c.n = given_matrix
+
+
+@pytest.mark.parametrize(
+    ("n", "message"),
+    [
+        ([[1, -2]], "out of range"),
+        ([[1.0, 2.5]], "fraction"),
+        ([[1.0, float("nan")]], "out of range"),
+        ([[1.0, float("inf")]], "out of range"),
+        ([[1, 2**60]], "out of range"),
+        ([[2**53, 2**53]], "too large"),
+        ([[1], [2]], "single class"),
+        (np.empty((0, 3), int), "no clients"),
+        ([1, 2, 3], "1 dimensions"),
+        ([["a", "b"]], "type"),
+        ([[True, False]], "type"),
+        ([[1, 2], [3]], "different lengths"),
+        ([[0, 0], [0, 0]], "without samples"),
+    ],
+)
+def test_bad_matrices_are_refused(n, message):
+    with pytest.raises(InputError, match=message):
+        LabelCounts(n)
+
+
+@pytest.mark.parametrize(
+    ("clients", "message"),
+    [
+        (["a"], "1 client names for 2"),
+        (["a", "a"], "same client name"),
+        (["a", ""], "client name"),
+        (["a", "\x1b[31mred"], "not a client name"),
+        (["a", "b" * 201], "not a client name"),
+    ],
+)
+def test_bad_names_are_refused(clients, message):
+    with pytest.raises(InputError, match=message):
+        LabelCounts([[1, 2], [3, 4]], clients=clients)
+
+
+def test_empty_clients_are_named():
+    c = LabelCounts([[1, 2], [0, 0]], clients=["full", "bare"])
+    assert c.empty == ("bare",)
+
+
+def test_from_labels():
+    c = LabelCounts.from_labels(["cat", "dog", "cat"], [7, 7, 9])
+    assert c.clients == ("7", "9")
+    assert c.classes == ("cat", "dog")
+    np.testing.assert_array_equal(c.n, [[1, 1], [1, 0]])
+    with pytest.raises(InputError, match="differ in length"):
+        LabelCounts.from_labels([0, 1], [0])
+
+
+@pytest.mark.parametrize(
+    ("text", "clients", "classes"),
+    [
+        ("1,2,3\n4,5,6\n", None, None),
+        ("a,b,c\n1,2,3\n4,5,6\n", None, ("a", "b", "c")),
+        ("client,a,b,c\nx,1,2,3\ny,4,5,6\n", ("x", "y"), ("a", "b", "c")),
+        ("Client_ID,0,1,2\nx,1,2,3\ny,4,5,6\n", ("x", "y"), None),
+        (",a,b,c\nx,1,2,3\ny,4,5,6\n", ("x", "y"), ("a", "b", "c")),
+        (",0,1,2\n0,1,2,3\n1,4,5,6\n", None, None),
+        ("0,1,2\n1,2,3\n4,5,6\n", None, None),
+        ("x,1,2,3\ny,4,5,6\n", ("x", "y"), None),
+        ("hospital,a,b,c\nx,1,2,3\ny,4,5,6\n", ("x", "y"), ("a", "b", "c")),
+        ("\ufeffclient,a,b,c\r\nx,1,2,3\r\n\r\ny,4,5,6\r\n", ("x", "y"), ("a", "b", "c")),
+        ('client,"a",b,c\n"x", 1 ,2.0,3\ny,4,5,6e0\n', ("x", "y"), ("a", "b", "c")),
+        ("# a comment\n# another\n1,2,3\n4,5,6\n", None, None),
+    ],
+)
+def test_csv_as_people_write_it(text, clients, classes, tmp_path):
+    path = tmp_path / "counts.csv"
+    path.write_bytes(text.encode())
+    c = LabelCounts.load(path)
+    np.testing.assert_array_equal(c.n, [[1, 2, 3], [4, 5, 6]])
+    assert (c.clients, c.classes) == (clients, classes)
+
+
+def test_other_delimiters_on_request(tmp_path):
+    path = tmp_path / "counts.csv"
+    path.write_text("1;2\n3;4\n")
+    np.testing.assert_array_equal(LabelCounts.load(path, delimiter=";").n, [[1, 2], [3, 4]])

@@ -1,0 +1,66 @@
+"""A fresh environment without extras: small, complete, quick."""
+
+import json
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# numpy, typer and what they need, on any platform and any release that our ranges admit.
+NEEDED = {
+    "fedeas", "numpy", "typer", "click", "rich", "shellingham", "typing-extensions",
+    "annotated-doc", "markdown-it-py", "mdurl", "pygments", "colorama", "pip", "setuptools",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fresh") / "env"
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "-q", ROOT], check=True, capture_output=True)
+    return folder / "bin"
+
+
+def test_only_numpy_typer_and_their_needs_are_installed(fresh):
+    listing = [fresh / "python", "-m", "pip", "list", "--format", "json"]
+    done = subprocess.run(listing, capture_output=True, text=True, check=True)
+    installed = {package["name"].lower().replace("_", "-") for package in json.loads(done.stdout)}
+    assert {"fedeas", "numpy", "typer"} <= installed <= NEEDED
+
+
+def test_a_small_plan_answers_in_under_a_second(fresh, paper_csv):
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        done = subprocess.run([fresh / "fedeas", "plan", paper_csv], capture_output=True, text=True)
+        times.append(time.perf_counter() - start)
+        assert done.returncode == 0
+        assert "13,437" in done.stdout
+    assert min(times) < 1.0
+
+
+def test_parquet_and_pictures_name_their_extra(fresh, paper_csv, tmp_path):
+    for arguments, extra in (
+        ([tmp_path / "counts.parquet"], "parquet"),
+        ([paper_csv, "--plot", tmp_path / "plan.png"], "plot"),
+    ):
+        done = subprocess.run(
+            [fresh / "fedeas", "plan", *arguments], capture_output=True, text=True
+        )
+        assert done.returncode == 2
+        assert f"fedeas[{extra}]" in done.stderr.splitlines()[-1]
+
+
+def test_the_tests_run_on_the_version_that_is_installed(fresh):
+    done = subprocess.run(
+        [fresh / "fedeas", "--version"], capture_output=True, text=True, check=True
+    )
+    ours = subprocess.run(
+        [sys.executable, "-m", "fedeas", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == ours.stdout

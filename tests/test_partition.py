@@ -1,0 +1,258 @@
+import hashlib
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedeas import (
+    IID,
+    Dirichlet,
+    FLBench,
+    InfeasibleError,
+    InputError,
+    LabelCounts,
+    Partition,
+    Shards,
+)
+from fedeas.partition import IndexLists, balanced_labels, from_partitioner, make_recipe, read_labels
+from fedeas.partition.flbench import participants
+
+labels = balanced_labels(5, 200)
+recipes = st.one_of(
+    st.builds(
+        FLBench, clients=st.integers(1, 8), alpha=st.floats(0.3, 50), seed=st.integers(0, 99)
+    ),
+    st.builds(
+        Dirichlet, clients=st.integers(1, 30), alpha=st.floats(0.2, 50), seed=st.integers(0, 99)
+    ),
+    st.builds(IID, clients=st.integers(1, 30), seed=st.integers(0, 99)),
+    st.builds(Shards, clients=st.integers(1, 30), shards_per_client=st.integers(1, 5)),
+)
+
+
+@given(recipes)
+@settings(max_examples=50)
+def test_every_recipe_is_disjoint_complete_and_repeatable(recipe):
+    made = recipe.partition(labels)
+    parts = [made.train.indices] + ([made.test.indices] if made.test else [])
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(len(labels)))
+    assert made == recipe.partition(labels)
+    assert made.counts(labels).total == len(made.train.indices)
+
+
+@given(recipe=recipes)
+@settings(max_examples=20)
+def test_saving_and_loading_changes_nothing(recipe, tmp_path_factory):
+    made = recipe.partition(labels)
+    path = tmp_path_factory.mktemp("partition") / "partition.npz"
+    made.save(path)
+    assert Partition.load(path) == made
+
+
+def test_the_papers_partition_of_real_cifar10(data, paper):
+    """Index for index on the official labels: training set first, then test set."""
+    files = [str(next((data / "cifar10").glob(f"{part}-*.parquet"))) for part in ("train", "test")]
+    real = read_labels(files)
+    assert np.bincount(real).tolist() == [6000] * 10
+    made = FLBench(clients=20, alpha=0.1).partition(real)
+    assert made.counts(real) == paper
+    assert made.test is not None
+    assert len(made.test.indices) == 14_993
+    assert len(made.train.indices) == 45_007
+
+
+def test_counts_without_labels_are_the_counts_with_labels(paper):
+    recipe = FLBench(clients=20, alpha=0.1)
+    assert recipe.counts([6000] * 10) == paper
+    y = np.random.default_rng(0).permutation(balanced_labels(10, 6000))
+    assert recipe.partition(y).counts(y) == paper
+
+
+def test_the_waypoint_is_where_ten_thousand_tries_lead():
+    """Walks the whole search of the paper's hardest partition (some 15 s)."""
+    recipe = FLBench(clients=100, alpha=0.05)
+    assert recipe.counts([6000] * 10, walk=True) == recipe.counts([6000] * 10)
+
+
+def test_the_participation_stream():
+    assert participants(20, 0.5, 3) == [
+        [3, 0, 8, 7, 16, 2, 11, 1, 10, 17],
+        [2, 18, 13, 1, 0, 16, 3, 17, 8, 9],
+        [0, 17, 6, 13, 7, 15, 9, 4, 19, 2],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "digest"),
+    [
+        (FLBench(clients=8, alpha=0.3), "5aee4bf693421e6c"),
+        (Dirichlet(clients=8, alpha=0.3), "f9649cd584d9eac9"),
+        (IID(clients=8), "0f8c8620c771b968"),
+        (Shards(clients=8), "39ae97fb1f8f7cdd"),
+    ],
+)
+def test_a_versioned_recipe_never_changes(recipe, digest):
+    """If this fails, a release would silently change everybody's splits: make a new version."""
+    made = recipe.partition(labels)
+    parts = made.train.indices.astype("<i8").tobytes() + made.train.offsets.astype("<i8").tobytes()
+    assert hashlib.sha256(parts).hexdigest()[:16] == digest
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        (FLBench(clients=200, alpha=0.1), "at most 100 clients"),
+        (Dirichlet(clients=2000, alpha=0.1), "at most 1,000 clients"),
+        (Dirichlet(clients=100, alpha=0.01, min_samples=5), "raise alpha"),
+        (FLBench(clients=90, alpha=0.01), "raise alpha"),
+        (FLBench(clients=5, alpha=1e-12, min_samples=0), "raise alpha"),
+        (IID(clients=1001), "at most 1,000"),
+        (Shards(clients=600), "fewer clients or shards"),
+    ],
+)
+def test_an_infeasible_request_fails_at_once_and_says_what_to_change(recipe, message):
+    with pytest.raises(InfeasibleError, match=message):
+        recipe.partition(labels)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        Dirichlet(clients=0, alpha=0.1),
+        Dirichlet(clients=5, alpha=0),
+        Dirichlet(clients=5, alpha=float("nan")),
+        Dirichlet(clients=5, alpha=1, seed=-1),
+        Dirichlet(clients=5, alpha=1, min_samples=-1),
+        FLBench(clients=5, alpha=1, seed=2**32),
+        FLBench(clients=5, alpha=1, test_ratio=1.0),
+        Shards(clients=5, shards_per_client=0),
+    ],
+)
+def test_nonsense_is_refused(recipe):
+    with pytest.raises(InputError):
+        recipe.partition(labels)
+
+
+@pytest.mark.parametrize("y", [[], [0, 0], [0, -1], [0.5, 1.0], [[0, 1]], [0, 10**9], ["a", "b"]])
+def test_bad_labels_are_refused(y):
+    with pytest.raises(InputError, match="label"):
+        IID(clients=1).partition(y)
+
+
+@given(st.floats(1e-6, 0.05), st.integers(1, 40), st.integers(0, 50))
+@settings(max_examples=50)
+def test_tiny_alphas_never_give_nonsense(alpha, clients, seed):
+    made = Dirichlet(clients=clients, alpha=alpha, seed=seed, min_samples=0).partition(labels)
+    assert len(made.train.indices) == len(labels)
+
+
+def test_a_partition_checks_itself():
+    good = IID(clients=2).partition([0, 1, 0, 1])
+    for lists, message in [
+        ([[0, 1], [1, 2]], "twice"),
+        ([[0], [4]], "outside"),
+        ([[0], [-1]], "outside"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            Partition(IndexLists.of(lists), good.labels_hash, 4, 2, "mine@1", {})
+    with pytest.raises(InputError, match="do not fit"):
+        Partition(
+            IndexLists(np.arange(3), np.array([0, 2, 1, 3])), good.labels_hash, 4, 2, "m@1", {}
+        )
+    with pytest.raises(InputError, match="not the labels"):
+        good.counts([1, 0, 1, 0])
+    with pytest.raises(InputError, match="no test part"):
+        good.counts([0, 1, 0, 1], test=True)
+
+
+def test_a_hostile_partition_file_is_refused(tmp_path):
+    good = tmp_path / "good.npz"
+    IID(clients=2).partition([0, 1, 0, 1]).save(good)
+    content = dict(np.load(good))
+    attacks = {
+        "pickle": {"head": np.array([{"a": 1}], dtype=object)},
+        "floats": {"train": np.array([0.5, 1.0])},
+        "twice": {"train": np.array([0, 0, 1, 2])},
+        "cut": {"train_offsets": np.array([0, 9, 4])},
+        "head": {"head": np.frombuffer(b"{}", np.uint8)},
+        "key": {
+            "head": np.frombuffer(json.dumps({"format": "partition/1", "x": 1}).encode(), np.uint8)
+        },
+    }
+    for name, change in attacks.items():
+        path = tmp_path / f"{name}.npz"
+        np.savez(path, **(content | change))
+        with pytest.raises(InputError):
+            Partition.load(path)
+    (tmp_path / "junk.npz").write_bytes(b"PK\x03\x04junk")
+    (tmp_path / "empty.npz").touch()
+    for name in ("junk", "empty", "absent"):
+        with pytest.raises(InputError):
+            Partition.load(tmp_path / f"{name}.npz")
+
+
+def test_recipes_by_name_and_version():
+    assert make_recipe("flbench@1", clients=20, alpha=0.1) == FLBench(clients=20, alpha=0.1)
+    with pytest.raises(InputError, match="flbench@1, dirichlet@1"):
+        make_recipe("flbench@7", clients=20, alpha=0.1)
+    with pytest.raises(InputError, match="needs 'alpha'"):
+        make_recipe("dirichlet", clients=20)
+
+
+def test_flwr_datasets_partitioners_become_partitions():
+    from datasets import Dataset
+    from flwr_datasets.partitioner import (
+        DirichletPartitioner,
+        IidPartitioner,
+        PathologicalPartitioner,
+    )
+
+    y = np.random.default_rng(0).permutation(labels)
+    dataset = Dataset.from_dict({"label": y, "text": [str(i) for i in range(len(y))]})
+    for partitioner in (
+        IidPartitioner(num_partitions=7),
+        DirichletPartitioner(num_partitions=5, partition_by="label", alpha=0.5, seed=1),
+        PathologicalPartitioner(
+            num_partitions=5,
+            partition_by="label",
+            num_classes_per_partition=2,
+            class_assignment_mode="deterministic",
+        ),
+    ):
+        made = from_partitioner(partitioner, dataset)
+        counts = made.counts(y)
+        assert counts.total == len(y)
+        assert made.recipe.startswith(f"flwr-datasets/{type(partitioner).__name__}@")
+        own = partitioner.load_partition(2)
+        assert own["text"] == [str(i) for i in made.train[2]]
+        with pytest.raises(InputError, match="fresh partitioner"):
+            from_partitioner(partitioner, dataset)
+    with pytest.raises(InputError, match="no such column"):
+        from_partitioner(IidPartitioner(num_partitions=2), dataset, label="fine_label")
+    with pytest.raises(InputError, match="not a partitioner"):
+        from_partitioner(object(), dataset)
+
+
+def test_read_labels(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([0, 1, 2]))
+    (tmp_path / "b.csv").write_text("label\n2\n1\n")
+    found = read_labels([str(tmp_path / "a.npy"), str(tmp_path / "b.csv"), "balanced:2x1"])
+    assert found.tolist() == [0, 1, 2, 2, 1, 0, 1]
+
+
+def test_bad_sources_of_labels(tmp_path, paper_csv):
+    np.save(tmp_path / "pickle.npy", np.array([{}], dtype=object), allow_pickle=True)
+    (tmp_path / "text.npy").write_text("hello")
+    (tmp_path / "words.csv").write_text("label\ncat\ndog\n")
+    LabelCounts.load(paper_csv).save(tmp_path / "counts.parquet")
+    names = (
+        "pickle.npy text.npy words.csv absent.npy absent.csv counts.parquet absent.parquet a.txt"
+    )
+    for source in names.split():
+        with pytest.raises(InputError):
+            read_labels([str(tmp_path / source)])
+    for source in ["balanced:1x5", "balanced:10", "balanced:2x0"]:
+        with pytest.raises(InputError):
+            read_labels([source])

@@ -1,0 +1,127 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedeas import Cost, FedEAS, InputError, LabelCounts, Plan, Uniform, WaterFill, skew
+from strategies import betas, counts
+
+FORMATS = [".csv", ".tsv", ".json", ".parquet"]
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+@given(c=counts, beta=betas, cost=st.none() | st.builds(Cost, st.floats(1e-3, 1e3)))
+def test_saving_and_loading_changes_nothing(c, beta, cost, ending, tmp_path_factory):
+    plan = FedEAS(beta=beta).plan(c)
+    if cost:
+        plan = plan.with_cost(cost)
+    path = tmp_path_factory.mktemp("plan") / f"plan{ending}"
+    plan.save(path)
+    again = Plan.load(path)
+    assert again == plan
+    assert again.counts_hash == c.fingerprint
+    assert again.settings == plan.settings
+    assert again.reduction == plan.reduction
+
+
+def test_names_travel_with_the_plan(tmp_path):
+    c = LabelCounts([[9, 0], [0, 5]], clients=["north", "[red]south"], classes=["cat", "dog"])
+    for ending in FORMATS:
+        WaterFill(total=7).plan(c).save(tmp_path / f"plan{ending}")
+        again = Plan.load(tmp_path / f"plan{ending}")
+        assert (again.client_names, again.class_names) == (c.clients, c.classes)
+
+
+@given(counts, st.integers(0, 1000))
+def test_the_scores_of_a_plan_are_those_of_its_samples(c, total):
+    plan = Uniform(total=total).plan(c)
+    assert plan.score_before == pytest.approx(skew.imbalance(c), abs=1e-12)
+    assert plan.score_after == pytest.approx(skew.imbalance(c, plan.samples), abs=1e-12)
+    assert plan.harmful == skew.harmful(c, plan.samples)
+    assert plan.synthetic_share == total / (total + c.total)
+
+
+def test_a_plan_over_many_blocks_is_the_plan_of_its_rows():
+    n = np.random.default_rng(0).integers(0, 50, size=(30_000, 10))
+    c = LabelCounts(n)
+    plan = FedEAS(beta=9).plan(c)
+    rows = np.random.default_rng(1).choice(len(n), 50)
+    for k in rows:
+        np.testing.assert_array_equal(plan.samples[k], FedEAS(beta=9).local(n[k]))
+    assert plan.score_after == pytest.approx(skew.imbalance(n, plan.samples), rel=1e-12)
+
+
+def test_counts_are_no_plan(paper_csv):
+    with pytest.raises(InputError, match="is not a plan"):
+        Plan.load(paper_csv)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"real": -1},
+        {"real": "many"},
+        {"score_after": float("inf")},
+        {"settings": []},
+        {"policy": 3},
+        {"counts_hash": None},
+        {"cost": {"per": 1}},
+        {"surprise": 1},
+        {"format": "plan/99"},
+    ],
+)
+def test_a_damaged_plan_is_refused(paper, tmp_path, damage):
+    path = tmp_path / "plan.json"
+    FedEAS().plan(paper).save(path)
+    content = json.loads(path.read_text())
+    content["meta"] |= damage
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="plan"):
+        Plan.load(path)
+
+
+def test_a_failed_write_leaves_the_old_file(paper, tmp_path, monkeypatch):
+    path = tmp_path / "plan.csv"
+    FedEAS().plan(paper).save(path)
+    before = path.read_bytes()
+
+    def full_disk(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("json.dumps", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        FedEAS(beta=8).plan(paper).save(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("text", "samples", "said"),
+    [
+        ("0.8s", 13437, "2h 59min"),
+        ("2", 10, "20.0s"),
+        ("1min", 60, "1h"),
+        ("0.002EUR", 13437, "26.87 EUR"),
+        ("1h", 50, "2d 2h"),
+    ],
+)
+def test_costs(text, samples, said):
+    assert Cost.parse(text).of(samples) == said
+
+
+def test_costs_and_back():
+    assert Cost.parse("0.8s").samples_for("3h") == 13500
+    assert Cost.parse("0.1s").samples_for("1s") == 10
+    assert Cost.parse("0.01EUR").samples_for("5EUR") == 500
+    with pytest.raises(InputError, match="different kinds"):
+        Cost.parse("0.01EUR").samples_for("3h")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "s", "-1s", "0s", "nans", "1e999s", "1 parsec", "1eur", "1.2.3s", "1e"]
+)
+def test_bad_costs(text):
+    with pytest.raises(InputError, match="cost"):
+        Cost.parse(text)

@@ -1,0 +1,205 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedeas import (
+    FedEAS,
+    FillToMean,
+    FullBalance,
+    Greedy,
+    InfeasibleError,
+    InputError,
+    LabelCounts,
+    MissingOnly,
+    NoGeneration,
+    Plan,
+    Uniform,
+    WaterFill,
+)
+from fedeas.policies import LocalPolicy, make_policy, policy_names
+from strategies import betas, counts, totals
+
+local_policies = st.one_of(
+    st.builds(
+        FedEAS,
+        beta=betas,
+        size_exponent=st.sampled_from([0, 0.5, 0.75, 1]),
+        entropy=st.booleans(),
+        below_mean=st.booleans(),
+    ),
+    st.sampled_from([FullBalance(), FillToMean(), NoGeneration()]),
+    st.builds(WaterFill, price=st.floats(1e-6, 1)),
+)
+total_policies = st.builds(
+    lambda kind, total: kind(total=total),
+    st.sampled_from([Uniform, MissingOnly, WaterFill, Greedy]),
+    st.integers(0, 2000),
+)
+
+
+@given(counts, st.one_of(local_policies, total_policies))
+def test_every_policy_returns_whole_numbers_and_nothing_for_empty_clients(c, policy):
+    try:
+        plan = policy.plan(c)
+    except InfeasibleError:
+        assert isinstance(policy, MissingOnly)
+        assert (c.n[c.sizes > 0] > 0).all()
+        return
+    assert plan.samples.dtype == np.int64
+    assert (plan.samples >= 0).all()
+    assert not plan.samples[c.sizes == 0].any()
+    assert 0 <= plan.score_after <= 1
+
+
+@given(counts, local_policies)
+def test_a_local_answer_is_the_clients_row_of_the_plan(c, policy):
+    plan = policy.plan(c)
+    for n, row in zip(c.n, plan.samples, strict=True):
+        np.testing.assert_array_equal(policy.local(n), row)
+
+
+@given(counts, totals)
+def test_matched_policies_spend_exactly_the_total(c, total):
+    assert Uniform(total=total).plan(c).total == total
+    if (c.n[c.sizes > 0] == 0).any():
+        assert MissingOnly(total=total).plan(c).total == total
+    elif total:
+        with pytest.raises(InfeasibleError, match="nowhere"):
+            MissingOnly(total=total).plan(c)
+
+
+@given(counts, totals)
+def test_uniform_is_level_and_gives_the_rest_to_the_first_pairs(c, total):
+    given_out = Uniform(total=total).plan(c).samples[c.sizes > 0].ravel()
+    assert given_out.max() - given_out.min() <= 1
+    assert (np.diff(given_out) <= 0).all()
+
+
+@given(
+    st.integers(1, 10**6), st.integers(2, 50), betas, st.booleans(), st.sampled_from([0, 0.5, 1])
+)
+def test_fedeas_gives_nothing_to_a_balanced_client(level, classes, beta, below_mean, exponent):
+    policy = FedEAS(beta=beta, below_mean=below_mean, size_exponent=exponent)
+    assert not policy.local([level] * classes).any()
+
+
+@given(counts, betas)
+def test_fedeas_is_the_papers_equations(c, beta):
+    policy = FedEAS(beta=beta, below_mean=False)
+    for n, row in zip(c.n, policy.plan(c).samples, strict=True):
+        budget = policy.budgets(n.astype(float))
+        np.testing.assert_array_equal(row, np.maximum(0, budget - n) if n.any() else 0)
+        if n.any():
+            q = n[n > 0] / n.sum()
+            exact = np.sqrt(n.mean()) * (1 + (q * np.log(q)).sum() / np.log(c.C)) * beta
+            assert exact - 1 - 1e-9 < budget <= max(exact, 0) + 1e-9
+
+
+@given(counts, betas)
+def test_the_below_mean_clause_fills_only_scarce_classes(c, beta):
+    samples = FedEAS(beta=beta).plan(c).samples
+    assert not samples[c.n >= c.n.mean(axis=1, keepdims=True)].any()
+
+
+@given(counts)
+def test_full_balance_balances(c):
+    plan = FullBalance().plan(c)
+    after = c.n + plan.samples
+    assert (after == after[:, :1]).all()
+    assert plan.score_after == pytest.approx(0, abs=1e-12)
+
+
+@given(counts)
+def test_fill_to_mean_reaches_the_mean_and_stops(c):
+    after = c.n + FillToMean().plan(c).samples
+    mean = c.sizes // c.C
+    assert (after >= mean[:, np.newaxis]).all()
+    assert (
+        after[after > c.n] == np.broadcast_to(mean[:, np.newaxis], c.n.shape)[after > c.n]
+    ).all()
+
+
+class Twins:
+    """A third party's policy: an object with `plan`, nothing of ours inherited."""
+
+    def __init__(self, factor: int = 1) -> None:
+        self.factor = factor
+
+    def plan(self, counts: LabelCounts) -> Plan:
+        return Plan.of(counts, counts.n * self.factor, self)
+
+
+class Wrong:
+    name = "wrong"
+
+    def plan(self, counts: LabelCounts) -> Plan:
+        return Plan.of(counts, -counts.n, self)
+
+
+def test_a_third_party_adds_a_policy_by_dotted_path(paper):
+    plan = make_policy(f"{__name__}:Twins(factor=2)").plan(paper)
+    assert plan.policy == "Twins"
+    assert plan.total == 2 * paper.total
+    assert plan.reduction == pytest.approx(0)
+
+
+def test_a_third_party_adds_a_policy_by_entry_point(paper, tmp_path, monkeypatch):
+    package = tmp_path / "twins-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: twins\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(f"[fedeas.policies]\ntwins = {__name__}:Twins\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "twins" in policy_names()
+    assert make_policy("twins").plan(paper).total == paper.total
+
+
+def test_nonsense_of_a_third_party_is_refused_by_name(paper):
+    with pytest.raises(InputError, match="wrong"):
+        Wrong().plan(paper)
+    with pytest.raises(InputError, match="does not fit"):
+        Plan.of(paper, [[1, 2]], Wrong())
+
+
+def test_policies_by_name():
+    assert make_policy("fedeas(beta=8, entropy=false)") == FedEAS(beta=8, entropy=False)
+    assert make_policy("waterfill(price=0.1)", total=5) == WaterFill(price=0.1)
+    assert make_policy("waterfill", total=5) == WaterFill(total=5)
+    assert isinstance(make_policy("full-balance", total=5), LocalPolicy)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("fedaes", "did you mean 'fedeas'"),
+        ("uniform", "needs 'total'"),
+        ("fedeas(gamma=1)", "no setting 'gamma'"),
+        ("fedeas(beta)", "not a setting"),
+        ("fedeas(beta=)", "not a setting"),
+        ("fedeas(beta=-1)", "beta out of range"),
+        ("fedeas(beta=nan)", "beta out of range"),
+        ("fedeas(beta=inf)", "beta out of range"),
+        ("fedeas(size_exponent=9)", "size_exponent"),
+        ("fedeas(entropy=3)", "switch"),
+        ("fedeas(beta=many)", "beta out of range"),
+        ("uniform(total=1.5)", "not a total"),
+        ("uniform(total=-1)", "not a total"),
+        ("waterfill", "a total or a price"),
+        ("waterfill(total=1, price=1)", "a total or a price"),
+        ("waterfill(price=0)", "price out of range"),
+        ("no.such.module:Policy", "cannot import"),
+        ("os:nothing", "cannot import"),
+        ("os:sep", "is no policy"),
+        ("fractions:Fraction", "is no policy"),
+        ("", "not a policy"),
+        ("fedeas(beta=8", "not a policy"),
+    ],
+)
+def test_a_wrong_policy_says_what_is_right(spec, message):
+    with pytest.raises(InputError, match=message):
+        make_policy(spec)
+
+
+def test_an_absurd_beta_is_refused_not_wrapped_around(paper):
+    with pytest.raises(InfeasibleError, match="smaller beta"):
+        FedEAS(beta=1e300).plan(paper)

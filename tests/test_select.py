@@ -1,0 +1,116 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedeas import (
+    FedEAS,
+    InfeasibleError,
+    InputError,
+    LabelCounts,
+    admissible_betas,
+    beta_for_total,
+    compare,
+)
+from fedeas.select import path, plainest_number
+from strategies import betas, counts
+
+
+def holds(c, beta, min_reduction=0.5, max_share=0.25):
+    plan = FedEAS(beta=beta).plan(c)
+    return plan.reduction >= min_reduction and plan.synthetic_share < max_share
+
+
+def test_the_papers_interval_and_choice(paper):
+    interval = admissible_betas(paper)
+    assert interval.choice == 12
+    assert interval.low == pytest.approx(11.373, abs=5e-4)
+    assert interval.high == pytest.approx(13.287, abs=5e-4)
+
+
+@given(counts, st.floats(0.05, 0.9), st.floats(0.05, 0.9))
+def test_both_conditions_hold_inside_and_not_at_the_ends(c, min_reduction, max_share):
+    try:
+        interval = admissible_betas(c, min_reduction, max_share)
+    except InfeasibleError:
+        return
+    inside = np.linspace(interval.low, interval.high * (1 - 1e-8), 7)
+    for beta in [*inside, interval.choice]:
+        assert holds(c, beta, min_reduction, max_share)
+    assert not holds(c, interval.low * (1 - 1e-8), min_reduction, max_share)
+    assert not holds(c, interval.high, min_reduction, max_share)
+
+
+def test_when_nothing_is_admissible_it_says_how_far_one_gets(paper):
+    with pytest.raises(InfeasibleError, match=r"at most 55\.\d% of the imbalance"):
+        admissible_betas(paper, min_reduction=0.9)
+    with pytest.raises(InfeasibleError, match="balanced already"):
+        admissible_betas(LabelCounts([[5, 5]]))
+    with pytest.raises(InputError, match="max_share"):
+        admissible_betas(paper, max_share=1.0)
+
+
+@given(counts, betas)
+def test_the_path_is_the_plan_at_every_beta(c, beta):
+    found = path(c, np.array([beta, 2 * beta]))
+    for i, b in enumerate(found.betas):
+        plan = FedEAS(beta=b).plan(c)
+        assert found.totals[i] == plan.total
+        assert found.reductions[i] == pytest.approx(plan.reduction, abs=1e-12)
+        assert found.shares[i] == pytest.approx(plan.synthetic_share, abs=1e-12)
+
+
+@given(counts, st.integers(1, 10**6))
+def test_the_beta_of_a_total_is_the_largest_within_it(c, total):
+    try:
+        beta = beta_for_total(c, total)
+    except InfeasibleError:
+        return
+    assert 0 < FedEAS(beta=beta).plan(c).total <= total
+    assert FedEAS(beta=beta * (1 + 1e-6)).plan(c).total > total or beta < 1e-6
+
+
+def test_the_papers_totals_give_back_their_betas(paper):
+    for beta, total in ((4, 4113), (8, 8673), (12, 13437), (16, 18435), (20, 23514)):
+        found = beta_for_total(paper, total)
+        assert beta <= found < beta + 0.1
+        assert FedEAS(beta=found).plan(paper).total == total
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1.0000001, 10))
+def test_the_plainest_number_lies_inside(low, factor):
+    assert low <= plainest_number(low, low * factor) < low * factor
+
+
+def test_the_matched_table(paper):
+    rows = {row.policy: row for row in compare(paper)}
+    assert {name: round(row.reduction, 4) for name, row in rows.items()} == {
+        "fedeas": 0.5178,
+        "uniform": 0.3718,
+        "missing-only": 0.4424,
+        "waterfill": 0.5326,
+        "fill-to-mean": 0.7618,
+        "full-balance": 1.0,
+    }
+    assert rows["uniform"].negative_gain == 1679
+    assert rows["fedeas"].negative_gain == 0
+    assert rows["missing-only"].pairs == 95
+    assert {rows[name].total for name in ("fedeas", "uniform", "missing-only", "waterfill")} == {
+        13437
+    }
+
+
+@given(counts, betas)
+def test_every_row_of_a_comparison_is_complete_or_says_why_not(c, beta):
+    comparison = compare(c, reference=FedEAS(beta=beta))
+    for row in comparison:
+        if row.note is None:
+            assert None not in (row.total, row.reduction, row.synthetic_share, row.negative_gain)
+        else:
+            assert row.policy == "missing-only"
+
+
+def test_the_reference_brings_its_settings(paper):
+    variant = FedEAS(beta=6, entropy=False)
+    comparison = compare(paper, ["fedeas", "uniform"], variant)
+    assert [row.total for row in comparison] == [10337, 10337]

@@ -1,0 +1,75 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fedeas import Cost, FedEAS, FullBalance, InputError, LabelCounts, Plan, WaterFill
+from fedeas.stream import client_count, plan_stream
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """Counts of 300,000 clients, some empty, in row groups that fit no block."""
+    rng = np.random.default_rng(0)
+    n = (rng.dirichlet([0.1] * 7, 300_000) * rng.integers(0, 900, (300_000, 1))).astype(np.int32)
+    counts = LabelCounts(n, clients=[f"site-{k}" for k in range(len(n))])
+    path = tmp_path_factory.mktemp("many") / "counts.parquet"
+    columns = {"client": counts.client_names} | {str(c): n[:, c] for c in range(7)}
+    pq.write_table(pa.table(columns), path, row_group_size=70_001)
+    return path, counts
+
+
+@pytest.mark.parametrize("policy", [FedEAS(beta=12), FullBalance(), WaterFill(price=0.05)])
+def test_a_streamed_plan_is_the_plan(many, policy, tmp_path):
+    path, counts = many
+    done = []
+    out = tmp_path / "plan.parquet"
+    streamed = plan_stream(path, policy, out, Cost(0.5), lambda now, end: done.append((now, end)))
+    plan = policy.plan(counts)
+    assert (streamed.total, streamed.real, streamed.harmful) == (
+        plan.total,
+        plan.real,
+        plan.harmful,
+    )
+    assert streamed.clients == client_count(path) == counts.K
+    assert streamed.empty == len(counts.empty) > 0
+    assert streamed.reduction == pytest.approx(plan.reduction, abs=1e-12)
+    assert done[-1] == (counts.K, counts.K)
+    loaded = Plan.load(out)
+    np.testing.assert_array_equal(loaded.samples, plan.samples)
+    assert loaded.counts_hash == counts.fingerprint
+    assert loaded.client_names == counts.clients
+    assert loaded.cost == Cost(0.5)
+
+
+def test_the_command_streams_large_files(many, fedeas, tmp_path):
+    path, counts = many
+    result = fedeas("plan", path, "--out", tmp_path / "plan.parquet", "--json")
+    assert result.code == 0
+    assert f'"total": {FedEAS().plan(counts).total}' in result.out
+    assert fedeas("plan", path, "--policy", "uniform", "--total", 5).code == 2
+    assert fedeas("plan", path, "--out", tmp_path / "plan.csv").code == 2
+    text = fedeas("plan", path, "--cost", "1s")
+    assert "300,000 clients" in text.out
+    assert "without samples" in text.out
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"a": [1, -1], "b": [1, 1]},
+        {"a": [1, None], "b": [1, 1]},
+        {"a": [1.5, 2], "b": [1, 1]},
+        {"a": [1, 1]},
+        {"a": pa.array([], pa.int64()), "b": pa.array([], pa.int64())},
+        {"a": [0, 0], "b": [0, 0]},
+        {"a": [2**60, 0], "b": [0, 0]},
+        {"name": ["x", "y"]},
+    ],
+)
+def test_bad_streams_leave_nothing_behind(table, tmp_path):
+    path, out = tmp_path / "counts.parquet", tmp_path / "plan.parquet"
+    pq.write_table(pa.table(table), path)
+    with pytest.raises(InputError):
+        plan_stream(path, FedEAS(), out)
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,124 @@
+from contextlib import suppress
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedeas import (
+    FedEAS,
+    FullBalance,
+    Greedy,
+    InfeasibleError,
+    InputError,
+    LabelCounts,
+    MissingOnly,
+    Uniform,
+    WaterFill,
+    skew,
+)
+from fedeas.policies import price_for_total
+from strategies import counts
+
+PAPER = {4113: 25.24, 8673: 41.23, 13437: 53.26, 18435: 62.70, 23514: 69.96}
+
+
+@pytest.mark.parametrize("total", PAPER)
+def test_it_equals_the_greedy_reference_on_the_papers_partition(paper, total):
+    water, greedy = WaterFill(total=total).plan(paper), Greedy(total=total).plan(paper)
+    assert water.total == greedy.total == total
+    assert 100 * water.reduction == pytest.approx(PAPER[total], abs=0.005)
+    assert water.reduction == pytest.approx(greedy.reduction, abs=1e-6)
+
+
+def rounding(c: LabelCounts, samples: np.ndarray) -> float:
+    """What whole samples can cost: each class and each client is off by less than one sample."""
+    M = np.maximum((c.n + samples).sum(axis=1), 1)
+    return float((skew.weights(c) * (c.C + 6) / M**2).sum()) + 1e-12
+
+
+@given(counts, st.integers(1, 3000), st.integers(0, 2**32 - 1), st.sampled_from([1, 1000]))
+def test_no_policy_of_the_same_total_has_a_lower_score(c, total, seed, scale):
+    # Scaled up, rounding is negligible and the comparison is sharp.
+    c, total = LabelCounts(c.n * scale), total * scale
+    rng = np.random.default_rng(seed)
+    pairs = np.repeat(c.sizes > 0, c.C)
+    others = [
+        rng.multinomial(total, pairs / pairs.sum()).reshape(c.n.shape),
+        Uniform(total=total).plan(c).samples,
+        FedEAS(beta=rng.uniform(1, 30)).plan(c).samples,
+    ]
+    with suppress(InfeasibleError):
+        others.append(MissingOnly(total=total).plan(c).samples)
+    if scale == 1:
+        others.append(Greedy(total=total).plan(c).samples)
+    for samples in others:
+        water = WaterFill(total=int(samples.sum())).plan(c)
+        assert water.score_after <= skew.imbalance(c, samples) + rounding(c, water.samples)
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 9), min_size=3, max_size=3), min_size=2, max_size=2).filter(
+        lambda rows: all(map(any, rows))
+    ),
+    st.integers(1, 5),
+)
+def test_it_is_the_best_of_all_plans_of_small_federations(rows, total):
+    c = LabelCounts(rows)
+    every = (g for g in product(range(total + 1), repeat=6) if sum(g) == total)
+    best = min(skew.imbalance(c, np.reshape(g, (2, 3))) for g in every)
+    water = WaterFill(total=total).plan(c)
+    assert water.score_after <= best + rounding(c, water.samples)
+
+
+@given(counts, st.integers(0, 10**7))
+def test_it_spends_the_total_or_stops_when_everything_is_balanced(c, total):
+    plan = WaterFill(total=total).plan(c)
+    full = FullBalance().plan(c).total
+    assert plan.total == min(total, full)
+    if total >= full:
+        assert plan.score_after == pytest.approx(0, abs=1e-12)
+
+
+@given(counts, st.integers(0, 5000))
+def test_each_client_raises_its_smallest_classes_to_one_level(c, total):
+    samples = WaterFill(total=total).plan(c).samples
+    after = c.n + samples
+    for n, g, m in zip(c.n, samples, after, strict=True):
+        if g.any():
+            level = m[g > 0]
+            assert level.max() - level.min() <= 1
+            assert n[g == 0].min(initial=m.max()) >= level.max() - 1
+
+
+def test_tied_clients_share_a_total_in_order():
+    plan = WaterFill(total=1500).plan(LabelCounts(np.tile([[30, 10]], (1000, 1))))
+    assert plan.total == 1500
+    np.testing.assert_array_equal(np.unique(plan.per_client), [1, 2])
+
+
+@given(counts, st.floats(1e-5, 0.9))
+def test_at_a_price_clients_buy_every_sample_that_is_worth_more(c, price):
+    for n, g in zip(c.n, WaterFill(price=price).plan(c).samples, strict=True):
+        if not n.any():
+            continue
+        m = n + g
+        # The worth of one more sample, in the units of the price, once a whole level is reached.
+        worth = n.sum() / m.sum() * ((m / m.sum()) @ (m / m.sum()) - m.min() / m.sum())
+        assert worth <= price + (c.C + 2) / m.sum()
+
+
+def test_one_broadcast_price_spends_a_total(paper):
+    for total in PAPER:
+        price = price_for_total(paper, total)
+        by_price = WaterFill(price=price).plan(paper)
+        assert abs(by_price.total - total) <= paper.K
+        assert by_price.reduction == pytest.approx(
+            WaterFill(total=total).plan(paper).reduction, abs=1e-3
+        )
+
+
+def test_one_client_cannot_know_its_part_of_a_total():
+    with pytest.raises(InputError, match="give a price"):
+        WaterFill(total=10).local([3, 1])
