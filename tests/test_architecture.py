@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedeas"
 # A room imports only from rooms above it.
 ROOMS = [
     "errors", "seeds", "blocks", "files", "parquet", "tables", "counts", "skew", "cost", "plan",
-    "policies", "select", "compare", "stream", "partition", "experiments", "report", "cli",
+    "policies", "select", "comparison", "stream", "partition", "experiments", "report", "cli",
 ]  # fmt: skip
 # The only places outside `cli` that import another package, and then where it is used.
 LEAVES = {
@@ -74,8 +74,24 @@ def test_the_core_imports_nothing_but_numpy(module):
     assert inside <= LEAVES.get(module, set())
 
 
+def test_the_command_line_starts_without_numpy():
+    code = "import sys, fedeas.cli; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-W", "ignore", "-c", code]).returncode == 0
+
+
+def test_the_public_names_are_there():
+    import fedeas
+
+    assert set(fedeas.__all__) <= set(dir(fedeas))
+    assert all(getattr(fedeas, name).__name__ == name for name in fedeas.__all__)
+    assert not hasattr(fedeas, "nothing_of_this_name")
+
+
 def test_importing_fedeas_loads_numpy_alone():
-    code = "import sys, json, fedeas; print(json.dumps([m.split('.')[0] for m in sys.modules]))"
+    code = (
+        "import sys, json; from fedeas import *;"
+        "print(json.dumps([m.split('.')[0] for m in sys.modules]))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {
         "typer",

@@ -7,23 +7,27 @@ array([[ 0, 38, 48],
        [ 0,  0,  0]])
 """
 
-from fedeas.compare import Comparison, compare
-from fedeas.cost import Cost
-from fedeas.counts import LabelCounts
-from fedeas.errors import FedeasError, InfeasibleError, InputError, MissingExtraError
-from fedeas.partition import IID, Dirichlet, FLBench, Partition, Shards
-from fedeas.plan import Plan
-from fedeas.policies import (
-    FedEAS,
-    FillToMean,
-    FullBalance,
-    Greedy,
-    MissingOnly,
-    NoGeneration,
-    Uniform,
-    WaterFill,
-)
-from fedeas.select import BetaInterval, admissible_betas, beta_for_total
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedeas.comparison import Comparison, compare
+    from fedeas.cost import Cost
+    from fedeas.counts import LabelCounts
+    from fedeas.errors import FedeasError, InfeasibleError, InputError, MissingExtraError
+    from fedeas.partition import IID, Dirichlet, FLBench, Partition, Shards
+    from fedeas.plan import Plan
+    from fedeas.policies import (
+        FedEAS,
+        FillToMean,
+        FullBalance,
+        Greedy,
+        MissingOnly,
+        NoGeneration,
+        Uniform,
+        WaterFill,
+    )
+    from fedeas.select import BetaInterval, admissible_betas, beta_for_total
 
 __version__ = "0.1.0.dev0"
 
@@ -54,3 +58,21 @@ __all__ = [
     "beta_for_total",
     "compare",
 ]
+
+_ROOMS = ("errors", "cost", "counts", "plan", "policies", "select", "comparison", "partition")
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name on first use, so that `fedeas --help` does not wait for NumPy."""
+    if name in __all__:
+        for room in _ROOMS:
+            module = import_module(f"fedeas.{room}")
+            if name in vars(module):
+                value: object = vars(module)[name]
+                globals()[name] = value
+                return value
+    raise AttributeError(f"module 'fedeas' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

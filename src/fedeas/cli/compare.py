@@ -25,13 +25,15 @@ def compare(
 ) -> None:
     """Compare policies at a matched total: what each removes, and what it wastes.
 
+    COUNTS has a row per client and a column per class (.csv, .tsv, .json, .parquet).
+
     Example: `fedeas compare counts.csv --beta 12 --policy fedeas --policy uniform`
     """
     from dataclasses import replace
 
     from fedeas import FedEAS, LabelCounts, beta_for_total
     from fedeas import compare as compare_policies
-    from fedeas.compare import DEFAULT_POLICIES
+    from fedeas.comparison import DEFAULT_POLICIES
 
     if plot is not None:
         show.check_picture(plot)

@@ -31,6 +31,8 @@ def partition(
 ) -> None:
     """Cut a data set into clients with a named recipe, and say how skewed they are.
 
+    LABELS are joined in the order given: .parquet, .npy or .csv files, or balanced:10x6000.
+
     Example: `fedeas partition balanced:10x6000 --recipe flbench --clients 20 --alpha 0.1`
     """
     import numpy as np

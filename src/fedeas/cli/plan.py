@@ -33,6 +33,8 @@ def plan(
 ) -> None:
     """Plan who should generate how many samples of which class.
 
+    COUNTS has a row per client and a column per class (.csv, .tsv, .json, .parquet).
+
     Example: `fedeas plan counts.csv --beta 12 --cost 0.8s --out plan.csv`
     """
     from fedeas import Cost, LabelCounts
@@ -111,9 +113,9 @@ def _print(counts: "LabelCounts", plan: "Plan", rows: int) -> None:
     _print_outcome(plan, plan.cost)
     full = FullBalance().plan(counts).total
     if plan.total and full > plan.total:
-        against = f"balancing everything would take {full:,} samples"
-        extra = f", {plan.cost.of(full)}" if plan.cost else ""
-        typer.echo(f"for comparison   {against}{extra}, {full / plan.total:.1f} times as many")
+        cost = f" ({plan.cost.of(full)})" if plan.cost else ""
+        more = f"{full / plan.total:.1f} times as many"
+        typer.echo(f"full balance     {full:,} samples{cost}, {more}")
 
 
 def _print_outcome(plan: "Plan | StreamedPlan", cost: "Cost | None") -> None:
@@ -126,12 +128,17 @@ def _print_outcome(plan: "Plan | StreamedPlan", cost: "Cost | None") -> None:
         typer.echo(f"cost             {cost.of(plan.total)} at {each} a sample")
 
 
-def _largest_classes(plan: "Plan", client: int, most: int = 3) -> str:
+def _largest_classes(plan: "Plan", client: int, width: int = 28) -> str:
+    """Name the classes that a client generates most of, as many as fit."""
     row = plan.samples[client]
-    order = (-row).argsort(kind="stable")
-    shown = [f"{plan.class_names[c]}: {row[c]:,}" for c in order[:most] if row[c]]
-    more = int((row > 0).sum()) - len(shown)
-    return ", ".join(shown) + (f" +{more}" if more else "")
+    order = [c for c in (-row).argsort(kind="stable") if row[c]]
+    shown = ""
+    for place, c in enumerate(order):
+        longer = f"{shown}{', ' if shown else ''}{plan.class_names[c]} {row[c]:,}"
+        if place and len(longer) > width:
+            return f"{shown} +{len(order) - place}"
+        shown = longer
+    return shown
 
 
 def _as_json(counts: "LabelCounts", plan: "Plan") -> dict[str, object]:

@@ -30,6 +30,8 @@ def select(
 ) -> None:
     """Choose beta: by the paper's two conditions, by a total, or by time or money.
 
+    COUNTS has a row per client and a column per class (.csv, .tsv, .json, .parquet).
+
     Example: `fedeas select counts.csv --cost 0.8s --spend 3h`
     """
     from fedeas import Cost, LabelCounts, admissible_betas, beta_for_total
@@ -93,9 +95,9 @@ def _report(
     _print(found, choice, cost)
     if interval is not None:
         typer.echo(
-            f"both conditions hold for {interval.low:.4g} <= beta < {interval.high:.4g} "
-            f"(at least {show.percent(interval.min_reduction)} removed, "
-            f"below {show.percent(interval.max_share)} synthetic)"
+            f"at least {interval.min_reduction:.3g} of the imbalance removed and a synthetic share "
+            f"below {interval.max_share:.3g}:\n"
+            f"both hold for {interval.low:.4g} <= beta < {interval.high:.4g}"
         )
     typer.echo(f"beta = {choice:g}")
 

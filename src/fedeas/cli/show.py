@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich import box
@@ -13,8 +14,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from fedeas.counts import LabelCounts
 from fedeas.errors import InputError
+
+if TYPE_CHECKING:
+    from fedeas.counts import LabelCounts
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
@@ -55,7 +58,7 @@ def note(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def note_counts(path: Path, counts: LabelCounts) -> None:
+def note_counts(path: Path, counts: "LabelCounts") -> None:
     """Say in one line what was understood, and which clients are empty."""
     names = "clients named" if counts.clients else "clients numbered"
     classes = "classes named" if counts.classes else "classes numbered"

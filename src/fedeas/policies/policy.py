@@ -58,7 +58,8 @@ class LocalPolicy(ABC):
     def fill_and_tally(self, n: Floats) -> tuple[Floats, skew.Tally]:
         """Fill a block of rows and score it while it is in the cache."""
         samples = self.fill(n)
-        tally = skew.tally(n, samples)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused below
+            tally = skew.tally(n, samples)
         if not tally.total <= LARGEST:  # beyond, floats are no longer exact whole numbers
             raise InfeasibleError(
                 f"policy {self.name!r} asks for more than 2**53 samples",
