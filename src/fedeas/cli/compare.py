@@ -79,7 +79,7 @@ def _print(comparison: "Comparison") -> None:
     show.print_table(shown)
     typer.echo(
         "removed: part of the imbalance score; share: synthetic among all samples;\n"
-        "harmful: samples that raise the score; ratio: most over fewest samples of a client;\n"
+        "harmful: samples at a negative gain; ratio: most over fewest samples of a client;\n"
         "touched: clients and classes that get any"
     )
     for row in comparison:

@@ -128,7 +128,7 @@ def _print_outcome(plan: "Plan | StreamedPlan", cost: "Cost | None") -> None:
         typer.echo(f"cost             {cost.of(plan.total)} at {each} a sample")
 
 
-def _largest_classes(plan: "Plan", client: int, width: int = 28) -> str:
+def _largest_classes(plan: "Plan", client: int, width: int = 25) -> str:
     """Name the classes that a client generates most of, as many as fit."""
     row = plan.samples[client]
     order = [c for c in (-row).argsort(kind="stable") if row[c]]

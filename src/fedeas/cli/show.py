@@ -60,9 +60,9 @@ def note(text: str) -> None:
 
 def note_counts(path: Path, counts: "LabelCounts") -> None:
     """Say in one line what was understood, and which clients are empty."""
-    names = "clients named" if counts.clients else "clients numbered"
-    classes = "classes named" if counts.classes else "classes numbered"
-    note(f"{path}: {str(counts)[len('LabelCounts(') : -1]} ({names}, {classes})")
+    clients = f"{counts.K:,} clients ({'named' if counts.clients else 'numbered'})"
+    classes = f"{counts.C:,} classes ({'named' if counts.classes else 'numbered'})"
+    note(f"{path}: {clients} x {classes}, {counts.total:,} samples")
     note_empty(counts.empty)
 
 

@@ -1,0 +1,49 @@
+"""README and docs: every command shown is run, every example too, every link leads somewhere."""
+
+import doctest
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md")),
+]
+
+
+def test_the_output_shown_is_the_output_given():
+    spec = importlib.util.spec_from_file_location(
+        "refresh_docs", ROOT / "tools" / "refresh_docs.py"
+    )
+    refresh_docs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(refresh_docs)
+    assert refresh_docs.main(check=True) == 0
+    shown = "".join((ROOT / name).read_text() for name in DOCUMENTS)
+    assert len(refresh_docs.BLOCK.findall(shown)) >= 4
+
+
+def test_the_examples_of_the_readme_run(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    result = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+    assert result.attempted >= 8
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_and_pictures_lead_somewhere(name):
+    document = ROOT / name
+    for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+        assert (document.parent / target).exists(), target
+
+
+def test_the_map_of_rooms_is_complete():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = {
+        path.name for path in (ROOT / "src" / "fedeas").iterdir() if not path.name.startswith("_")
+    }
+    for room in rooms - {"py.typed"}:
+        assert f"`{room}" in text or f"`{room}/" in text, room

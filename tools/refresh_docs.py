@@ -1,0 +1,64 @@
+"""Write the real output of every `$ command` into the console blocks of README and docs.
+
+python tools/refresh_docs.py          rewrite
+python tools/refresh_docs.py --check  fail when something shown is not what the command gives
+"""
+
+import difflib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"```console\n\$ (?P<command>[^\n]+)\n.*?```", re.DOTALL)
+
+
+def output_of(command: str) -> str:
+    """Run a command as a reader would, in an 80-column terminal, and return what it prints."""
+    environment = os.environ | {"COLUMNS": "80", "NO_COLOR": "1"}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=ROOT,
+        env=environment | {"PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+    )
+    return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
+
+
+def refreshed(text: str) -> str:
+    """Return a document with every console block run again."""
+
+    def run(block: re.Match[str]) -> str:
+        command = block["command"]
+        return f"```console\n$ {command}\n{output_of(command)}\n```"
+
+    return BLOCK.sub(run, text)
+
+
+def main(check: bool) -> int:
+    """Refresh all documents, or tell which are out of date."""
+    stale = 0
+    for document in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        old = document.read_text(encoding="utf-8")
+        new = refreshed(old)
+        if old != new:
+            stale += 1
+            if check:
+                diff = difflib.unified_diff(
+                    old.splitlines(), new.splitlines(), document.name, "now"
+                )
+                sys.stdout.write("\n".join(diff) + "\n")
+            else:
+                document.write_text(new, encoding="utf-8")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main("--check" in sys.argv))
