@@ -44,6 +44,12 @@ def test_a_small_plan_answers_in_under_a_second(fresh, paper_csv):
     assert min(times) < 1.0
 
 
+def test_the_papers_numbers_need_no_more(fresh):
+    done = subprocess.run([fresh / "fedeas", "paper", "counts"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "32 of 32 numbers are equal" in done.stdout
+
+
 def test_parquet_and_pictures_name_their_extra(fresh, paper_csv, tmp_path):
     for arguments, extra in (
         ([tmp_path / "counts.parquet"], "parquet"),

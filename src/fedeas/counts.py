@@ -210,10 +210,7 @@ def names(given: Sequence[str] | None, size: int, what: str) -> tuple[str, ...] 
         twice = next(name for name in chosen if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise InputError(f"two with the same {what} name", got=twice, allowed="different names")
     # Names are printed to terminals: a control code in a file of somebody else must not act there.
-    if bad := next(
-        (name for name in chosen if not name.isprintable() or not 0 < len(name) <= 200), None
-    ):
-        raise InputError(f"not a {what} name", got=bad, allowed="1 to 200 printable characters")
-    if "" in chosen:
-        raise InputError(f"an empty {what} name", allowed="1 to 200 printable characters")
+    bad = [n for n in chosen if not n.isprintable() or n != n.strip() or not 0 < len(n) <= 200]
+    if bad:
+        raise InputError(f"not a {what} name", got=bad[0], allowed="1 to 200 printable characters")
     return None if chosen == tuple(map(str, range(size))) else chosen

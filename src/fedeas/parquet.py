@@ -18,6 +18,7 @@ from fedeas.errors import InputError, MissingExtraError
 from fedeas.files import unreadable
 
 _META = b"fedeas"
+_NAMED = b"fedeas.named"  # whether the first column holds the names of clients
 # Rows that are decoded at a time when streaming; a few such batches are held.
 BATCH_ROWS = 1 << 17
 
@@ -37,14 +38,7 @@ class Source:
         self._file = _pyarrow("parquet").ParquetFile(path)
         schema = self._file.schema_arrow
         types = _pyarrow("types")
-        first = schema.field(0) if len(schema) else None
-        self.id_column: str | None = None
-        if first is not None and (
-            types.is_string(first.type)
-            or types.is_large_string(first.type)
-            or first.name.lower() in id_headings
-        ):
-            self.id_column = first.name
+        self.id_column = _id_column(schema, id_headings)
         self.columns: list[str] = [name for name in schema.names if name != self.id_column]
         for name in self.columns:
             kind = schema.field(name).type
@@ -69,6 +63,19 @@ class Source:
                 )
             clients = [str(name) for name in batch.columns[0].to_pylist()] if named else None
             yield Batch([column.to_numpy() for column in counts], clients)
+
+
+def _id_column(schema: Any, id_headings: AbstractSet[str]) -> str | None:
+    """Find the column of client names: marked by us, of text, or named like one."""
+    types = _pyarrow("types")
+    marked = (schema.metadata or {}).get(_NAMED)
+    if marked is not None:
+        return str(schema.names[0]) if marked == b"yes" else None
+    for field in schema:
+        text = types.is_string(field.type) or types.is_large_string(field.type)
+        if text or field.name.lower() in id_headings:
+            return str(field.name)
+    return None
 
 
 @contextmanager
@@ -137,7 +144,8 @@ class Writer:
         fields = [(name, self._pa.int64()) for name in classes]
         if named:
             fields.insert(0, ("client", self._pa.string()))
-        self._schema = self._pa.schema(fields, metadata=_dump_meta(meta))
+        named_mark = {_NAMED: b"yes" if named else b"no"}
+        self._schema = self._pa.schema(fields, metadata=named_mark | _dump_meta(meta))
         self._writer = _pyarrow("parquet").ParquetWriter(path, self._schema)
 
     def __enter__(self) -> "Writer":
@@ -176,8 +184,8 @@ def write(
         writer.add(values, clients)
 
 
-def _dump_meta(meta: Mapping[str, Any] | None) -> dict[bytes, bytes] | None:
-    return None if meta is None else {_META: json.dumps(meta).encode()}
+def _dump_meta(meta: Mapping[str, Any] | None) -> dict[bytes, bytes]:
+    return {} if meta is None else {_META: json.dumps(meta).encode()}
 
 
 def _load_meta(metadata: Mapping[bytes, bytes] | None) -> Mapping[str, Any] | None:

@@ -21,7 +21,8 @@ from fedeas.policies.fedeas import FedEAS
 
 Floats = NDArray[np.float64]
 
-_POINTS = 65  # betas tried at once when a bracket is refined
+_GRID = 64  # betas at which the whole path is looked at
+_POINTS = 8  # betas tried at once when a bracket is refined
 _PRECISION = 1e-9  # relative width at which a bracket is an answer
 _DOUBLINGS = 60
 
@@ -106,10 +107,11 @@ def admissible_betas(
     limit = max_share / (1 - max_share) * counts.total
     high = _first_beta(counts, policy, lambda found: found.totals >= limit * (1 - 1e-12))
     top = high if high is not None else 2.0**_DOUBLINGS
-    grid = np.linspace(top / 512, top * (1 - _PRECISION), 512)
-    reached = path(counts, grid, policy).reductions >= min_reduction
+    grid = np.linspace(top / _GRID, top * (1 - _PRECISION), _GRID)
+    reductions = path(counts, grid, policy).reductions
+    reached = reductions >= min_reduction
     if not reached.any():
-        best = float(path(counts, grid, policy).reductions.max())
+        best = float(reductions.max())
         raise InfeasibleError(
             f"no beta satisfies both conditions: below a synthetic share of {max_share:.0%} "
             f"at most {best:.1%} of the imbalance is removed",
@@ -188,8 +190,10 @@ def _refine(
     counts: LabelCounts, policy: FedEAS | None, reached: _Condition, low: float, high: float
 ) -> float:
     """Narrow a bracket (false at `low`, true at `high`) and return its upper end."""
-    while high - low > _PRECISION * high:
-        grid = np.linspace(low, high, _POINTS)
+    for _ in range(_DOUBLINGS):
+        if high - low <= _PRECISION * high:
+            break
+        grid = np.linspace(low, high, _POINTS + 1)
         first = int(np.argmax(reached(path(counts, grid[1:], policy))))
         low, high = float(grid[first]), float(grid[first + 1])
     return high

@@ -20,8 +20,11 @@ from fedeas.errors import InputError
 from fedeas.files import atomic_write, read_text, unreadable
 
 # The first column holds client ids when its heading is one of these.
-_NAMED = "client clients client_id cid id site site_id node node_id name partition partition_id"
-ID_HEADINGS = frozenset(("", "user", "user_id", "device", "party", "index", *_NAMED.split()))
+ID_HEADINGS = frozenset({
+    "", "client", "clients", "client_id", "cid", "id", "site", "site_id", "node", "node_id", "name",
+    "partition", "partition_id", "user", "user_id", "device", "party", "hospital", "worker",
+    "silo", "group", "index", "__index_level_0__",
+})  # fmt: skip
 LARGEST = 2**53  # whole numbers up to here are exact in double precision
 _COUNT = f"whole numbers from 0 to 2**53 ({LARGEST:,})"
 _DECIMAL = re.compile(r"[0-9]{1,17}(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?")
@@ -57,8 +60,8 @@ def write(path: Path | str, table: Table) -> None:
 def _read_csv(path: Path, delimiter: str | None) -> Table:
     if delimiter is None:
         delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    if len(delimiter) != 1:
-        raise InputError("not a delimiter", got=delimiter, allowed="one character")
+    if len(delimiter) != 1 or delimiter in '"\r\n' or delimiter.isalnum():
+        raise InputError("not a delimiter", got=delimiter, allowed="one character such as ;")
     meta: list[str] = []
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -136,9 +139,8 @@ def _is_heading(path: Path, first: list[str]) -> bool:
     if first[0].lower() in ID_HEADINGS - {""} and not _numeric(first[0]):
         return True
     words = [cell for cell in rest if not _numeric(cell)]
-    if (
-        not words
-    ):  # numbers only: a heading when they count 0, 1, 2, ... (as data frames write them)
+    if not words:
+        # Numbers only: a heading when they count 0, 1, 2, ..., as data frames write them.
         numbers = rest if first[0] == "" or not _numeric(first[0]) else first
         return len(numbers) >= 3 and numbers == [str(i) for i in range(len(numbers))]
     if len(words) < len(rest) or (first[0] and _numeric(first[0])):

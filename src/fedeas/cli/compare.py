@@ -38,8 +38,7 @@ def compare(
     if plot is not None:
         show.check_picture(plot)
     counts = LabelCounts.load(counts_file, delimiter)
-    if not as_json:
-        show.note_counts(counts_file, counts)
+    show.note_counts(counts_file, counts)
     reference = FedEAS(beta=beta)
     if total is not None:
         reference = replace(reference, beta=beta_for_total(counts, total))

@@ -39,8 +39,7 @@ def select(
     if plot is not None:
         show.check_picture(plot)
     counts = LabelCounts.load(counts_file, delimiter)
-    if not as_json:
-        show.note_counts(counts_file, counts)
+    show.note_counts(counts_file, counts)
     price = Cost.parse(cost) if cost else None
     if spend is not None:
         if price is None or total is not None:
