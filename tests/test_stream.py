@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -73,3 +76,25 @@ def test_bad_streams_leave_nothing_behind(table, tmp_path):
     with pytest.raises(InputError):
         plan_stream(path, FedEAS(), out)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_memory_of_a_stream_does_not_grow_with_its_length(tmp_path):
+    """Counts that do not compress: a reader that holds the file would show it."""
+    code = (
+        "import sys, resource; from pathlib import Path; from fedeas import FedEAS;"
+        "from fedeas.stream import plan_stream; plan_stream(Path(sys.argv[1]), FedEAS());"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    n = np.random.default_rng(0).integers(0, 10**6, (10, 500_000), dtype=np.int32)
+    table = pa.table({str(c): n[c] for c in range(10)})
+    peaks = []
+    for times in (1, 8):  # 20 and 160 MB
+        path = tmp_path / f"{times}.parquet"
+        with pq.ParquetWriter(path, table.schema, compression="none") as writer:
+            for _ in range(times):
+                writer.write_table(table)
+        done = subprocess.run(
+            [sys.executable, "-c", code, path], capture_output=True, text=True, check=True
+        )
+        peaks.append(int(done.stdout) / 1024)
+    assert peaks[1] - peaks[0] < 50

@@ -35,7 +35,8 @@ class Source:
 
     def __init__(self, path: Path, id_headings: AbstractSet[str]) -> None:
         self._path = path
-        self._file = _pyarrow("parquet").ParquetFile(path)
+        # Read ahead would hold the whole file in the end.
+        self._file = _pyarrow("parquet").ParquetFile(path, pre_buffer=False)
         schema = self._file.schema_arrow
         types = _pyarrow("types")
         self.id_column = _id_column(schema, id_headings)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def compare(
     counts_file: Path = show.counts_argument(),
     beta: float = typer.Option(12.0, help="Beta of FedEAS, whose total the others are given."),
-    total: int | None = typer.Option(None, help="Match this total instead of FedEAS's."),
+    total: int | None = typer.Option(None, help="Match the largest FedEAS plan within this total."),
     policy: list[str] | None = typer.Option(
         None, help="A policy to compare, NAME or 'NAME(setting=value)'; may be repeated."
     ),

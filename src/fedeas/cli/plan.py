@@ -1,6 +1,6 @@
 """`fedeas plan`: who generates how many samples of which class."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,10 +77,19 @@ def _choose(spec: str, beta: float | None, total: int | None, counts: "LabelCoun
 
     policy = make_policy(spec, beta=beta, total=total)
     if isinstance(policy, FedEAS) and total is not None:
-        from dataclasses import replace
-
-        policy = replace(policy, beta=beta_for_total(counts, total, policy))
+        return replace(policy, beta=beta_for_total(counts, total, policy))
+    _check_taken(policy, beta, total)
     return policy
+
+
+def _check_taken(policy: "Policy", beta: float | None, total: int | None) -> None:
+    """Refuse a beta or total that the policy has no use for, rather than ignore it."""
+    for option, value in (("beta", beta), ("total", total)):
+        if value is not None and getattr(policy, option, None) != value:
+            name = getattr(policy, "name", type(policy).__name__)
+            raise InputError(
+                f"policy {name!r} takes no such {option}", got=value, fix=f"leave out --{option}"
+            )
 
 
 def _print(counts: "LabelCounts", plan: "Plan", rows: int) -> None:
@@ -200,6 +209,7 @@ def _plan_stream(
     from fedeas.stream import plan_stream
 
     policy = make_policy(spec, beta=beta, total=total)
+    _check_taken(policy, beta, None)
     if not isinstance(policy, LocalPolicy) or total is not None or plot is not None:
         raise InputError(
             f"more than {_STREAM_FROM:,} clients are planned as a stream",
