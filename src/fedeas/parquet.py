@@ -19,6 +19,7 @@ from fedeas.files import unreadable
 
 _META = b"fedeas"
 _NAMED = b"fedeas.named"  # whether the first column holds the names of clients
+LABEL_COLUMNS = ("label", "labels", "fine_label")
 # Rows that are decoded at a time when streaming; a few such batches are held.
 BATCH_ROWS = 1 << 17
 
@@ -82,9 +83,16 @@ def _id_column(schema: Any, id_headings: AbstractSet[str]) -> str | None:
 @contextmanager
 def opened(path: Path, id_headings: AbstractSet[str]) -> Iterator[Source]:
     """Open a Parquet file of counts; whatever is wrong with it ends in one clear line."""
+    with _readable(path):
+        yield Source(path, id_headings)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn what pyarrow or the system say against a file into our own error."""
     pyarrow = _pyarrow("")
     try:
-        yield Source(path, id_headings)
+        yield
     except pyarrow.ArrowException as error:
         first_line = str(error).partition("\n")[0]
         raise InputError(f"{path} is not a readable Parquet file: {first_line}") from None
@@ -112,22 +120,71 @@ def read(
 
 def read_column(path: Path, name: str | None) -> NDArray[np.int64]:
     """Read one column of whole numbers, the labels of a data set, without its images."""
-    pyarrow = _pyarrow("")
-    try:
+    with _readable(path):
         file = _pyarrow("parquet").ParquetFile(path)
         names = file.schema_arrow.names
-        chosen = name or next((n for n in ("label", "labels", "fine_label") if n in names), None)
+        chosen = name or next((n for n in LABEL_COLUMNS if n in names), None)
         if chosen not in names:
             raise InputError(f"{path} has no column of labels", got=name, allowed=", ".join(names))
         column = file.read([chosen]).column(0)
         if not _pyarrow("types").is_integer(column.type) or column.null_count:
             raise InputError(f"{path} column {chosen!r} is not whole numbers throughout")
         return np.asarray(column.to_numpy(), dtype=np.int64)
-    except pyarrow.ArrowException as error:
-        first_line = str(error).partition("\n")[0]
-        raise InputError(f"{path} is not a readable Parquet file: {first_line}") from None
-    except OSError as error:
-        raise unreadable(path, error) from None
+
+
+class ImageHead(NamedTuple):
+    """What is known of a set of images before any is read."""
+
+    rows: int
+    classes: tuple[str, ...]
+
+
+def image_head(paths: Sequence[Path]) -> ImageHead:
+    """Return the size of a set of images and the names of its classes, from the files' heads."""
+    rows, classes = 0, tuple[str, ...]()
+    for path in paths:
+        with _readable(path):
+            file = _pyarrow("parquet").ParquetFile(path)
+            rows += file.metadata.num_rows
+            classes = _class_names(path, file)
+    return ImageHead(rows, classes)
+
+
+def image_batches(path: Path) -> Iterator[tuple[list[bytes], NDArray[np.int64]]]:
+    """Yield encoded images and their labels, a few hundred at a time."""
+    with _readable(path):
+        file = _pyarrow("parquet").ParquetFile(path, pre_buffer=False)
+        image, label = _image_columns(path, file)
+        for batch in file.iter_batches(512, columns=[image, label]):
+            encoded = batch.column(image).field("bytes").to_pylist()
+            yield encoded, np.asarray(batch.column(label).to_numpy(), dtype=np.int64)
+
+
+def _image_columns(path: Path, file: Any) -> tuple[str, str]:
+    schema = file.schema_arrow
+    types = _pyarrow("types")
+    images = [
+        f.name for f in schema if types.is_struct(f.type) and f.type.get_field_index("bytes") >= 0
+    ]
+    labels = [name for name in LABEL_COLUMNS if name in schema.names]
+    if not images or not labels:
+        raise InputError(
+            f"{path} holds no labelled images",
+            got=schema.names,
+            allowed="a column of images {bytes, path} and one of labels",
+        )
+    return images[0], labels[0]
+
+
+def _class_names(path: Path, file: Any) -> tuple[str, ...]:
+    """Read the names of classes that Hugging Face data sets keep in the head of the file."""
+    _, label = _image_columns(path, file)
+    try:
+        head = json.loads((file.schema_arrow.metadata or {}).get(b"huggingface", b"{}"))
+        return tuple(map(str, head["info"]["features"][label]["names"]))
+    except (ValueError, KeyError, TypeError):
+        column = file.read([label]).column(0).to_numpy()
+        return tuple(map(str, range(int(column.max()) + 1)))
 
 
 class Writer:

@@ -5,7 +5,9 @@ from typing import Any
 
 import typer
 
+from fedeas.cli.cache import cache
 from fedeas.cli.compare import compare
+from fedeas.cli.fill import fill
 from fedeas.cli.paper import paper
 from fedeas.cli.partition import partition
 from fedeas.cli.plan import plan
@@ -23,6 +25,8 @@ app.command()(partition)
 app.command()(plan)
 app.command()(compare)
 app.command()(select)
+app.command()(fill)
+app.add_typer(cache, name="cache")
 app.add_typer(paper, name="paper")
 
 

@@ -102,6 +102,22 @@ class Partition:
             None if test is None else IndexLists.of(test),
         )
 
+    def within(self, chosen: Ints, labels: Ints, settings: Mapping[str, Any]) -> "Partition":
+        """Return this partition of `labels[chosen]` as one of all `labels`, with more settings."""
+
+        def lift(part: IndexLists) -> IndexLists:
+            return IndexLists(chosen[part.indices], part.offsets)
+
+        return Partition(
+            lift(self.train),
+            hash_labels(labels),
+            len(labels),
+            int(labels.max()) + 1,
+            self.recipe,
+            {**self.settings, **settings},
+            None if self.test is None or not len(self.test.indices) else lift(self.test),
+        )
+
     def counts(self, labels: ArrayLike, *, test: bool = False) -> LabelCounts:
         """Count the labels of every client's training part, or of its test part."""
         y = check_labels(labels)

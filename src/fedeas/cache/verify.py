@@ -1,0 +1,91 @@
+"""Looking after caches: what is damaged, what is there, what is no longer needed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedeas.cache.shard import SUFFIX, check_shard
+from fedeas.cache.store import Cache, client_folder, read_json
+from fedeas.errors import InputError
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A file of a cache that is not as it was written, and what is wrong with it."""
+
+    path: Path
+    what: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a cache holds."""
+
+    folder: Path
+    generator: str
+    seed: int
+    clients: int
+    images: int
+    size: int  # bytes
+
+
+def caches(base: Path) -> list[Path]:
+    """Return the folders of all caches below a folder."""
+    return sorted(path.parent for path in base.glob("*/cache.json"))
+
+
+def verify(folder: Path) -> Iterator[Problem]:
+    """Read every file of a cache and yield what is damaged; nothing is changed."""
+    known = {folder / "lock", folder / "cache.json", folder / "journal.json"}
+    for path in (folder / "cache.json", folder / "journal.json"):
+        if path.exists() or path.name == "cache.json":
+            yield from _damaged_json(path)
+    for client in sorted((folder / "clients").glob("*")):
+        yield from _verify_client(client)
+    for path in folder.iterdir():
+        if path.is_file() and path not in known:
+            yield Problem(path, "is none of ours, or was half-written")
+
+
+def summary(folder: Path) -> Summary:
+    """Count what a cache holds."""
+    about = Cache.at(folder).about
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    images = clients = 0
+    for manifest in (folder / "clients").glob("*/manifest.json"):
+        clients += 1
+        for shard in read_json(manifest)["shards"]:
+            images += sum(stop - start for _, start, stop in shard["segments"])
+    size = sum(path.stat().st_size for path in files)
+    return Summary(folder, str(about["generator"]), int(str(about["seed"])), clients, images, size)
+
+
+def _verify_client(folder: Path) -> Iterator[Problem]:
+    manifest = folder / "manifest.json"
+    try:
+        content = read_json(manifest)
+        if client_folder(content["client"]) != folder.name:
+            raise InputError(f"{manifest} belongs to another client")
+    except InputError as error:
+        yield Problem(manifest, str(error))
+        return
+    listed = {shard["name"] for shard in content["shards"]}
+    for name in sorted(listed):
+        path = folder / name
+        try:
+            if not path.exists():
+                yield Problem(path, "is gone")
+            else:
+                check_shard(path, content["client"])
+        except (InputError, ValueError, KeyError, TypeError):
+            yield Problem(path, "is damaged")
+    for path in folder.iterdir():
+        if path != manifest and not (path.suffix == SUFFIX and path.name in listed):
+            yield Problem(path, "is not in the manifest")
+
+
+def _damaged_json(path: Path) -> Iterator[Problem]:
+    try:
+        read_json(path)
+    except InputError as error:
+        yield Problem(path, str(error))

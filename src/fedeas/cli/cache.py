@@ -1,0 +1,93 @@
+"""`fedeas cache`: what generated images there are, and whether they are whole."""
+
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+
+from fedeas.cli import show
+from fedeas.errors import InputError
+
+cache = typer.Typer(no_args_is_help=True, help="Look after generated images.")
+
+
+def _folder() -> Path:
+    argument: Path = typer.Argument(Path("cache"), metavar="CACHE", help="Folder of the caches.")
+    return argument
+
+
+@cache.command("list")
+def list_caches(folder: Path = _folder(), as_json: bool = show.json_option()) -> None:
+    """List the caches of a folder and what they hold.
+
+    Example: `fedeas cache list cache`
+    """
+    from fedeas.cache.verify import summary
+
+    found = [summary(path) for path in _caches(folder)]
+    if as_json:
+        show.print_json([{**asdict(one), "folder": str(one.folder)} for one in found])
+        return
+    table = show.new_table(
+        f"{len(found)} caches", ("cache", False), ("generator", False), ("seed", True),
+        ("clients", True), ("images", True), ("MB", True),
+    )  # fmt: skip
+    for one in found:
+        numbers = [f"{one.seed}", f"{one.clients:,}", f"{one.images:,}", f"{one.size / 1e6:,.1f}"]
+        table.add_row(one.folder.name, one.generator, *numbers)
+    show.print_table(table)
+
+
+@cache.command("verify")
+def verify_caches(folder: Path = _folder(), as_json: bool = show.json_option()) -> None:
+    """Read every file of the caches of a folder; exit 1 if one is damaged.
+
+    Example: `fedeas cache verify cache`
+    """
+    from fedeas.cache.verify import verify
+
+    problems = [problem for path in _caches(folder) for problem in verify(path)]
+    if as_json:
+        show.print_json([{"path": str(p.path), "what": p.what} for p in problems])
+    else:
+        for problem in problems:
+            typer.echo(f"{problem.path}: {problem.what}")
+        typer.echo(f"{len(problems)} problems" if problems else "all files are whole")
+    if problems:
+        show.note("the next `fedeas fill` mends them")
+        raise typer.Exit(1)
+
+
+@cache.command("prune")
+def prune_caches(
+    folder: Path = _folder(),
+    keep: list[str] | None = typer.Option(None, help="A cache to keep; may be repeated."),
+    yes: bool = typer.Option(False, "--yes", help="Remove, do not only list."),
+) -> None:
+    """Remove the quarantine of every cache, and every cache that is not kept.
+
+    Example: `fedeas cache prune cache --keep 0123456789abcdef --yes`
+    """
+    found = _caches(folder)
+    if unknown := set(keep or ()) - {path.name for path in found}:
+        raise InputError(
+            "no such cache", got=unknown.pop(), allowed=", ".join(p.name for p in found)
+        )
+    doomed = [path / "quarantine" for path in found if (path / "quarantine").exists()]
+    if keep:
+        doomed += [path for path in found if path.name not in keep]
+    for path in doomed:
+        typer.echo(f"{'removed' if yes else 'would remove'} {path}")
+        if yes:
+            shutil.rmtree(path)
+    if doomed and not yes:
+        show.note("say --yes to remove them")
+
+
+def _caches(folder: Path) -> list[Path]:
+    from fedeas.cache.verify import caches
+
+    if not (found := caches(folder)):
+        raise InputError(f"{folder} holds no cache", fix="name the folder given to `fedeas fill`")
+    return found

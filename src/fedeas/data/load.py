@@ -1,0 +1,138 @@
+"""A data set by name: local Parquet where there is some, otherwise the Hugging Face hub."""
+
+import hashlib
+import io
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas import parquet
+from fedeas.data.images import Bytes, ImageData
+from fedeas.errors import InputError, MissingExtraError
+
+Progress = Callable[[int, int], None]
+_PARTS = ("train", "test")
+
+
+def load_images(
+    name: str,
+    folder: Path | str | None = None,
+    store: Path | str | None = None,
+    progress: Progress | None = None,
+) -> ImageData:
+    """Open a data set as memory-mapped arrays, decoding it on first use.
+
+    Parquet in the schema of the Hugging Face data set `name` is looked for in `folder`, then in
+    the folder `name` below the environment variable FEDEAS_DATA; otherwise the hub is asked. The
+    decoded arrays are kept in `store` (FEDEAS_STORE, or .cache/fedeas in the home folder).
+    """
+    files = _local_files(name, folder) or _hub_files(name)
+    target = _store(store) / f"{Path(name).name}-{_key(files)}"
+    try:
+        return ImageData.open(target)
+    except InputError:
+        shutil.rmtree(target, ignore_errors=True)  # half of something, or of an older format
+    heads = {part: parquet.image_head(paths) for part, paths in files.items()}
+    if heads["train"].classes != heads["test"].classes:
+        raise InputError(f"{name}: training and test set name different classes")
+    sizes = (heads["train"].rows, heads["test"].rows)
+    paths = [path for part in _PARTS for path in files[part]]
+    batches = _decoded(paths, sum(sizes), progress)
+    return ImageData.write(target, name, heads["train"].classes, sizes, batches)
+
+
+def _local_files(name: str, folder: Path | str | None) -> dict[str, list[Path]] | None:
+    """Find the Parquet files of both parts in the given folder, or below FEDEAS_DATA."""
+    if folder is None:
+        if (root := os.environ.get("FEDEAS_DATA")) is None:
+            return None
+        folder = Path(root) / name
+        if not folder.is_dir():
+            return None
+    files = {part: sorted(Path(folder).rglob(f"{part}-*.parquet")) for part in _PARTS}
+    if missing := [part for part in _PARTS if not files[part]]:
+        raise InputError(
+            f"{folder} holds no {missing[0]} set",
+            allowed="files named train-*.parquet and test-*.parquet",
+        )
+    return files
+
+
+def _hub_files(name: str) -> dict[str, list[Path]]:
+    """Fetch the Parquet files of a data set of the Hugging Face hub."""
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import (
+            HfHubHTTPError,
+            HFValidationError,
+            LocalEntryNotFoundError,
+        )
+    except ImportError:
+        raise MissingExtraError(f"the data set {name!r} of the hub", "data") from None
+    try:
+        patterns = [f"*{part}-*.parquet" for part in _PARTS]
+        fetched = snapshot_download(name, repo_type="dataset", allow_patterns=patterns)
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        raise InputError(
+            f"no data set {name!r}: not below FEDEAS_DATA, and the hub says {type(error).__name__}",
+            fix="check the name, or give a folder of Parquet files",
+        ) from None
+    files = _local_files(name, fetched)
+    if files is None:
+        raise InputError(f"the data set {name!r} has no Parquet files")
+    return files
+
+
+def _key(files: dict[str, list[Path]]) -> str:
+    """Name a state of the source files, so that changed files are decoded anew."""
+    states = [
+        (part, path.name, path.stat().st_size, path.stat().st_mtime_ns)
+        for part in _PARTS
+        for path in files[part]
+    ]
+    return hashlib.sha256(json.dumps(states).encode()).hexdigest()[:16]
+
+
+def _store(store: Path | str | None) -> Path:
+    chosen = store or os.environ.get("FEDEAS_STORE") or Path.home() / ".cache" / "fedeas"
+    return Path(chosen) / "data"
+
+
+def _decoded(
+    paths: list[Path], total: int, progress: Progress | None
+) -> Iterator[tuple[Bytes, NDArray[np.int64]]]:
+    done = 0
+    for path in paths:
+        for encoded, labels in parquet.image_batches(path):
+            pixels = [_decode(content, path) for content in encoded]
+            if len(shapes := {image.shape for image in pixels}) > 1:
+                raise InputError(f"{path} holds images of different sizes", got=sorted(shapes))
+            yield np.stack(pixels), labels
+            done += len(labels)
+            if progress is not None:
+                progress(done, total)
+
+
+def _decode(content: bytes, path: Path) -> Bytes:
+    """Decode one PNG, WebP or JPEG to height x width x channels; grey stays one channel."""
+    image_module = _pillow()
+    try:
+        with image_module.open(io.BytesIO(content)) as image:
+            pixels = np.asarray(image if image.mode == "L" else image.convert("RGB"))
+    except (OSError, ValueError, SyntaxError, image_module.DecompressionBombError) as error:
+        raise InputError(f"{path} holds an image that cannot be decoded: {error}") from None
+    return pixels if pixels.ndim == 3 else pixels[:, :, np.newaxis]
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise MissingExtraError("decoding images", "data") from None
+    return Image

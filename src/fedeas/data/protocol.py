@@ -1,0 +1,99 @@
+"""Who trains and who is tested on what: the paper's protocol, and a clean one.
+
+`paper` merges the official training and test sets and keeps a part of every client for testing, as
+the paper's numbers do; a generator trained on the official training set has then seen most of the
+test images. `clean` shares out the official training set only and tests on the official test set.
+"""
+
+from dataclasses import dataclass, fields, is_dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas.counts import LabelCounts
+from fedeas.data.images import ImageData
+from fedeas.errors import InputError
+from fedeas.partition import Partition, Recipe
+from fedeas.seeds import child_rng
+
+Ints = NDArray[np.int64]
+PROTOCOLS = ("paper", "clean")
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """A data set shared out: clients' training parts, the test set, and images held out of both."""
+
+    data: ImageData
+    partition: Partition
+    protocol: str
+    test: Ints  # indices of the images that accuracy is measured on
+    pool: Ints  # indices held out for the pool generator
+
+    @property
+    def counts(self) -> LabelCounts:
+        """The label counts of the clients' training parts."""
+        found = self.partition.counts(self.data.labels)
+        return LabelCounts(found.n, classes=self.data.classes)
+
+    def describe(self) -> str:
+        """Say N and where the test set comes from."""
+        origin = {
+            "paper": "kept back by the clients, official training and test images mixed",
+            "clean": "the official test set",
+        }[self.protocol]
+        held = f", {len(self.pool):,} held out for the pool" if len(self.pool) else ""
+        return (
+            f"{self.data.name}, protocol {self.protocol}: "
+            f"N = {len(self.partition.train.indices):,} training images on "
+            f"{len(self.partition.train):,} clients{held}; {len(self.test):,} test images, {origin}"
+        )
+
+
+def federate(
+    data: ImageData, recipe: Recipe, protocol: str = "clean", hold_out: int = 0, seed: int = 42
+) -> Federation:
+    """Share out a data set by a recipe under a protocol.
+
+    `hold_out` images of every class are kept from the clients first, for the `pool` generator.
+    """
+    if protocol not in PROTOCOLS:
+        raise InputError("unknown protocol", got=protocol, allowed=" or ".join(PROTOCOLS))
+    labels = np.asarray(data.labels)
+    shared = np.arange(len(labels) if protocol == "paper" else data.train_size)
+    pool = held_out(labels[shared], hold_out, seed)
+    shared = np.setdiff1d(shared, pool, assume_unique=True)
+    if protocol == "clean":
+        recipe = _without_test_part(recipe)
+    made = recipe.partition(labels[shared])
+    partition = made.within(shared, labels, {"protocol": protocol, "hold_out": hold_out})
+    if protocol == "clean":
+        return Federation(data, partition, protocol, np.arange(data.train_size, len(labels)), pool)
+    if partition.test is None:
+        raise InputError(
+            f"recipe {partition.recipe} keeps no test part of the clients",
+            fix="use flbench, or the protocol clean",
+        )
+    return Federation(data, partition, protocol, np.sort(partition.test.indices), pool)
+
+
+def held_out(labels: Ints, each: int, seed: int) -> Ints:
+    """Choose `each` images of every class at random, to be kept from the clients."""
+    if each == 0:
+        return np.empty(0, np.int64)
+    smallest = int(np.bincount(labels).min())
+    if not 0 <= each < smallest:
+        raise InputError("too many images to hold out", got=each, allowed=f"0 to {smallest - 1}")
+    chosen = [
+        child_rng(seed, "hold-out", c).permutation(np.flatnonzero(labels == c))[:each]
+        for c in range(int(labels.max()) + 1)
+    ]
+    return np.sort(np.concatenate(chosen))
+
+
+def _without_test_part(recipe: Recipe) -> Recipe:
+    """Let clients train on all they hold: under `clean` nobody is tested on their part."""
+    if is_dataclass(recipe) and any(f.name == "test_ratio" for f in fields(recipe)):
+        changed: Recipe = replace(recipe, test_ratio=0.0)
+        return changed
+    return recipe

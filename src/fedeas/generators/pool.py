@@ -1,0 +1,42 @@
+"""`pool`: real images that no client holds. An oracle, for studying allocation alone.
+
+It shows what a plan is worth if every generated image were as good as a real one. Its images are
+real, so never report its results as those of synthetic data.
+"""
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas.data import load_images
+from fedeas.data.images import ImageData
+from fedeas.data.protocol import held_out
+from fedeas.errors import InputError
+
+
+class Pool:
+    """Draws from held-out real images of the requested class, the seed choosing which."""
+
+    def __init__(self, data: ImageData, indices: NDArray[np.int64]) -> None:
+        labels = np.asarray(data.labels)[indices]
+        self._images = data.images
+        self._by_class = [indices[labels == c] for c in range(len(data.classes))]
+        if empty := [data.classes[c] for c, own in enumerate(self._by_class) if not own.size]:
+            raise InputError("a pool without images of a class", got=empty[0])
+        chosen = hashlib.sha256(np.ascontiguousarray(indices, dtype="<i8").data).hexdigest()
+        self.fingerprint = f"pool-{data.fingerprint[:16]}-{chosen[:16]}"
+
+    def sample(self, labels: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[np.uint8]:
+        """Return one held-out image per label; the same seed always chooses the same image."""
+        pools = [self._by_class[label] for label in labels]
+        chosen = [own[int(seed) % len(own)] for own, seed in zip(pools, seeds, strict=True)]
+        return np.asarray(self._images[chosen])
+
+
+def pool_of_data(
+    data: str, hold_out: int = 2000, seed: int = 42, folder: str | None = None
+) -> Pool:
+    """Hold out `hold_out` training images of every class of a data set, as `federate` does."""
+    loaded = load_images(data, folder)
+    return Pool(loaded, held_out(loaded.train_labels, hold_out, seed))

@@ -1,0 +1,118 @@
+"""Parts by name: 'name' or 'name(setting=value, ...)', ours, a package's, or at a dotted path.
+
+Policies and generators are found and made in the same way.
+"""
+
+import difflib
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any
+
+from fedeas.errors import FedeasError, InputError
+
+_SPEC = re.compile(r"\s*([\w.:-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
+_CONSTANTS = {"true": True, "false": False, "none": None}
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The parts of one kind: ours by name, and the entry points where packages add theirs."""
+
+    kind: str
+    group: str
+    ours: Mapping[str, Callable[..., Any]]
+
+    def names(self) -> list[str]:
+        """Return the known names: ours, then those of installed packages."""
+        return [*self.ours, *(point.name for point in entry_points(group=self.group))]
+
+    def make(self, spec: str, offered: Mapping[str, object]) -> Any:
+        """Make a part from its name and settings.
+
+        `offered` are settings at hand; a part takes those that it has and `spec` does not set.
+        """
+        name, settings = parse(spec, self.kind)
+        factory = self._find(name)
+        parameters = inspect.signature(factory).parameters
+        if unknown := [key for key in settings if key not in parameters]:
+            raise InputError(
+                f"{self.kind} {name!r} has no setting {unknown[0]!r}",
+                allowed=", ".join(parameters) or "no settings",
+            )
+        fitting = {k: v for k, v in offered.items() if k in parameters and v is not None}
+        settings = fitting | settings
+        for key, parameter in parameters.items():
+            if parameter.default is parameter.empty and key not in settings:
+                raise InputError(
+                    f"{self.kind} {name!r} needs {key!r}", fix=f"say {name}({key}=...)"
+                )
+        try:
+            return factory(**settings)
+        except FedeasError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"{self.kind} {name!r} cannot be made: {error}", got=settings
+            ) from None
+
+    def _find(self, name: str) -> Callable[..., Any]:
+        if name in self.ours:
+            return self.ours[name]
+        for point in entry_points(group=self.group, name=name):
+            loaded: Callable[..., Any] = point.load()
+            return loaded
+        if ":" in name:
+            return self._import(name)
+        close = difflib.get_close_matches(name, self.names(), n=1)
+        raise InputError(
+            f"unknown {self.kind}",
+            got=name,
+            allowed=", ".join(self.names()) + ", or a dotted path package.module:Name",
+            fix=f"did you mean {close[0]!r}?" if close else None,
+        )
+
+    def _import(self, path: str) -> Callable[..., Any]:
+        module, _, attribute = path.partition(":")
+        try:
+            found = getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise InputError(f"cannot import {self.kind} {path!r}: {error}") from None
+        if not callable(found):
+            raise InputError(
+                f"{path!r} is no {self.kind}", allowed="a class, or a function that makes one"
+            )
+        made: Callable[..., Any] = found
+        return made
+
+
+def parse(spec: str, kind: str = "part") -> tuple[str, dict[str, Any]]:
+    """Split a spec into its name and settings.
+
+    >>> parse("fedeas(beta=8, entropy=false)")
+    ('fedeas', {'beta': 8, 'entropy': False})
+    """
+    match = _SPEC.fullmatch(spec)
+    if match is None:
+        raise InputError(f"not a {kind}", got=spec, allowed="NAME or NAME(setting=value, ...)")
+    settings: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in (match[2] or "").split(","))):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip().isidentifier() or not value.strip():
+            raise InputError("not a setting", got=part, allowed="name=value", fix=f"in {spec!r}")
+        settings[key.strip()] = _value(value.strip())
+    return match[1], settings
+
+
+def _value(text: str) -> object:
+    if text.lower() in _CONSTANTS:
+        return _CONSTANTS[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

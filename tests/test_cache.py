@@ -1,0 +1,289 @@
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from counting import Counting, drawn
+from fedeas import FedEAS, InputError, LabelCounts, Plan, Uniform
+from fedeas.cache import Cache, fill, verify
+from fedeas.cache.shard import Segment, Shard
+from fedeas.cache.store import missing_segments, read_json, write_json
+
+TESTS = Path(__file__).parent
+COUNTS = LabelCounts(
+    [[30, 0, 2], [0, 9, 0], [5, 5, 5], [0, 0, 40]], clients=["a/b", "..", "c", "d e"]
+)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a cache, but the lock."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def filled(base: Path, plan: Plan, batch: int = 7, log: Path | None = None) -> tuple[Cache, int]:
+    generator = Counting(log=str(log or ""))
+    cache = Cache(base, generator.fingerprint, plan.counts_hash)
+    return cache, fill(plan, generator, cache, batch).generated
+
+
+def test_a_filled_cache_gives_the_plan(tmp_path):
+    plan = FedEAS(beta=9).plan(COUNTS)
+    cache, generated = filled(tmp_path, plan)
+    assert generated == plan.total > 0
+    for name, wanted in zip(plan.client_names, plan.samples, strict=True):
+        images, labels = cache.client(name).images(wanted.tolist())
+        np.testing.assert_array_equal(np.bincount(labels, minlength=3), wanted)
+        assert len(images) == wanted.sum()
+    assert list(verify(cache.folder)) == []
+    assert filled(tmp_path, plan)[1] == 0
+
+
+def test_a_sample_is_the_same_whatever_the_policy_the_batch_and_the_order(tmp_path):
+    small, large = FedEAS(beta=8).plan(COUNTS), FedEAS(beta=12).plan(COUNTS)
+    one, _ = filled(tmp_path / "one", large, batch=5)
+    two, _ = filled(tmp_path / "two", small, batch=11)
+    for name, wanted in zip(small.client_names, small.samples.tolist(), strict=True):
+        a, _ = one.client(name).images(wanted)
+        b, _ = two.client(name).images(wanted)
+        assert len(a) == len(b) == sum(wanted)
+        np.testing.assert_array_equal(a[:, 1:], b[:, 1:])  # the first row tells the batch
+
+
+def test_a_larger_plan_generates_exactly_the_difference(tmp_path):
+    log = tmp_path / "log"
+    small, large = FedEAS(beta=8).plan(COUNTS), FedEAS(beta=12).plan(COUNTS)
+    assert filled(tmp_path, small, log=log)[1] == small.total
+    assert filled(tmp_path, large, log=log)[1] == large.total - small.total
+    other = Uniform(total=large.total).plan(COUNTS)
+    overlap = np.minimum(large.samples, other.samples).sum()
+    assert filled(tmp_path, other, log=log)[1] == other.total - overlap
+    assert max(Counter(drawn(log)).values()) == 1
+
+
+def test_another_generator_seed_or_data_is_another_cache(tmp_path):
+    plan = FedEAS(beta=8).plan(COUNTS)
+    folders = {
+        Cache(tmp_path, generator, data, seed).folder
+        for generator in ("one", "two")
+        for data in ("x", "y")
+        for seed in (0, 1)
+    }
+    assert len(folders) == 8
+    with pytest.raises(InputError, match="another generator"):
+        fill(plan, Counting(), Cache(tmp_path, "other", "x"))
+
+
+def start_fill(folder: Path, plan: Path, delay: float) -> subprocess.Popen:
+    """Start `fedeas fill` as a process of its own."""
+    spec = f"counting:Counting(log={folder / 'log'}, delay={delay})"
+    command = ["fill", plan, "--generator", spec, "--cache", folder / "cache", "--batch", "7"]
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", "fedeas", *command],
+        env={"PYTHONPATH": str(TESTS), "PATH": "/usr/bin:/bin"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_killed_fifty_times_it_ends_with_the_same_bytes(tmp_path):
+    plan = Uniform(total=350).plan(COUNTS)
+    plan.save(tmp_path / "plan.json")
+    straight, _ = filled(tmp_path / "straight", plan)
+    chance = random.Random(0)
+    kills = 0
+    for _ in range(400):
+        # Far enough to start, seldom far enough to finish; now and then before the first batch.
+        process = start_fill(tmp_path, tmp_path / "plan.json", delay=0.02)
+        try:
+            process.wait(chance.uniform(0.25, 0.65) if kills < 50 else 60)
+            if kills >= 50:
+                break
+            shutil.rmtree(tmp_path / "cache")  # it ended: begin anew, kills so far count
+            (tmp_path / "log").unlink()
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        finally:
+            process.communicate()
+    assert kills == 50
+    assert process.returncode == 0
+    folder = next((tmp_path / "cache").glob("*"))
+    assert contents(folder) == contents(straight.folder)
+    assert list(verify(folder)) == []
+    repeats = Counter(Counter(drawn(tmp_path / "log")).values())
+    assert sum((times - 1) * count for times, count in repeats.items()) <= 7 * kills
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0x10
+    path.write_bytes(content)
+
+
+def test_one_flipped_byte_in_any_file_is_found_and_mended(tmp_path):
+    plan = FedEAS(beta=12).plan(COUNTS)
+    cache, _ = filled(tmp_path / "good", plan)
+    good = contents(cache.folder)
+    chance = random.Random(1)
+    for name, content in good.items():
+        places = {0, len(content) - 1, *(chance.randrange(len(content)) for _ in range(6))}
+        for at in places:
+            base = tmp_path / "bad"
+            shutil.copytree(tmp_path / "good", base)
+            folder = base / cache.folder.name
+            flip(folder / name, at)
+            problems = list(verify(folder))
+            assert problems, (name, at)
+            assert any(problem.path == folder / name for problem in problems)
+            _, generated = filled(base, plan)
+            assert generated <= (14 if name.endswith(".shard") else 0)
+            assert list(verify(folder)) == []
+            mended = Cache.at(folder)
+            for client, wanted in zip(plan.client_names, plan.samples.tolist(), strict=True):
+                ours, theirs = (c.client(client).images(wanted)[0] for c in (mended, cache))
+                assert ours.shape == theirs.shape
+                if ours.size:
+                    np.testing.assert_array_equal(ours[:, 1:], theirs[:, 1:])
+            shutil.rmtree(base)
+
+
+def test_a_damaged_journal_is_found_and_replaced(tmp_path):
+    plan = FedEAS(beta=12).plan(COUNTS)
+    cache, _ = filled(tmp_path, FedEAS(beta=4).plan(COUNTS))
+    write_json(cache.journal, {"plan": "x", "batch_size": 7, "requests": []})
+    for at in range(0, cache.journal.stat().st_size, 9):
+        flip(cache.journal, at)
+        assert [problem.path for problem in verify(cache.folder)] == [cache.journal]
+        flip(cache.journal, at)
+    flip(cache.journal, 30)
+    filled(tmp_path, plan)
+    assert not cache.journal.exists()
+    assert cache.client("c").missing(plan.samples[2].tolist()) == []
+
+
+def test_lost_files_are_noticed_and_made_again(tmp_path):
+    plan = FedEAS(beta=12).plan(COUNTS)
+    cache, _ = filled(tmp_path, plan)
+    before = contents(cache.folder)
+    shard = next(cache.clients_folder.rglob("*.shard"))
+    shard.unlink()
+    assert [problem.what for problem in verify(cache.folder)] == ["is gone"]
+    assert 0 < filled(tmp_path, plan)[1] <= 7
+    next(cache.clients_folder.rglob("manifest.json")).unlink()
+    filled(tmp_path, plan)
+    assert list(verify(cache.folder)) == []
+    assert contents(cache.folder).keys() >= {"cache.json"}
+    assert len(contents(cache.folder)) == len(before)
+
+
+def test_two_processes_at_once_end_with_one_correct_cache(tmp_path):
+    plan = Uniform(total=200).plan(COUNTS)
+    plan.save(tmp_path / "plan.json")
+    straight, _ = filled(tmp_path / "straight", plan)
+    processes = [start_fill(tmp_path, tmp_path / "plan.json", delay=0.03) for _ in range(2)]
+    outputs = [process.communicate(timeout=60)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert sum("waiting for it" in text for text in outputs) == 1
+    assert sorted(drawn(tmp_path / "log")) == sorted(set(drawn(tmp_path / "log")))
+    assert contents(next((tmp_path / "cache").glob("*"))) == contents(straight.folder)
+
+
+segments = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0, 9)).map(
+        lambda s: Segment(s[0], s[1], s[1] + s[2])
+    ),
+    max_size=6,
+)
+
+
+@given(segments, st.lists(st.integers(0, 25), min_size=3, max_size=3))
+def test_what_is_missing_is_exactly_what_is_not_there(held, wanted):
+    missing = missing_segments([Shard("x", tuple(held))], wanted)
+    there = {(s.label, i) for s in held for i in range(s.start, s.stop)}
+    found = [(s.label, i) for s in missing for i in range(s.start, s.stop)]
+    assert sorted(found) == [
+        (c, i) for c in range(3) for i in range(wanted[c]) if (c, i) not in there
+    ]
+
+
+class Wrong:
+    fingerprint = "wrong"
+
+    def __init__(self, images) -> None:
+        self.images = images
+
+    def sample(self, labels, seeds):
+        return self.images
+
+
+@pytest.mark.parametrize(
+    "images",
+    [
+        None,
+        np.zeros((1, 4, 4, 1), np.uint8),
+        np.zeros((7, 4, 4), np.uint8),
+        np.zeros((7, 4, 4, 1), np.float32),
+        [[0]],
+    ],
+)
+def test_a_generator_that_returns_nonsense_is_refused_and_nothing_is_stored(images, tmp_path):
+    plan = Uniform(total=7).plan(COUNTS)
+    cache = Cache(tmp_path, "wrong", "data")
+    with pytest.raises(InputError, match="something else than images"):
+        fill(plan, Wrong(images), cache, 7)
+    assert not cache.clients_folder.exists()
+
+
+def test_json_with_a_hash_refuses_every_change(tmp_path):
+    path = tmp_path / "x.json"
+    write_json(path, {"a": [1, 2], "b": "text"})
+    assert read_json(path) == {"a": [1, 2], "b": "text"}
+    size = path.stat().st_size
+    for at in range(size):
+        flip(path, at)
+        with pytest.raises(InputError, match="damaged"):
+            read_json(path)
+        flip(path, at)
+
+
+def test_commands(tmp_path, fedeas, monkeypatch):
+    monkeypatch.syspath_prepend(str(TESTS))
+    plan, cache = tmp_path / "plan.csv", tmp_path / "cache"
+    FedEAS(beta=12).plan(COUNTS).save(plan)
+    first = fedeas("fill", plan, "--generator", "counting:Counting", "--cache", cache)
+    assert first.code == 0
+    assert "0 were there" in first.out
+    again = fedeas("fill", plan, "--generator", "counting:Counting", "--cache", cache, "--json")
+    assert '"generated": 0' in again.out
+    assert fedeas("cache", "verify", cache).code == 0
+    assert "counting-1" in fedeas("cache", "list", cache).out
+    flip(next(cache.rglob("*.shard")), 3)
+    assert fedeas("cache", "verify", cache).code == 1
+    assert (
+        "mended" in fedeas("fill", plan, "--generator", "counting:Counting", "--cache", cache).err
+    )
+    assert "would remove" in fedeas("cache", "prune", cache).out
+    assert next(cache.rglob("quarantine")).exists()
+    assert fedeas("cache", "prune", cache, "--yes").code == 0
+    assert not list(cache.rglob("quarantine"))
+    assert fedeas("cache", "verify", cache).code == 0
+    for bad in (
+        ["fill", plan, "--generator", "no-such", "--cache", cache],
+        ["fill", plan, "--generator", "fractions:Fraction", "--cache", cache],
+        ["fill", tmp_path / "absent.csv", "--generator", "counting:Counting"],
+        ["cache", "list", tmp_path / "nothing"],
+        ["cache", "prune", cache, "--keep", "other"],
+    ):
+        result = fedeas(*bad)
+        assert result.code == 2
+        assert len(result.err.splitlines()) == 1

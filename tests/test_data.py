@@ -1,0 +1,230 @@
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from fedeas import IID, Dirichlet, FedEAS, FLBench, InputError
+from fedeas.data import ImageData, federate, load_images
+from fedeas.generators import Generator, Pool, make_generator
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory):
+    """Decoded data sets, shared by the processes that run the tests."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "store"
+
+
+def encoded(pixels: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels.squeeze()).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def write_set(folder: Path, train: list[np.ndarray], test: list[np.ndarray]) -> None:
+    """Write two Parquet files as Hugging Face data sets have them; labels count 0, 1, 0, 1, ..."""
+    features = {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}
+    metadata = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, images in (("train", train), ("test", test)):
+        rows = [image if isinstance(image, bytes) else encoded(image) for image in images]
+        table = pa.table(
+            {
+                "image": [{"bytes": row, "path": None} for row in rows],
+                "label": [i % 2 for i in range(len(rows))],
+            }
+        ).replace_schema_metadata(metadata)
+        pq.write_table(table, folder / f"{part}-00000-of-00001.parquet")
+
+
+def noise(count: int, shape: tuple[int, ...] = (6, 5, 3), seed: int = 0) -> list[np.ndarray]:
+    return list(np.random.default_rng(seed).integers(0, 256, (count, *shape), np.uint8))
+
+
+def test_pixels_and_labels_survive(tmp_path):
+    train, test = noise(20), noise(4, seed=1)
+    write_set(tmp_path / "set", train, test)
+    data = load_images("mine", tmp_path / "set", tmp_path / "store")
+    np.testing.assert_array_equal(data.images, np.stack(train + test))
+    assert data.labels.tolist() == [0, 1] * 12
+    assert (data.classes, data.train_size) == (("cat", "dog"), 20)
+    assert isinstance(data.images, np.memmap)
+    grey = [image[:, :, 0] for image in train]
+    write_set(tmp_path / "grey", grey, grey[:4])
+    assert load_images("grey", tmp_path / "grey", tmp_path / "store").images.shape == (24, 6, 5, 1)
+
+
+def test_it_is_decoded_once_and_again_when_the_source_changes(tmp_path, monkeypatch):
+    write_set(tmp_path / "set", noise(20), noise(4))
+    first = load_images("mine", tmp_path / "set", tmp_path / "store")
+    with monkeypatch.context() as patch:
+        patch.setattr("fedeas.data.load._decode", None)
+        again = load_images("mine", tmp_path / "set", tmp_path / "store")
+    assert again.fingerprint == first.fingerprint
+    write_set(tmp_path / "set", noise(20, seed=5), noise(4))
+    other = load_images("mine", tmp_path / "set", tmp_path / "store")
+    assert other.fingerprint != first.fingerprint
+
+
+def test_a_damaged_store_is_found_and_decoded_anew(tmp_path):
+    write_set(tmp_path / "set", noise(20), noise(4))
+    data = load_images("mine", tmp_path / "set", tmp_path / "store")
+    folder = next((tmp_path / "store" / "data").glob("*"))
+    good = {
+        name: (folder / name).read_bytes() for name in ("images.npy", "labels.npy", "meta.json")
+    }
+    assert data.verify(folder) == []
+    hostile = io.BytesIO()
+    np.save(hostile, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    damages = {
+        "images.npy": [good["images.npy"][:200], b"", hostile.getvalue()],
+        "labels.npy": [good["labels.npy"][:100], hostile.getvalue()],
+        "meta.json": [b"{}", b"", good["meta.json"].replace(b"20", b"19")],
+    }
+    for name, contents in damages.items():
+        for content in contents:
+            (folder / name).write_bytes(content)
+            with pytest.raises(InputError):
+                ImageData.open(folder)
+            again = load_images("mine", tmp_path / "set", tmp_path / "store")
+            assert again.fingerprint == data.fingerprint
+    flipped = bytearray(good["images.npy"])
+    flipped[-1] ^= 1
+    (folder / "images.npy").write_bytes(flipped)
+    assert ImageData.open(folder).verify(folder) == ["images.npy"]
+
+
+def test_bad_sources_are_refused_and_nothing_is_left(tmp_path):
+    bad = {
+        "broken image": [*noise(3), b"not an image"],
+        "other sizes": [*noise(3), *noise(1, (7, 7, 3))],
+    }
+    for name, train in bad.items():
+        write_set(tmp_path / name, train, noise(2))
+        with pytest.raises(InputError):
+            load_images(name, tmp_path / name, tmp_path / "store")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no train set"):
+        load_images("empty", tmp_path / "empty", tmp_path / "store")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "empty" / "train-0.parquet")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "empty" / "test-0.parquet")
+    with pytest.raises(InputError, match="no labelled images"):
+        load_images("empty", tmp_path / "empty", tmp_path / "store")
+    assert not list((tmp_path / "store").rglob("*.npy"))
+
+
+def test_a_data_set_of_the_hub(tmp_path):
+    """The hub's own client finds a data set in its cache, without a network."""
+    snapshot = tmp_path / "hub" / "datasets--org--mine" / "snapshots" / ("0" * 40)
+    write_set(snapshot / "data", noise(20), noise(4))
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("0" * 40)
+    code = (
+        "import sys; from fedeas.data import load_images\n"
+        "print(load_images('org/mine', store=sys.argv[1]))\n"
+        "try: load_images('org/absent', store=sys.argv[1])\n"
+        "except Exception as error: print(error)"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "FEDEAS_DATA"}
+    environment |= {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(tmp_path / "hub")}
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "store"],
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    first, second = done.stdout.splitlines()
+    assert first == "ImageData(org/mine: 20 training and 4 test images of 6x5x3, 2 classes)"
+    assert second.startswith("no data set 'org/absent'")
+
+
+def test_real_fashion_mnist(data, store):
+    loaded = load_images("fashion_mnist", store=store)
+    assert loaded.images.shape == (70_000, 28, 28, 1)
+    assert np.bincount(loaded.train_labels).tolist() == [6000] * 10
+    assert loaded.classes[9] == "Ankle boot"
+    row = (
+        pq.ParquetFile(next((data / "fashion_mnist").glob("test-*"))).read_row_group(0).slice(7, 1)
+    )
+    pixels = np.asarray(Image.open(io.BytesIO(row.to_pylist()[0]["image"]["bytes"])))
+    np.testing.assert_array_equal(loaded.images[60_007, :, :, 0], pixels)
+
+
+def test_the_two_protocols_on_real_cifar10(data, store, paper):
+    loaded = load_images("cifar10", store=store)
+    as_paper = federate(loaded, FLBench(clients=20, alpha=0.1), "paper")
+    np.testing.assert_array_equal(as_paper.counts.n, paper.n)
+    assert "N = 45,007" in as_paper.describe()
+    assert "14,993 test images, kept back by the clients" in as_paper.describe()
+    assert not set(as_paper.test) & set(as_paper.partition.train.indices)
+    clean = federate(loaded, FLBench(clients=20, alpha=0.1), "clean", hold_out=2000)
+    assert "N = 30,000" in clean.describe()
+    assert "10,000 test images, the official test set" in clean.describe()
+    parts = [clean.partition.train.indices, clean.test, clean.pool]
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(60_000))
+    assert np.bincount(loaded.labels[clean.pool]).tolist() == [2000] * 10
+    assert clean.test.min() == 50_000
+
+
+def test_many_clients_cost_no_more_memory_than_few(data, store):
+    code = (
+        "import re, sys; from pathlib import Path; from fedeas import Dirichlet\n"
+        "from fedeas.data import load_images, federate\n"
+        "shared = federate(load_images('cifar10', store=sys.argv[1]),\n"
+        "                  Dirichlet(clients=int(sys.argv[2]), alpha=1.0))\n"
+        "print(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1])"
+    )
+    load_images("cifar10", store=store)
+    peaks = []
+    for clients in ("10", "1000"):
+        command = [sys.executable, "-c", code, store, clients]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        peaks.append(int(done.stdout))
+    assert peaks[1] <= 1.05 * peaks[0]
+
+
+def test_protocols_refuse_what_makes_no_sense(tmp_path):
+    write_set(tmp_path / "set", noise(40), noise(4))
+    loaded = load_images("mine", tmp_path / "set", tmp_path / "store")
+    with pytest.raises(InputError, match="unknown protocol"):
+        federate(loaded, IID(clients=2), "mine")
+    with pytest.raises(InputError, match="keeps no test part"):
+        federate(loaded, IID(clients=2), "paper")
+    with pytest.raises(InputError, match="too many images to hold out"):
+        federate(loaded, IID(clients=2), hold_out=20)
+    assert federate(loaded, IID(clients=2)).counts.class_names == ("cat", "dog")
+
+
+def test_the_pool_draws_held_out_images_of_the_class(tmp_path):
+    write_set(tmp_path / "set", noise(40), noise(4))
+    loaded = load_images("mine", tmp_path / "set", tmp_path / "store")
+    shared = federate(loaded, Dirichlet(clients=2, alpha=1.0), hold_out=5)
+    pool = Pool(loaded, shared.pool)
+    assert isinstance(pool, Generator)
+    labels, seeds = np.array([0, 1, 1, 0] * 10), np.arange(40, dtype=np.uint64)
+    images = pool.sample(labels, seeds)
+    allowed = {loaded.images[i].tobytes(): int(loaded.labels[i]) for i in shared.pool}
+    assert [allowed[image.tobytes()] for image in images] == labels.tolist()
+    order = np.random.default_rng(0).permutation(40)
+    np.testing.assert_array_equal(pool.sample(labels[order], seeds[order]), images[order])
+    with pytest.raises(InputError, match="without images"):
+        Pool(loaded, shared.pool[loaded.labels[shared.pool] == 0])
+    spec = f"pool(data=mine, hold_out=5, folder={tmp_path / 'set'})"
+    assert make_generator(spec).fingerprint == pool.fingerprint
+
+
+def test_an_own_generator_in_a_few_lines(fedeas, monkeypatch, tmp_path, paper):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    plan = tmp_path / "plan.csv"
+    FedEAS(beta=2).plan(paper).save(plan)
+    result = fedeas("fill", plan, "--generator", "own_generator:Stripes", "--cache", tmp_path / "c")
+    assert result.code == 0
+    assert f"{FedEAS(beta=2).plan(paper).total:,} images generated" in result.out
