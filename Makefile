@@ -12,7 +12,7 @@ types:
 
 # Two workers: many tests start programs of their own.
 test:
-	pytest -n 2 -m "not slow"
+	pytest -n 2
 
 # Minutes: the benchmarks, with their targets.
 slow:

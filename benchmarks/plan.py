@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 
 from fedeas import FedEAS, Greedy, LabelCounts, WaterFill
 from fedeas.experiments.paper_counts import paper_counts
-from fedeas.parquet import BATCH_ROWS
+from fedeas.parquet import BATCH_CELLS
 from fedeas.stream import plan_stream
 
 RULE = FedEAS(beta=12)
@@ -90,7 +90,7 @@ def write_stream(path: Path, clients: int) -> None:
 
 def scan(path: Path, *, fast: bool = False) -> None:
     """Read every batch with pyarrow and take the logarithm of every count."""
-    for batch in pq.ParquetFile(path).iter_batches(BATCH_ROWS):
+    for batch in pq.ParquetFile(path).iter_batches(BATCH_CELLS // 10):
         for column in batch.columns:
             n = column.to_numpy()
             with np.errstate(divide="ignore"):

@@ -53,6 +53,13 @@ def test_counts_cannot_be_changed():
         c.n[0, 0] = 9
     with pytest.raises(AttributeError):
         c.n = given_matrix
+    view = given_matrix.view()
+    view.setflags(write=False)
+    c = LabelCounts(view)
+    given_matrix[0, 0] = 7
+    assert c.n[0, 0] == 9
+    with pytest.raises(ValueError, match="read-only"):
+        c.sizes[0] = 1
 
 
 @pytest.mark.parametrize(
@@ -121,6 +128,8 @@ def test_from_labels():
         ("x,1,2,3\ny,4,5,6\n", ("x", "y"), None),
         ("hospital,a,b,c\nx,1,2,3\ny,4,5,6\n", ("x", "y"), ("a", "b", "c")),
         ("\ufeffclient,a,b,c\r\nx,1,2,3\r\n\r\ny,4,5,6\r\n", ("x", "y"), ("a", "b", "c")),
+        ("ClientID,a,b,c\n101,1,2,3\n205,4,5,6\n", ("101", "205"), ("a", "b", "c")),
+        ("hospital no,a,b,c\n7,1,2,3\n9,4,5,6\n", ("7", "9"), ("a", "b", "c")),
         ('client,"a",b,c\n"x", 1 ,2.0,3\ny,4,5,6e0\n', ("x", "y"), ("a", "b", "c")),
         ("# a comment\n# another\n1,2,3\n4,5,6\n", None, None),
     ],
@@ -131,6 +140,46 @@ def test_csv_as_people_write_it(text, clients, classes, tmp_path):
     c = LabelCounts.load(path)
     np.testing.assert_array_equal(c.n, [[1, 2, 3], [4, 5, 6]])
     assert (c.clients, c.classes) == (clients, classes)
+
+
+def test_ambiguous_csv_is_refused_rather_than_guessed(tmp_path):
+    path = tmp_path / "counts.csv"
+    for text in (
+        "shop,cat,dog\n1,5,6\n2,7,8\n3,9,9\n",  # shop numbers, or counts of a class "shop"?
+        "0,5,6\n1,7,8\n2,9,9\n",
+        "#,cat,dog\n1,5,6\n2,7,8\n3,9,9\n",
+    ):
+        path.write_text(text)
+        with pytest.raises(InputError, match="heading 'client'"):
+            LabelCounts.load(path)
+    path.write_text(",0,1\n0,5,6\n1,7,8\n")  # two integer classes, as a data frame writes them
+    np.testing.assert_array_equal(LabelCounts.load(path).n, [[5, 6], [7, 8]])
+
+
+def test_numbers_are_read_exactly_or_refused(tmp_path):
+    path = tmp_path / "counts.csv"
+    for cell in ("9007199254740993", "0.99999999999999999999", "1e-400", "1e999"):
+        path.write_text(f"client,a,b\nx,1,{cell}\n")
+        with pytest.raises(InputError, match="not a count"):
+            LabelCounts.load(path)
+    path.write_text("client,a,b\nx,1,9007199254740991\n")
+    assert LabelCounts.load(path).n[0, 1] == 2**53 - 1
+
+
+def test_a_plan_is_no_counts(tmp_path):
+    from fedeas import FedEAS
+
+    for ending in FORMATS:
+        FedEAS().plan(LabelCounts([[9, 0], [1, 5]])).save(tmp_path / f"plan{ending}")
+        with pytest.raises(InputError, match="is a plan"):
+            LabelCounts.load(tmp_path / f"plan{ending}")
+
+
+def test_a_class_may_be_called_client(tmp_path):
+    c = LabelCounts([[9, 1], [1, 2]], clients=["x", "y"], classes=["client", "id"])
+    for ending in FORMATS:
+        c.save(tmp_path / f"counts{ending}")
+        assert LabelCounts.load(tmp_path / f"counts{ending}") == c
 
 
 def test_parquet_as_data_frames_write_it(tmp_path):

@@ -87,12 +87,13 @@ def test_a_failed_write_leaves_the_old_file(paper, tmp_path, monkeypatch):
     FedEAS().plan(paper).save(path)
     before = path.read_bytes()
 
-    def full_disk(*_):
+    def full_disk(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("json.dumps", full_disk)
+    larger = FedEAS(beta=8).plan(paper)
+    monkeypatch.setattr("csv.writer", full_disk)
     with pytest.raises(OSError, match="No space"):
-        FedEAS(beta=8).plan(paper).save(path)
+        larger.save(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 

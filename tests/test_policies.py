@@ -190,6 +190,8 @@ def test_policies_by_name():
         ("no.such.module:Policy", "cannot import"),
         ("os:nothing", "cannot import"),
         ("os:sep", "is no policy"),
+        ("builtins:dict", "is no policy"),
+        (".:x", "cannot import"),
         ("fractions:Fraction", "is no policy"),
         ("", "not a policy"),
         ("fedeas(beta=8", "not a policy"),
@@ -203,3 +205,19 @@ def test_a_wrong_policy_says_what_is_right(spec, message):
 def test_an_absurd_beta_is_refused_not_wrapped_around(paper):
     with pytest.raises(InfeasibleError, match="smaller beta"):
         FedEAS(beta=1e300).plan(paper)
+
+
+def test_a_local_answer_wants_one_histogram():
+    for wrong in ([[90, 10], [0, 50]], [5], [], 7):
+        with pytest.raises(InputError, match="histogram"):
+            FedEAS().local(wrong)
+
+
+def test_numbers_of_numpy_are_numbers(paper):
+    assert Uniform(total=np.int64(5)).plan(paper).settings == {"total": 5}
+    assert FedEAS(beta=np.float32(8)).plan(paper).total == 8673
+
+
+def test_a_balanced_client_has_no_harmful_samples():
+    c = LabelCounts([[100_000_007] * 7])
+    assert Uniform(total=70).plan(c).harmful == 0

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from fedeas import (
     FedEAS,
@@ -34,11 +35,53 @@ def test_both_conditions_hold_inside_and_not_at_the_ends(c, min_reduction, max_s
         interval = admissible_betas(c, min_reduction, max_share)
     except InfeasibleError:
         return
-    inside = np.linspace(interval.low, interval.high * (1 - 1e-8), 7)
-    for beta in [*inside, interval.choice]:
-        assert holds(c, beta, min_reduction, max_share)
-    assert not holds(c, interval.low * (1 - 1e-8), min_reduction, max_share)
-    assert not holds(c, interval.high, min_reduction, max_share)
+    for low, high in [(interval.low, interval.high), *interval.others]:
+        for beta in np.linspace(low, high * (1 - 1e-8), 7):
+            assert holds(c, beta, min_reduction, max_share)
+        assert not holds(c, low * (1 - 1e-8), min_reduction, max_share)
+        assert not holds(c, high, min_reduction, max_share)
+    assert holds(c, interval.choice, min_reduction, max_share)
+
+
+small = arrays(
+    np.int64, st.tuples(st.integers(1, 4), st.integers(2, 4)), elements=st.integers(0, 40)
+)
+
+
+@given(small.filter(lambda n: n.any()).map(LabelCounts), st.floats(0.1, 0.9), st.floats(0.1, 0.9))
+def test_the_intervals_are_all_of_the_admissible_betas(c, min_reduction, max_share):
+    """Against every beta of a dense grid, gaps included."""
+    try:
+        found = admissible_betas(c, min_reduction, max_share)
+        intervals = [(found.low, found.high), *found.others]
+    except InfeasibleError:
+        intervals = []
+    betas = np.geomspace(1e-2, 1e4, 3000)
+    on_path = path(c, betas)
+    good = (on_path.reductions >= min_reduction) & (on_path.shares < max_share)
+    inside = np.any(
+        [np.zeros(len(betas)), *((low <= betas) & (betas < high) for low, high in intervals)],
+        axis=0,
+    )
+    np.testing.assert_array_equal(good, inside)
+
+
+def test_gaps_between_admissible_betas_are_seen():
+    """Reduction is no monotone function of beta: 360 fails between two intervals that hold."""
+    c = LabelCounts([[35, 21, 34], [38, 26, 35], [39, 33, 25]])
+    found = admissible_betas(c)
+    assert len(found.others) == 4
+    assert not holds(c, 360)
+    assert not any(low <= 360 < high for low, high in [(found.low, found.high), *found.others])
+
+
+def test_millions_of_steps_are_closed_in_on(monkeypatch, paper):
+    exact, beta = admissible_betas(paper), beta_for_total(paper, 9999)
+    monkeypatch.setattr("fedeas.select._MOST_CELLS", 0)
+    close = admissible_betas(paper)
+    assert close.low == pytest.approx(exact.low, rel=1e-8)
+    assert close.high == pytest.approx(exact.high, rel=1e-8)
+    assert beta_for_total(paper, 9999) == pytest.approx(beta, rel=1e-7)
 
 
 def test_when_nothing_is_admissible_it_says_how_far_one_gets(paper):

@@ -20,6 +20,7 @@ Result = TypeVar("Result")
 # 64 Ki cells of 8 bytes: a handful of temporaries fit in a second-level cache, and each step still
 # takes long enough that threads do not queue for the interpreter lock.
 CELLS = 1 << 16
+_MOST_WORKERS = 8  # what is held grows with them, and memory is no faster for more
 
 
 def row_slices(rows: int, columns: int) -> Iterator[slice]:
@@ -54,13 +55,13 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> Itera
     if second is None:  # one block: a small table should not pay for a pool
         yield function(first)
         return
-    workers = os.cpu_count() or 1
+    workers = min(os.cpu_count() or 1, _MOST_WORKERS)
     pending: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         pending.extend(pool.submit(function, item) for item in (first, second))
         for item in iterator:
             pending.append(pool.submit(function, item))
-            if len(pending) > 2 * workers:
+            if len(pending) > workers + 1:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fedeas.counts import LabelCounts
 from fedeas.errors import InfeasibleError
-from fedeas.plan import Plan
+from fedeas.plan import Plan, policy_name
 from fedeas.policies import FedEAS, Policy, make_policy
 
 DEFAULT_POLICIES = (
@@ -62,10 +62,11 @@ def compare(
     rows = []
     for given in policies:
         policy = _resolve(given, chosen, matched) if isinstance(given, str) else given
+        label = given if isinstance(given, str) else policy_name(given)
         try:
-            rows.append(_row(policy.plan(counts)))
+            rows.append(_row(label, policy.plan(counts)))
         except InfeasibleError as error:
-            rows.append(Row(str(getattr(policy, "name", given)), note=str(error)))
+            rows.append(Row(label, note=str(error)))
     return Comparison(matched, tuple(rows))
 
 
@@ -76,10 +77,10 @@ def _resolve(spec: str, reference: Policy, total: int) -> Policy:
     return make_policy(spec, total=total)
 
 
-def _row(plan: Plan) -> Row:
+def _row(label: str, plan: Plan) -> Row:
     busy = plan.per_client[plan.per_client > 0]
     return Row(
-        plan.policy,
+        label,
         plan.total,
         plan.reduction,
         plan.synthetic_share,

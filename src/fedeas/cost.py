@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 
 from fedeas.errors import InputError
+from fedeas.tables import LARGEST
 
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]{0,6})\s*")
@@ -44,16 +45,22 @@ class Cost:
                 got=spend,
                 allowed="a time" if self.unit == "s" else f"an amount of {self.unit}",
             )
-        return math.floor(amount / self.per_sample * (1 + 1e-12))
+        samples = amount / self.per_sample * (1 + 1e-12)
+        if not samples <= LARGEST:
+            raise InputError("that buys too many samples", got=spend, allowed="up to 2**53 of them")
+        return math.floor(samples)
 
 
 def _parse(text: str) -> tuple[float, str]:
     match = _AMOUNT.fullmatch(text)
-    if match is None or not 0.0 < (amount := float(match[1])) < math.inf:
+    if match is None:
         raise InputError("not a cost", got=text, allowed=_ALLOWED)
     unit = match[2] or "s"
-    if unit in _SECONDS:
-        return amount * _SECONDS[unit], "s"
+    amount = float(match[1]) * _SECONDS.get(unit.lower(), 1.0)
+    if not 0.0 < amount < 1e15:
+        raise InputError("not a cost", got=text, allowed=_ALLOWED)
+    if unit.lower() in _SECONDS:
+        return amount, "s"
     if len(unit) != 3 or not unit.isupper():
         raise InputError("not a unit of cost", got=unit, allowed=_ALLOWED)
     return amount, unit

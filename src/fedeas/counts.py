@@ -65,9 +65,9 @@ class LabelCounts:
         """
         label_names, label = np.unique(np.asarray(labels), return_inverse=True)
         client_names, client = np.unique(np.asarray(clients), return_inverse=True)
-        if label.shape != client.shape or label.ndim != 1:
+        if label.shape != client.shape or label.ndim != 1 or not label.size:
             raise InputError(
-                "labels and clients differ in length",
+                "labels and clients differ in length, or there are none",
                 got=(label.shape, client.shape),
                 allowed="two columns of one length",
             )
@@ -79,6 +79,8 @@ class LabelCounts:
     def load(cls, path: Path | str, delimiter: str | None = None) -> "LabelCounts":
         """Read counts from CSV, TSV, JSON or Parquet."""
         table = tables.read(path, delimiter)
+        if table.meta is not None:
+            raise InputError(f"{path} is a plan", allowed="the label counts that clients hold")
         return cls(table.values, table.clients, table.classes)
 
     def save(self, path: Path | str) -> None:
@@ -99,6 +101,7 @@ class LabelCounts:
     def sizes(self) -> NDArray[np.int64]:
         """N_k, the number of samples of every client."""
         sizes: NDArray[np.int64] = self.n.sum(axis=1)
+        sizes.setflags(write=False)
         return sizes
 
     @property
@@ -193,7 +196,8 @@ def whole_matrix(values: ArrayLike, what: str) -> NDArray[np.int64]:
                 f"{what} with a fraction", got=fraction[0].item(), allowed="whole numbers"
             )
     # A matrix that nobody can write to is taken as it is: a million clients are not copied.
-    matrix = given.astype(np.int64, order="C", copy=given.flags.writeable)
+    own = given.base is None and not given.flags.writeable
+    matrix = given.astype(np.int64, order="C", copy=not own)
     matrix.setflags(write=False)
     return matrix
 

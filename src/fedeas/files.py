@@ -12,6 +12,8 @@ from fedeas.errors import InputError
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path` and rename it into place when the block succeeds."""
+    if path.is_dir():
+        raise InputError(f"cannot write {path}: it is a folder", fix="name a file")
     temporary = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
     try:
         temporary.touch(exist_ok=False)

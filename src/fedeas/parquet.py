@@ -4,8 +4,7 @@ A table has one column of whole numbers per class and, if clients have names, on
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -20,8 +19,9 @@ from fedeas.files import unreadable
 _META = b"fedeas"
 _NAMED = b"fedeas.named"  # whether the first column holds the names of clients
 LABEL_COLUMNS = ("label", "labels", "fine_label")
-# Rows that are decoded at a time when streaming; a few such batches are held.
-BATCH_ROWS = 1 << 17
+LARGEST = 2**53  # whole numbers up to here are exact in double precision
+# Cells that are decoded at a time when streaming; a few such batches are held.
+BATCH_CELLS = 1 << 20
 
 
 class Batch(NamedTuple):
@@ -34,13 +34,15 @@ class Batch(NamedTuple):
 class Source:
     """An open Parquet file of counts: its size, its names, and its rows in batches."""
 
-    def __init__(self, path: Path, id_headings: AbstractSet[str]) -> None:
+    def __init__(self, path: Path, names_clients: Callable[[str], bool]) -> None:
         self._path = path
         # Read ahead would hold the whole file in the end.
         self._file = _pyarrow("parquet").ParquetFile(path, pre_buffer=False)
         schema = self._file.schema_arrow
         types = _pyarrow("types")
-        self.id_column = _id_column(schema, id_headings)
+        if len(set(schema.names)) < len(schema.names):
+            raise InputError(f"{path} has two columns of one name", got=schema.names)
+        self.id_column = _id_column(schema, names_clients)
         self.columns: list[str] = [name for name in schema.names if name != self.id_column]
         for name in self.columns:
             kind = schema.field(name).type
@@ -56,35 +58,60 @@ class Source:
         """Yield the rows as they are decoded; names of clients only if asked for."""
         named = named and self.id_column is not None
         columns = [self.id_column, *self.columns] if named else self.columns
-        for batch in self._file.iter_batches(BATCH_ROWS, columns=columns):
-            counts = batch.columns[named:]
-            if empty := [c for c, column in enumerate(counts) if column.null_count]:
+        rows = max(1, BATCH_CELLS // max(1, len(self.columns)))
+        for batch in self._file.iter_batches(rows, columns=columns):
+            if empty := [
+                name
+                for name, column in zip(columns, batch.columns, strict=True)
+                if column.null_count
+            ]:
                 raise InputError(
-                    f"{self._path} column {self.columns[empty[0]]!r} has empty cells",
+                    f"{self._path} column {empty[0]!r} has empty cells",
                     allowed="a whole number in every cell",
                 )
+            counts = [column.to_numpy() for column in batch.columns[named:]]
+            for name, column in zip(self.columns, counts, strict=True):
+                if len(column) and not (column.min() >= 0 and column.max() <= LARGEST):
+                    raise InputError(
+                        f"{self._path} column {name!r} has a count out of range",
+                        got=int(column.min() if column.min() < 0 else column.max()),
+                        allowed="0 to 2**53",
+                    )
             clients = [str(name) for name in batch.columns[0].to_pylist()] if named else None
-            yield Batch([column.to_numpy() for column in counts], clients)
+            yield Batch(counts, clients)
 
 
-def _id_column(schema: Any, id_headings: AbstractSet[str]) -> str | None:
-    """Find the column of client names: marked by us, of text, or named like one."""
-    types = _pyarrow("types")
+def _id_column(schema: Any, names_clients: Callable[[str], bool]) -> str | None:
+    """Find the column of client names: marked by us, of text, a frame's index, or headed so."""
     marked = (schema.metadata or {}).get(_NAMED)
     if marked is not None:
         return str(schema.names[0]) if marked == b"yes" else None
+    types = _pyarrow("types")
     for field in schema:
-        text = types.is_string(field.type) or types.is_large_string(field.type)
-        if text or field.name.lower() in id_headings:
+        if types.is_string(field.type) or types.is_large_string(field.type):
             return str(field.name)
+    index = _frame_index(schema)
+    if index in schema.names:
+        return index
+    if schema.names and names_clients(schema.names[0]):
+        return str(schema.names[0])
     return None
 
 
+def _frame_index(schema: Any) -> str | None:
+    """Return the column in which a pandas data frame kept its index, if it did."""
+    try:
+        index = json.loads((schema.metadata or {})[b"pandas"])["index_columns"][0]
+    except (ValueError, KeyError, TypeError, IndexError):
+        return None
+    return index if isinstance(index, str) else None
+
+
 @contextmanager
-def opened(path: Path, id_headings: AbstractSet[str]) -> Iterator[Source]:
+def opened(path: Path, names_clients: Callable[[str], bool]) -> Iterator[Source]:
     """Open a Parquet file of counts; whatever is wrong with it ends in one clear line."""
     with _readable(path):
-        yield Source(path, id_headings)
+        yield Source(path, names_clients)
 
 
 @contextmanager
@@ -101,10 +128,10 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def read(
-    path: Path, id_headings: AbstractSet[str]
+    path: Path, names_clients: Callable[[str], bool]
 ) -> tuple[NDArray[np.int64], tuple[str, ...] | None, tuple[str, ...], Mapping[str, Any] | None]:
     """Read a whole table: values, client names, class names, and what a plan adds."""
-    with opened(path, id_headings) as source:
+    with opened(path, names_clients) as source:
         values = np.empty((source.rows, len(source.columns)), np.int64)
         clients: list[str] = []
         start = 0
@@ -201,7 +228,11 @@ class Writer:
         self._pa = _pyarrow("")
         fields = [(name, self._pa.int64()) for name in classes]
         if named:
-            fields.insert(0, ("client", self._pa.string()))
+            # A class may be called "client" too.
+            heading = next(
+                h for h in ("client", *map("client{}".format, range(10**6))) if h not in classes
+            )
+            fields.insert(0, (heading, self._pa.string()))
         named_mark = {_NAMED: b"yes" if named else b"no"}
         self._schema = self._pa.schema(fields, metadata=named_mark | _dump_meta(meta))
         self._writer = _pyarrow("parquet").ParquetWriter(path, self._schema)

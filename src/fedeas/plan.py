@@ -1,5 +1,6 @@
 """`Plan`: how many samples of each class each client generates, and what that buys."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
@@ -87,6 +88,7 @@ class Plan:
     def per_client(self) -> NDArray[np.int64]:
         """The number of samples that each client generates."""
         sums: NDArray[np.int64] = self.samples.sum(axis=1)
+        sums.setflags(write=False)
         return sums
 
     @property
@@ -199,13 +201,22 @@ def settings_of(policy: object) -> dict[str, Any]:
     """Return the fields of a policy that is a dataclass, as plain values."""
     if not is_dataclass(policy):
         return {}
-    return {f.name: getattr(policy, f.name) for f in fields(policy)}
+    values = {f.name: getattr(policy, f.name) for f in fields(policy)}
+    try:
+        # As they come back from a file: a tuple as a list, a NumPy number as a plain one.
+        plain: dict[str, Any] = json.loads(json.dumps(values, default=lambda x: x.item()))
+    except (TypeError, ValueError, AttributeError):
+        raise InputError(
+            f"policy {policy_name(policy)!r} has settings that cannot be saved", got=values
+        ) from None
+    return plain
 
 
 def _well_formed(plan: Plan) -> bool:
     numbers = (plan.real, plan.score_before, plan.score_after, plan.harmful)
     return (
         isinstance(plan.policy, str)
+        and plan.policy.isprintable()
         and isinstance(plan.settings, dict)
         and isinstance(plan.source, str)
         and all(isinstance(x, int | float) and 0 <= x < float("inf") for x in numbers)

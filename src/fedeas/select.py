@@ -1,7 +1,9 @@
 """Which beta: by the paper's two conditions, by a total, or by what a total costs.
 
-Everything here reads three sums over clients per beta (see `path`), so it also works where nobody
-holds all histograms.
+The samples and the score of FedEAS are step functions of beta: they change only where b_k of some
+client grows by one, at beta = m / rate_k. `steps` visits every one of these, so that answers are
+exact. The score does not always fall from step to step, so there can be gaps between admissible
+betas.
 """
 
 import math
@@ -18,13 +20,14 @@ from fedeas.counts import LabelCounts
 from fedeas.errors import InfeasibleError, InputError
 from fedeas.plan import reduction
 from fedeas.policies.fedeas import FedEAS
+from fedeas.policies.matched import check_total
 
 Floats = NDArray[np.float64]
 
-_GRID = 64  # betas at which the whole path is looked at
-_POINTS = 8  # betas tried at once when a bracket is refined
-_PRECISION = 1e-9  # relative width at which a bracket is an answer
-_DOUBLINGS = 60
+_MOST_CELLS = 5_000_000  # steps x classes beyond which a grid of betas has to do
+_GRID = 256
+_PASSES, _POINTS = 11, 8  # of closing in on an edge between two betas of the grid
+_DOUBLINGS = 100
 
 
 class Path(NamedTuple):
@@ -35,6 +38,7 @@ class Path(NamedTuple):
     scores: Floats
     score_before: float
     real: int
+    exact: bool = False  # whether these are all the steps there are
 
     @property
     def reductions(self) -> Floats:
@@ -54,7 +58,8 @@ _Condition = Callable[[Path], NDArray[np.bool_]]
 class BetaInterval:
     """All betas from `low` up to but not including `high` satisfy both conditions of selection.
 
-    `choice` is the plainest number among them: the fewest digits, then the smallest.
+    `others` are shorter intervals with the same property, if the score left gaps. `choice` is the
+    plainest number between `low` and `high`: the fewest digits, then the smallest.
     """
 
     low: float
@@ -62,10 +67,11 @@ class BetaInterval:
     choice: float
     min_reduction: float
     max_share: float
+    others: tuple[tuple[float, float], ...] = ()
 
 
 def path(counts: LabelCounts, betas: Floats, policy: FedEAS | None = None) -> Path:
-    """Return the samples and the imbalance score at every beta, reading the counts once.
+    """Return the samples and the imbalance score at the given betas, reading the counts once.
 
     >>> path(LabelCounts([[90, 10, 0], [30, 40, 30]]), np.array([6.0, 12.0])).totals
     array([38., 86.])
@@ -86,6 +92,38 @@ def path(counts: LabelCounts, betas: Floats, policy: FedEAS | None = None) -> Pa
     return Path(betas, totals, scores / counts.total, skew.imbalance(counts), counts.total)
 
 
+def steps(counts: LabelCounts, top: float, policy: FedEAS | None = None) -> Path:
+    """Return every step of the path up to `top`: what holds from each beta up to the next.
+
+    Where there are millions of steps (many thousand clients) a grid of betas stands in for them.
+
+    >>> steps(LabelCounts([[90, 10, 0], [30, 40, 30]]), 0.6).betas.round(3)
+    array([0.246, 0.492])
+    """
+    rule = policy or FedEAS()
+    n = class_major(counts.n)
+    N = n.sum(axis=-1)
+    rate = rule.rate(n, N)
+    most = np.floor(rate * top).astype(np.int64)
+    if most.sum() * counts.C > _MOST_CELLS:
+        return path(counts, np.linspace(top / _GRID, top, _GRID), rule)
+    betas, samples, scores = [np.empty(0)], [np.empty(0)], [np.empty(0)]
+    for k in np.flatnonzero(most):
+        budget = np.arange(most[k] + 1, dtype=np.float64)
+        rows = np.broadcast_to(n[k], (len(budget), counts.C))
+        g = rule.fill_to(rows, np.full(len(budget), N[k]), budget)
+        betas.append(_starts(budget[1:], rate[k]))
+        samples.append(np.diff(g.sum(axis=-1)))
+        scores.append(np.diff(N[k] * skew.deviation(rows + g)))
+    order = np.argsort(np.concatenate(betas), kind="stable")
+    at = np.concatenate(betas)[order]
+    last = np.append(at[1:] != at[:-1], True) if at.size else np.empty(0, bool)
+    before = skew.imbalance(counts)
+    after = before + np.cumsum(np.concatenate(scores)[order]) / counts.total
+    totals = np.cumsum(np.concatenate(samples)[order])
+    return Path(at[last], totals[last], after[last], before, counts.total, exact=True)
+
+
 def admissible_betas(
     counts: LabelCounts,
     min_reduction: float = 0.5,
@@ -104,62 +142,63 @@ def admissible_betas(
             raise InputError(f"{name} out of range", got=value, allowed="between 0 and 1")
     if skew.imbalance(counts) == 0:
         raise InfeasibleError("every client is balanced already", fix="nothing needs generating")
-    limit = max_share / (1 - max_share) * counts.total
-    high = _first_beta(counts, policy, lambda found: found.totals >= limit * (1 - 1e-12))
-    top = high if high is not None else 2.0**_DOUBLINGS
-    grid = np.linspace(top / _GRID, top * (1 - _PRECISION), _GRID)
-    reductions = path(counts, grid, policy).reductions
-    reached = reductions >= min_reduction
-    if not reached.any():
-        best = float(reductions.max())
+    found = steps(
+        counts, _enough(counts, max_share / (1 - max_share) * counts.total, policy), policy
+    )
+
+    def satisfied(at: Path) -> NDArray[np.bool_]:
+        return (at.shares < max_share) & (at.reductions >= min_reduction)
+
+    good = satisfied(found)
+    if not good.any():
+        best = float(np.max(found.reductions, where=found.shares < max_share, initial=0.0))
         raise InfeasibleError(
             f"no beta satisfies both conditions: below a synthetic share of {max_share:.0%} "
             f"at most {best:.1%} of the imbalance is removed",
             fix=f"allow a larger share, or ask for a reduction of {math.floor(best * 100)} %",
         )
-    first = int(np.argmax(reached))
-    low = _refine(
-        counts,
-        policy,
-        lambda found: found.reductions >= min_reduction,
-        grid[first - 1] if first else 0.0,
-        grid[first],
-    )
-    # Far past the mean a larger beta can undo what a smaller one gained: stop at the first such.
-    end = first + int(np.argmin(reached[first:])) if not reached[first:].all() else None
-    if end is not None:
-        top = _refine(
-            counts,
-            policy,
-            lambda found: found.reductions < min_reduction,
-            grid[end - 1],
-            grid[end],
-        )
-    return BetaInterval(low, top, plainest_number(low, top), min_reduction, max_share)
+    # The last step is past the share, so every run of good steps ends at the start of a bad one.
+    edges = np.flatnonzero(np.diff(good.astype(np.int8), prepend=0, append=0))
+    runs = [(float(found.betas[i]), float(found.betas[j])) for i, j in edges.reshape(-1, 2)]
+    if not found.exact:
+        betas = np.concatenate([[0.0], found.betas])
+        runs = [
+            (
+                _edge(counts, policy, satisfied, good=betas[i + 1], bad=betas[i])[0],
+                _edge(counts, policy, satisfied, good=betas[j], bad=betas[j + 1])[1],
+            )
+            for i, j in edges.reshape(-1, 2)
+        ]
+    low, high = max(runs, key=lambda run: run[1] - run[0])
+    others = tuple(run for run in runs if run != (low, high))
+    choice = plainest_number(low, high)
+    return BetaInterval(low, high, choice, min_reduction, max_share, others)
 
 
 def beta_for_total(counts: LabelCounts, total: int, policy: FedEAS | None = None) -> float:
-    """Return the largest beta (to nine digits) whose plan takes at most `total` samples.
+    """Return the largest beta, to nine digits where they do, whose plan stays within `total`.
 
     >>> beta_for_total(LabelCounts([[90, 10, 0], [30, 40, 30]]), 86)
     12.0538...
     """
+    check_total(total)
     if total < 1:
         raise InputError("no samples to spend", got=total, allowed="a total of at least 1")
-    above = _first_beta(counts, policy, lambda found: found.totals > total)
-    if above is None:
-        raise InfeasibleError(
-            "the total is never reached: every client is balanced before", got=total
-        )
-    # Just below the jump: the digits that are cut off keep it on the affordable side.
-    digits = 9 - math.ceil(math.log10(above))
-    beta: float = math.floor(above * (1 - 2 * _PRECISION) * 10**digits) / 10**digits
-    if path(counts, np.array([beta]), policy).totals[0] == 0:
+    if skew.imbalance(counts) == 0:
+        raise InfeasibleError("every client is balanced already", fix="nothing needs generating")
+    found = steps(counts, _enough(counts, total + 1, policy), policy)
+    above = int(np.argmax(found.totals > total))
+    if above == 0 or found.totals[above - 1] == 0:
         raise InfeasibleError(
             f"the smallest plan that is not empty takes more than {total:,} samples",
             fix="spend more, or use waterfill, which takes any total",
         )
-    return beta
+    low, high = float(found.betas[above - 1]), float(found.betas[above])
+    if not found.exact:
+        high, low = _edge(counts, policy, lambda at: at.totals > total, good=high, bad=low)
+    digits = 9 - math.ceil(math.log10(high))
+    beta = math.floor(high * 10**digits) / 10**digits
+    return beta if low <= beta < high else math.nextafter(high, 0.0)
 
 
 def plainest_number(low: float, high: float) -> float:
@@ -170,30 +209,40 @@ def plainest_number(low: float, high: float) -> float:
     """
     for decimals in range(-15, 16):
         step = 10.0**-decimals
-        candidate = math.ceil(low / step - 1e-9) * step
-        if candidate > 0 and low <= candidate < high:
-            return round(candidate, max(decimals, 0))
+        candidate = round(math.ceil(low / step) * step, max(decimals, 0))
+        if 0 < low <= candidate < high:
+            return candidate
     return low
 
 
-def _first_beta(counts: LabelCounts, policy: FedEAS | None, reached: _Condition) -> float | None:
-    """Return the smallest beta at which a condition that stays true once reached is true."""
-    high = 1.0
+def _enough(counts: LabelCounts, total: float, policy: FedEAS | None) -> float:
+    """Return a beta whose plan takes at least `total` samples."""
+    beta = 1.0
     for _ in range(_DOUBLINGS):
-        if reached(path(counts, np.array([high]), policy))[0]:
-            return _refine(counts, policy, reached, 0.0, high)
-        high *= 2
-    return None
+        if path(counts, np.array([beta]), policy).totals[0] >= total:
+            return beta
+        beta *= 2
+    raise InfeasibleError("no beta spends that much", got=total)
 
 
-def _refine(
-    counts: LabelCounts, policy: FedEAS | None, reached: _Condition, low: float, high: float
-) -> float:
-    """Narrow a bracket (false at `low`, true at `high`) and return its upper end."""
-    for _ in range(_DOUBLINGS):
-        if high - low <= _PRECISION * high:
-            break
-        grid = np.linspace(low, high, _POINTS + 1)
-        first = int(np.argmax(reached(path(counts, grid[1:], policy))))
-        low, high = float(grid[first]), float(grid[first + 1])
-    return high
+def _edge(
+    counts: LabelCounts, policy: FedEAS | None, condition: _Condition, *, good: float, bad: float
+) -> tuple[float, float]:
+    """Close in on the edge between a beta where a condition holds and one where it does not."""
+    for _ in range(_PASSES):
+        betas = np.linspace(bad, good, _POINTS + 1)[1:]
+        first = int(np.argmax(condition(path(counts, betas, policy))))
+        bad, good = (float(betas[first - 1]) if first else bad), float(betas[first])
+    return good, bad
+
+
+def _starts(budgets: Floats, rate: float) -> Floats:
+    """Return the smallest betas at which floor(rate beta) is each budget, in floating point."""
+    betas = budgets / rate
+    for _ in range(2):
+        short = np.floor(rate * betas) < budgets
+        betas = np.where(short, np.nextafter(betas, np.inf), betas)
+    for _ in range(2):
+        before = np.nextafter(betas, 0.0)
+        betas = np.where(np.floor(rate * before) >= budgets, before, betas)
+    return betas

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 _TINY = np.finfo(np.float64).tiny
+_ABOVE = 1 + 1e-14  # a gain of zero must not look negative by rounding
 
 
 class Split(NamedTuple):
@@ -139,9 +140,8 @@ def harmful(n: ArrayLike, added: ArrayLike) -> int:
     2
     """
     x, g = _floats(n), _floats(added)
-    # n_c > sum n^2 / N: a quotient that is a whole number is exact, so zero gain is not negative.
     level = (x * x).sum(axis=-1, keepdims=True) / _divisor(x.sum(axis=-1, keepdims=True))
-    return int((g * (x > level)).sum())
+    return int((g * (x > level * _ABOVE)).sum())
 
 
 def concentration(n: ArrayLike, added: ArrayLike) -> Concentration:
@@ -173,7 +173,7 @@ def tally(n: Floats, added: Floats) -> Tally:
     far = np.where(N > 0, filled.sum(axis=-1) / _divisor(M) ** 2 - 1.0 / n.shape[-1], 0.0)
     np.multiply(n, n, out=filled)
     level = filled.sum(axis=-1) / _divisor(N)
-    misplaced = n > level[..., np.newaxis]
+    misplaced = n > (level * _ABOVE)[..., np.newaxis]
     misplaced &= added > 0
     return Tally(
         len(N),

@@ -7,9 +7,12 @@ import difflib
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 from fedeas.errors import FedeasError, InputError
@@ -37,7 +40,10 @@ class Registry:
         """
         name, settings = parse(spec, self.kind)
         factory = self._find(name)
-        parameters = inspect.signature(factory).parameters
+        try:
+            parameters = inspect.signature(factory).parameters
+        except (ValueError, TypeError):
+            raise InputError(f"{name!r} is no {self.kind}") from None
         if unknown := [key for key in settings if key not in parameters]:
             raise InputError(
                 f"{self.kind} {name!r} has no setting {unknown[0]!r}",
@@ -78,8 +84,9 @@ class Registry:
     def _import(self, path: str) -> Callable[..., Any]:
         module, _, attribute = path.partition(":")
         try:
-            found = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError, ValueError) as error:
+            with _working_folder_first():
+                found = getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError, ValueError, TypeError) as error:
             raise InputError(f"cannot import {self.kind} {path!r}: {error}") from None
         if not callable(found):
             raise InputError(
@@ -87,6 +94,17 @@ class Registry:
             )
         made: Callable[..., Any] = found
         return made
+
+
+@contextmanager
+def _working_folder_first() -> Iterator[None]:
+    """Let a dotted path name a module of the working folder, as `python -m` does."""
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
 
 
 def parse(spec: str, kind: str = "part") -> tuple[str, dict[str, Any]]:

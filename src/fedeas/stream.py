@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from fedeas import parquet, skew
 from fedeas.blocks import in_order, row_slices
 from fedeas.cost import Cost
-from fedeas.counts import Fingerprint
+from fedeas.counts import Fingerprint, names
 from fedeas.errors import InputError
 from fedeas.files import atomic_write
 from fedeas.plan import plan_facts, reduction, settings_of
 from fedeas.policies import LocalPolicy
-from fedeas.tables import ID_HEADINGS, LARGEST
+from fedeas.tables import LARGEST, names_clients
+
+_NAMED_ROWS = 10  # clients without samples that are named
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class StreamedPlan:
     score_before: float
     score_after: float
     harmful: int
+    empty_rows: tuple[int, ...]  # the first few clients without samples, counted from 0
 
     @property
     def reduction(self) -> float:
@@ -46,6 +49,7 @@ class StreamedPlan:
 
 class _Part(NamedTuple):
     tally: skew.Tally
+    empty_rows: list[int]
     counts: NDArray[np.int64] | None
     samples: NDArray[np.int64] | None
     clients: list[str] | None
@@ -53,7 +57,7 @@ class _Part(NamedTuple):
 
 def client_count(path: Path) -> int:
     """Return how many clients a Parquet file of counts has, without reading them."""
-    with parquet.opened(path, ID_HEADINGS) as source:
+    with parquet.opened(path, names_clients) as source:
         return source.rows
 
 
@@ -66,13 +70,14 @@ def plan_stream(
 ) -> StreamedPlan:
     """Plan for a Parquet file of any length with a local policy, in constant memory.
 
-    With `out` the plan is written as it is made, in the form that `Plan.load` reads. `progress` is
-    called with the clients done and the clients in all.
+    With `out` the plan is written as it is made, in the form that `Plan.load` reads; that client
+    names differ is then checked batch by batch only. `progress` is called with the clients done
+    and the clients in all.
     """
     if out is not None and out.suffix.lower() != ".parquet":
         raise InputError("a streamed plan is written as Parquet", got=out.name, allowed=".parquet")
     with ExitStack() as stack:
-        source = stack.enter_context(parquet.opened(path, ID_HEADINGS))
+        source = stack.enter_context(parquet.opened(path, names_clients))
         if source.rows < 1 or len(source.columns) < 2:
             raise InputError(
                 f"{path} has {source.rows} clients and {len(source.columns)} classes",
@@ -86,18 +91,21 @@ def plan_stream(
             )
 
         def work(batch: parquet.Batch) -> _Part:
-            return _plan_batch(batch, policy, path, keep=writer is not None)
+            return _plan_batch(batch, policy, keep=writer is not None)
 
         fingerprint = Fingerprint()
         tally = skew.Tally(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        empty: list[int] = []
         for part in in_order(work, source.batches(named=writer is not None)):
+            if len(empty) < _NAMED_ROWS:
+                empty += [tally.clients + row for row in part.empty_rows]
             tally = skew.add_tallies([tally, part.tally])
             if writer is not None and part.counts is not None and part.samples is not None:
                 fingerprint.add(part.counts, part.clients)
                 writer.add(part.samples, part.clients)
             if progress is not None:
                 progress(tally.clients, source.rows)
-        result = _result(policy, tally)
+        result = _result(policy, tally, empty[:_NAMED_ROWS])
         if writer is not None:
             numbered = source.columns == [str(c) for c in range(len(source.columns))]
             writer.add_meta(
@@ -115,7 +123,7 @@ def plan_stream(
         return result
 
 
-def _result(policy: LocalPolicy, tally: skew.Tally) -> StreamedPlan:
+def _result(policy: LocalPolicy, tally: skew.Tally, empty: list[int]) -> StreamedPlan:
     if not 0 < tally.real <= LARGEST or tally.total > LARGEST:
         raise InputError(
             "counts too large, or none", got=tally.real, allowed="a sum from 1 to 2**53"
@@ -129,24 +137,27 @@ def _result(policy: LocalPolicy, tally: skew.Tally) -> StreamedPlan:
         tally.before / tally.real,
         tally.after / tally.real,
         int(tally.harmful),
+        tuple(empty),
     )
 
 
-def _plan_batch(batch: parquet.Batch, policy: LocalPolicy, path: Path, *, keep: bool) -> _Part:
+def _plan_batch(batch: parquet.Batch, policy: LocalPolicy, *, keep: bool) -> _Part:
     """Plan and score the rows of one batch, a cache-sized block at a time."""
     rows, C = len(batch.columns[0]), len(batch.columns)
     counts = np.empty((rows, C), np.int64) if keep else None
     samples = np.empty((rows, C), np.int64) if keep else None
     tallies: list[skew.Tally] = []
+    empty: list[int] = []
+    if batch.clients is not None:
+        names(batch.clients, rows, "client")  # printable, and different within the batch
     for part in row_slices(rows, C):
         n = np.empty((part.stop - part.start, C), order="F")
         for c, column in enumerate(batch.columns):
             n[:, c] = column[part]
         g, tally = policy.fill_and_tally(n)
-        # With no negative count among them, none is larger than the sum.
-        if not (n.min() >= 0 and tally.real <= LARGEST):
-            raise InputError(f"{path} has a count out of range", allowed="0 to 2**53")
         tallies.append(tally)
+        if tally.empty:
+            empty += (part.start + np.flatnonzero(~n.any(axis=1))[:_NAMED_ROWS]).tolist()
         if counts is not None and samples is not None:
             counts[part], samples[part] = n, g
-    return _Part(skew.add_tallies(tallies), counts, samples, batch.clients)
+    return _Part(skew.add_tallies(tallies), empty[:_NAMED_ROWS], counts, samples, batch.clients)

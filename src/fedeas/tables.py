@@ -9,6 +9,7 @@ import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,13 +20,13 @@ from fedeas import parquet
 from fedeas.errors import InputError
 from fedeas.files import atomic_write, read_text, unreadable
 
-# The first column holds client ids when its heading is one of these.
-ID_HEADINGS = frozenset({
-    "", "client", "clients", "client_id", "cid", "id", "site", "site_id", "node", "node_id", "name",
-    "partition", "partition_id", "user", "user_id", "device", "party", "hospital", "worker",
-    "silo", "group", "index", "__index_level_0__",
+# A heading with one of these words names a column of client ids; see `names_clients`.
+_HOLDERS = frozenset({
+    "client", "clients", "site", "node", "hospital", "bank", "user", "device", "party", "partition",
+    "worker", "silo", "group", "organisation", "organization", "participant", "member",
 })  # fmt: skip
-LARGEST = 2**53  # whole numbers up to here are exact in double precision
+_NUMBERING = frozenset(("id", "ids", "cid", "no", "nr", "number", "name", "index"))
+LARGEST = parquet.LARGEST
 _COUNT = f"whole numbers from 0 to 2**53 ({LARGEST:,})"
 _DECIMAL = re.compile(r"[0-9]{1,17}(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?")
 _META = "# fedeas "
@@ -80,7 +81,7 @@ def _without_meta(lines: Iterator[str], meta: list[str]) -> Iterator[str]:
     """Pass on the lines of a CSV file, setting aside the comments above its first row."""
     in_head = True
     for line in lines:
-        if in_head and line.startswith("#"):
+        if in_head and line.startswith(("# ", "#\n", "#\r")):
             meta.append(line)
             continue
         in_head = False
@@ -101,7 +102,7 @@ def _parse_csv(path: Path, rows: Any, meta: list[str]) -> Table:
         )
     heading = _is_heading(path, first)
     body = rows if heading else _chain(first, rows)
-    has_ids: bool | None = True if heading and first[0].lower() in ID_HEADINGS else None
+    has_ids: bool | None = True if heading and names_clients(first[0]) else None
     clients: list[str] = []
     values = array("q")
     for row in body:
@@ -120,8 +121,14 @@ def _parse_csv(path: Path, rows: Any, meta: list[str]) -> Table:
     width = len(first) - bool(has_ids)
     if not values:
         raise InputError(f"{path} has no counts", got=first, allowed="a row of counts per client")
+    matrix = np.frombuffer(values, dtype=np.int64).reshape(-1, width)
+    if not has_ids and len(matrix) > 2 and np.all(np.diff(matrix[:, 0]) == 1) and matrix[0, 0] < 2:
+        raise InputError(
+            f"{path}: the first column counts {matrix[0, 0]}, {matrix[1, 0]}, {matrix[2, 0]}, ...",
+            allowed="the heading 'client' above it if these are clients",
+        )
     return Table(
-        np.frombuffer(values, dtype=np.int64).reshape(-1, width),
+        matrix,
         tuple(clients) if has_ids else None,
         tuple(first[bool(has_ids) :]) if heading else None,
         _parse_meta(path, meta),
@@ -133,16 +140,26 @@ def _chain(first: list[str], rows: Iterator[list[str]]) -> Iterator[list[str]]:
     yield from rows
 
 
+def names_clients(heading: str) -> bool:
+    """Tell whether a heading stands above client ids: '', 'client', 'ClientID', 'hospital_no'."""
+    words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", heading)]
+    return not heading or (
+        bool(words) and (not _HOLDERS.isdisjoint(words) or words[-1] in _NUMBERING)
+    )
+
+
 def _is_heading(path: Path, first: list[str]) -> bool:
     """Tell whether the first line names the columns; a mixture of words and numbers is refused."""
     rest = first[1:]
-    if first[0].lower() in ID_HEADINGS - {""} and not _numeric(first[0]):
-        return True
     words = [cell for cell in rest if not _numeric(cell)]
+    counting = rest == [str(i) for i in range(len(rest))]
+    if first[0] and not _numeric(first[0]) and names_clients(first[0]):
+        return True
     if not words:
         # Numbers only: a heading when they count 0, 1, 2, ..., as data frames write them.
-        numbers = rest if first[0] == "" or not _numeric(first[0]) else first
-        return len(numbers) >= 3 and numbers == [str(i) for i in range(len(numbers))]
+        if first[0] and _numeric(first[0]):
+            return len(first) >= 3 and first == [str(i) for i in range(len(first))]
+        return counting and (not first[0] or len(rest) >= 3)
     if len(words) < len(rest) or (first[0] and _numeric(first[0])):
         raise InputError(
             f"{path} line 1 mixes words and numbers",
@@ -162,11 +179,15 @@ def _numeric(cell: str) -> bool:
 
 
 def _whole(cell: str, where: str) -> int:
-    if cell.isdigit() and cell.isascii() and len(cell) <= 16 and (value := int(cell)) <= LARGEST:
-        return value
     if not _DECIMAL.fullmatch(cell):
         _refuse(cell, where)
-    return whole_number(float(cell), where)  # 3.0 is a whole number, as data frames write them
+    if cell.isdigit():
+        return whole_number(int(cell), where)
+    # 3.0 is a whole number, as data frames write them; a float would round 0.999... to one.
+    exact = Decimal(cell)
+    if exact > LARGEST or exact != exact.to_integral_value():
+        _refuse(cell, where)
+    return int(exact)
 
 
 def whole_number(value: object, where: str) -> int:
@@ -256,7 +277,7 @@ def _write_json(path: Path, table: Table) -> None:
 
 
 def _read_parquet(path: Path, _: str | None) -> Table:
-    return Table(*parquet.read(path, ID_HEADINGS))
+    return Table(*parquet.read(path, names_clients))
 
 
 def _write_parquet(path: Path, table: Table) -> None:

@@ -1,5 +1,7 @@
 """The command line: `fedeas` and `python -m fedeas`, one module a command."""
 
+import io
+import os
 import sys
 from typing import Any
 
@@ -53,22 +55,34 @@ _BadUsage: Any = typer.BadParameter.__mro__[2]
 
 def main() -> None:
     """Run a command; whatever is wrong with its input ends in one line and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a letter gets its number, not a traceback.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
     except FedeasError as error:
         code = _fail(str(error))
     except _BadUsage as error:
         code = _fail(error.format_message())
+    except BrokenPipeError:  # `fedeas ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except SystemExit as stop:
+        # Typer turns a closed pipe into exit code 1 and wraps what is left of standard output.
+        code = 0 if type(sys.stdout).__name__.endswith("PacifyFlushWrapper") else stop.code
+    except OSError as error:  # a full disk, for example
+        code = _fail(f"{error.filename or 'output'}: {error.strerror}")
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("stopped", err=True)
         code = 130
-    except BrokenPipeError:  # `fedeas ... | head`
-        sys.stderr.close()
-        code = 0
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _fail(message: str) -> int:
-    line = " ".join(message.split())
-    typer.echo(f"fedeas: {line}", err=True)
+    # Names in files come from others: what does not print is shown as its number.
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(message.split()))
+    if line:
+        typer.echo(f"fedeas: {line}", err=True)
     return 2

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from fedeas.cli import show
+from fedeas.errors import InputError
 
 if TYPE_CHECKING:
     from fedeas import Comparison
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 
 def compare(
     counts_file: Path = show.counts_argument(),
-    beta: float = typer.Option(12.0, help="Beta of FedEAS, whose total the others are given."),
+    beta: float | None = typer.Option(
+        None, help="Beta of FedEAS, whose total the others are given (12 unless given)."
+    ),
     total: int | None = typer.Option(None, help="Match the largest FedEAS plan within this total."),
     policy: list[str] | None = typer.Option(
         None, help="A policy to compare, NAME or 'NAME(setting=value)'; may be repeated."
@@ -29,24 +32,24 @@ def compare(
 
     Example: `fedeas compare counts.csv --beta 12 --policy fedeas --policy uniform`
     """
-    from dataclasses import replace
-
     from fedeas import FedEAS, LabelCounts, beta_for_total
     from fedeas import compare as compare_policies
     from fedeas.comparison import DEFAULT_POLICIES
 
     if plot is not None:
         show.check_picture(plot)
+    if beta is not None and total is not None:
+        raise InputError("give --beta or --total, not both", got=(beta, total))
     counts = LabelCounts.load(counts_file, delimiter)
-    show.note_counts(counts_file, counts)
-    reference = FedEAS(beta=beta)
+    reference = FedEAS() if beta is None else FedEAS(beta=beta)
     if total is not None:
-        reference = replace(reference, beta=beta_for_total(counts, total))
+        reference = FedEAS(beta=beta_for_total(counts, total))
     table = compare_policies(counts, policy or DEFAULT_POLICIES, reference)
     if plot is not None:
         from fedeas.report import figures
 
         figures.reduction(counts, plot, mark=table.total)
+    show.note_counts(counts_file, counts)
     if as_json:
         show.print_json([asdict(row) for row in table])
     else:

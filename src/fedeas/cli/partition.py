@@ -80,10 +80,10 @@ def partition(
             }
         )
     else:
-        low, median, high = (int(x) for x in np.percentile(found.sizes, [0, 50, 100]))
+        low, median, high = np.percentile(found.sizes, [0, 50, 100])
         score = f"{parts.cross_client + parts.overall:.4f}"
         typer.echo(str(made)[len("Partition(") : -1])
-        typer.echo(f"client sizes     {low:,} to {high:,}, median {median:,}")
+        typer.echo(f"client sizes     {low:,.0f} to {high:,.0f}, median {median:,.10g}")
         typer.echo(
             f"skew             {skews.min():.2f} to {skews.max():.2f} (0 balanced, 1 one class)"
         )

@@ -1,6 +1,6 @@
 """`fedeas plan`: who generates how many samples of which class."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,12 +52,12 @@ def plan(
         _plan_stream(counts_file, policy, beta, total, price, out, plot, as_json)
         return
     counts = LabelCounts.load(counts_file, delimiter)
-    show.note_counts(counts_file, counts)
     made = _choose(policy, beta, total, counts).plan(counts)
     if price:
         made = made.with_cost(price)
     if out is not None:
         made.save(out)
+    show.note_counts(counts_file, counts)
     if plot is not None:
         from fedeas.report import figures
 
@@ -74,9 +74,12 @@ def _choose(spec: str, beta: float | None, total: int | None, counts: "LabelCoun
     """Make the policy; FedEAS takes a total through the largest beta that it affords."""
     from fedeas import FedEAS, beta_for_total
     from fedeas.policies import make_policy
+    from fedeas.specs import parse
 
     policy = make_policy(spec, beta=beta, total=total)
     if isinstance(policy, FedEAS) and total is not None:
+        if "beta" in parse(spec)[1]:
+            raise InputError("give a beta or a total, not both", got=(spec, total))
         return replace(policy, beta=beta_for_total(counts, total, policy))
     _check_taken(policy, beta, total)
     return policy
@@ -156,11 +159,10 @@ def _as_json(counts: "LabelCounts", plan: "Plan") -> dict[str, object]:
     skews = skewness(counts)
     return {
         **_summary(plan, plan.cost),
+        "client_count": counts.K,
+        "empty_count": len(counts.empty),
         "settings": dict(plan.settings),
         "counts_hash": plan.counts_hash,
-        "score_before": plan.score_before,
-        "score_after": plan.score_after,
-        "negative_gain": plan.harmful,
         "classes": list(counts.class_names),
         "empty_clients": list(counts.empty),
         "clients": [
@@ -183,6 +185,9 @@ def _summary(plan: "Plan | StreamedPlan", cost: "Cost | None") -> dict[str, obje
         "total": plan.total,
         "reduction": plan.reduction,
         "synthetic_share": plan.synthetic_share,
+        "score_before": plan.score_before,
+        "score_after": plan.score_after,
+        "negative_gain": plan.harmful,
         "cost": amount,
     }
 
@@ -205,6 +210,7 @@ def _plan_stream(
     plot: Path | None,
     as_json: bool,
 ) -> None:
+    from fedeas.plan import settings_of
     from fedeas.policies import LocalPolicy, make_policy
     from fedeas.stream import plan_stream
 
@@ -219,11 +225,11 @@ def _plan_stream(
     with show.progress("clients") as update:
         made = plan_stream(path, policy, out, cost, update)
     if as_json:
-        show.print_json({**asdict(made), **_summary(made, cost)})
+        counted = {"client_count": made.clients, "empty_count": made.empty}
+        show.print_json({**_summary(made, cost), **counted, "settings": settings_of(policy)})
     else:
         typer.echo(f"{made.policy}: {made.total:,} samples for {made.clients:,} clients")
-        if made.empty:
-            typer.echo(f"without samples, so they generate nothing: {made.empty:,} clients")
+        show.note_empty([f"row {row}" for row in made.empty_rows], made.empty)
         _print_outcome(made, cost)
     if out is not None:
         show.note(f"wrote {out}")

@@ -19,8 +19,12 @@ _SWEEP = (4.0, 8.0, 12.0, 16.0, 20.0)
 
 def select(
     counts_file: Path = show.counts_argument(),
-    min_reduction: float = typer.Option(0.5, help="Part of the imbalance to remove at least."),
-    max_share: float = typer.Option(0.25, help="Synthetic part of all samples to stay below."),
+    min_reduction: float | None = typer.Option(
+        None, help="Part of the imbalance to remove at least (0.5 unless given)."
+    ),
+    max_share: float | None = typer.Option(
+        None, help="Synthetic part of all samples to stay below (0.25 unless given)."
+    ),
     total: int | None = typer.Option(None, help="Instead: the largest beta within this total."),
     cost: str | None = typer.Option(None, help="Cost of one sample: 0.8s, 0.002EUR."),
     spend: str | None = typer.Option(None, help="Instead: the largest beta within 3h, 100EUR, ..."),
@@ -39,7 +43,6 @@ def select(
     if plot is not None:
         show.check_picture(plot)
     counts = LabelCounts.load(counts_file, delimiter)
-    show.note_counts(counts_file, counts)
     price = Cost.parse(cost) if cost else None
     if spend is not None:
         if price is None or total is not None:
@@ -47,14 +50,21 @@ def select(
         total = price.samples_for(spend)
     interval = None
     if total is not None:
+        if min_reduction is not None or max_share is not None:
+            raise InputError("a total goes without the two conditions", got=total)
         choice = beta_for_total(counts, total)
     else:
-        interval = admissible_betas(counts, min_reduction, max_share)
+        interval = admissible_betas(
+            counts,
+            0.5 if min_reduction is None else min_reduction,
+            0.25 if max_share is None else max_share,
+        )
         choice = interval.choice
     if plot is not None:
         from fedeas.report import figures
 
         figures.beta_selection(counts, plot, choice, interval)
+    show.note_counts(counts_file, counts)
     _report(counts, choice, interval, price, as_json)
     if plot is not None:
         show.note(f"wrote {plot}")
@@ -79,26 +89,28 @@ def _report(
                 "beta": choice,
                 "interval": None if interval is None else asdict(interval),
                 "path": [
-                    {"beta": b, "total": int(t), "reduction": r, "synthetic_share": s}
-                    for b, t, r, s in zip(
-                        betas.tolist(),
-                        found.totals,
-                        found.reductions.tolist(),
-                        found.shares.tolist(),
-                        strict=True,
-                    )
+                    {
+                        "beta": float(betas[i]),
+                        "total": int(found.totals[i]),
+                        "reduction": float(found.reductions[i]),
+                        "synthetic_share": float(found.shares[i]),
+                        "cost": cost and found.totals[i] * cost.per_sample,
+                    }
+                    for i in range(len(betas))
                 ],
             }
         )
         return
     _print(found, choice, cost)
     if interval is not None:
+        low, high = show.rounded_into(interval.low, interval.high)
         typer.echo(
             f"at least {interval.min_reduction:.3g} of the imbalance removed and a synthetic share "
-            f"below {interval.max_share:.3g}:\n"
-            f"both hold for {interval.low:.4g} <= beta < {interval.high:.4g}"
+            f"below {interval.max_share:.3g}:\nboth hold from beta = {low:.12g} to {high:.12g}"
         )
-    typer.echo(f"beta = {choice:g}")
+        if interval.others:
+            typer.echo(f"and for {len(interval.others):,} shorter intervals (see --json)")
+    typer.echo(f"beta = {choice:.12g}")
 
 
 def _print(found: "BetaPath", choice: float, cost: "Cost | None") -> None:
@@ -108,7 +120,7 @@ def _print(found: "BetaPath", choice: float, cost: "Cost | None") -> None:
     table = show.new_table("What each beta buys", *columns, ("", False))
     for i, beta in enumerate(found.betas):
         row: list[str | Text] = [
-            f"{beta:g}",
+            f"{beta:.9g}",
             f"{int(found.totals[i]):,}",
             show.percent(found.reductions[i]),
             show.bar(found.reductions[i]),

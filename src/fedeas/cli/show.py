@@ -1,6 +1,7 @@
 """What commands share on the terminal: tables with small bars, notes, progress, JSON."""
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import typer
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -63,15 +66,14 @@ def note_counts(path: Path, counts: "LabelCounts") -> None:
     clients = f"{counts.K:,} clients ({'named' if counts.clients else 'numbered'})"
     classes = f"{counts.C:,} classes ({'named' if counts.classes else 'numbered'})"
     note(f"{path}: {clients} x {classes}, {counts.total:,} samples")
-    note_empty(counts.empty)
+    note_empty(counts.empty, len(counts.empty))
 
 
-def note_empty(empty: Sequence[str]) -> None:
-    """Name the clients without samples."""
-    if empty:
-        shown = ", ".join(empty[:10]) + (
-            f" and {len(empty) - 10:,} more" if len(empty) > 10 else ""
-        )
+def note_empty(empty: Sequence[str], count: int) -> None:
+    """Name the clients without samples, the first few of `count`."""
+    if count:
+        more = f" and {count - 10:,} more" if count > 10 else ""
+        shown = ", ".join(empty[:10]) + more
         note(f"without samples, so they generate nothing and weigh nothing: {shown}")
 
 
@@ -80,10 +82,27 @@ def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
+class _Output(Console):
+    """Standard output; names from files are no markup, and a closed pipe is left to `main`."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False)
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to `main`, which ends quietly; rich would exit with 1."""
+        raise BrokenPipeError
+
+
 def print_table(table: Table) -> None:
-    """Print a table; a pipe gets it too, at the width of a small terminal."""
-    # Names come from files: brackets in them are no markup.
-    Console(markup=False, emoji=False, highlight=False).print(table)
+    """Print a table; where it does not fit, lines run over rather than lose digits."""
+    console = _Output()
+    for column in table.columns:
+        if column.no_wrap:
+            cells = (column.header, *column.cells)
+            column.min_width = max(cell_len(str(cell)) for cell in cells)
+    needed = Measurement.get(console, console.options.update(width=10_000), table).minimum
+    console.width = max(console.width, needed)
+    console.print(table)
 
 
 def new_table(title: str, *columns: tuple[str, bool]) -> Table:
@@ -97,7 +116,7 @@ def new_table(title: str, *columns: tuple[str, bool]) -> Table:
         padding=(0, 1, 0, 0),
     )
     for place, (heading, numeric) in enumerate(columns):
-        # The first column names the row: it is never cut.
+        # Numbers, and the names of the rows, are never cut.
         table.add_column(
             heading, justify="right" if numeric else "left", no_wrap=numeric or not place
         )
@@ -111,12 +130,23 @@ def bar(part: float, width: int = 12) -> Text:
     text = "█" * full + (_EIGHTHS[rest] if rest else "")
     if not (sys.stdout.encoding or "").lower().startswith("utf"):
         text = "#" * round(eighths / 8)
-    return Text(text, style="cyan")
+    return Text(text, style="cyan", no_wrap=True, overflow="crop")
 
 
 def percent(part: float | None) -> str:
     """Return a part of one as a percentage."""
     return "-" if part is None else f"{100 * part:.1f} %"
+
+
+def rounded_into(low: float, high: float) -> tuple[float, float]:
+    """Round the ends of an interval inwards, to five digits where they lie inside.
+
+    >>> rounded_into(11.37338983, 13.28692271)
+    (11.374, 13.286)
+    """
+    digits = 4 - math.floor(math.log10(high))
+    inner = math.ceil(low * 10**digits) / 10**digits, math.floor(high * 10**digits) / 10**digits
+    return inner if low <= inner[0] < inner[1] < high else (low, high)
 
 
 def check_picture(path: Path) -> None:
@@ -134,10 +164,14 @@ def progress(task: str) -> Iterator[Callable[[int, int | None], None]]:
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+    console = Console(stderr=True)
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as shown:
         bar_id = shown.add_task(task, total=None, visible=False)
 
         def update(done: int, total: int | None) -> None:
+            if hidden:
+                return
             visible = (shown.tasks[0].elapsed or 0.0) > 2
             shown.update(bar_id, completed=done, total=total, visible=visible)
 

@@ -6,7 +6,7 @@ from fedeas.partition.flbench import FLBench
 from fedeas.partition.flower import from_partitioner
 from fedeas.partition.labels import balanced_labels, read_labels
 from fedeas.partition.partition import IndexLists, Partition, Recipe
-from fedeas.partition.recipes import make_recipe, recipe_names
+from fedeas.partition.recipes import make_recipe
 
 __all__ = [
     "IID",
@@ -20,5 +20,4 @@ __all__ = [
     "from_partitioner",
     "make_recipe",
     "read_labels",
-    "recipe_names",
 ]

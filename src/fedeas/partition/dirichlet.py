@@ -11,7 +11,7 @@ from fedeas.partition.feasible import Search, check_alpha, check_cut
 from fedeas.partition.partition import Partition, check_labels
 from fedeas.seeds import check_seed, child_rng
 
-_TRIES = 100_000
+_TRIES = 20_000
 
 
 @dataclass(frozen=True)

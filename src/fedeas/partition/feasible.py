@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from fedeas.errors import InfeasibleError, InputError
 
 _LOOK = 200  # tries after which the odds are looked at
-# Short clients are about Poisson: with m of them on average a try succeeds with chance exp(-m).
-_HOPELESS = 14.0
+_HOPELESS = 0.1  # expected successes in all tries below which a search is given up
 
 
 def check_cut(samples: int, clients: int, min_samples: int) -> None:
@@ -50,7 +49,9 @@ class Search:
             return True
         self._short += short
         average = self._short / self.tries
-        if self.tries >= self.max_tries or (self.tries == _LOOK and average > _HOPELESS):
+        # Short clients are about Poisson: with m on average a try succeeds with chance exp(-m).
+        hopeless = self.tries == _LOOK and math.exp(-average) * self.max_tries < _HOPELESS
+        if self.tries >= self.max_tries or hopeless:
             raise InfeasibleError(
                 f"{self.tries:,} random cuts all left clients with fewer than {self.min_samples} "
                 f"samples, on average {average:.0f} of {len(sizes):,} clients",

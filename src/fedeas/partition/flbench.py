@@ -23,7 +23,7 @@ from fedeas.partition.partition import Partition, check_labels
 
 Ints = NDArray[np.int64]
 
-_TRIES = 100_000
+_TRIES = 20_000
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The labels of a data set: from Parquet, NumPy or CSV files, or made up with given class sizes."""
 
 import re
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -65,13 +66,13 @@ def _read_npy(path: Path) -> Ints:
         return check_labels(np.load(path, allow_pickle=False))
     except FileNotFoundError as error:
         raise unreadable(path, error) from None
-    except (ValueError, OSError, EOFError):
+    except (ValueError, OSError, EOFError, MemoryError, zipfile.BadZipFile):
         raise InputError(f"{path} is not a NumPy file of numbers") from None
 
 
 def _read_csv(path: Path) -> Ints:
     lines = read_text(path).split()
-    if lines and not lines[0].isdecimal():
+    if lines and not re.fullmatch(r"[-+.\d]+", lines[0]):
         del lines[0]  # a heading
     if not lines or not all(line.isascii() and line.isdigit() and len(line) < 10 for line in lines):
         bad = next((line for line in lines if not line.isdigit()), None)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,11 @@ from fedeas.files import atomic_write, unreadable
 
 Ints = NDArray[np.int64]
 _FORMAT = "partition/1"
+# What reading a damaged or hostile file of arrays can end in.
+_UNREADABLE = (
+    *(KeyError, TypeError, ValueError, AttributeError, NotImplementedError, MemoryError),
+    *(OSError, EOFError, zipfile.BadZipFile, zlib.error),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +53,8 @@ class IndexLists:
         return len(self.offsets) - 1
 
     def __getitem__(self, client: int) -> Ints:
+        if not 0 <= client < len(self):
+            raise IndexError(f"client {client} of {len(self)}")
         return self.indices[self.offsets[client] : self.offsets[client + 1]]
 
     def __iter__(self) -> Iterator[Ints]:
@@ -79,9 +87,9 @@ class Partition:
             raise InputError(
                 "a partition with an index outside the data set", allowed=f"0 to {self.size - 1}"
             )
-        uses = np.bincount(taken, minlength=self.size)
-        if uses.max(initial=0) > 1:
-            raise InputError("a partition that gives a sample twice", got=int(uses.argmax()))
+        taken.sort()
+        if (twice := np.flatnonzero(taken[1:] == taken[:-1])).size:
+            raise InputError("a partition that gives a sample twice", got=int(taken[twice[0]]))
 
     @classmethod
     def of(
@@ -159,7 +167,7 @@ class Partition:
         try:
             with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 head = json.loads(bytes(file["head"]))
-                if head.pop("format") != _FORMAT:
+                if head.pop("format") != _FORMAT or not str(head["recipe"]).isprintable():
                     raise KeyError("format")
                 train = IndexLists(_ints(file["train"]), _ints(file["train_offsets"]))
                 test = None
@@ -168,15 +176,7 @@ class Partition:
                 return cls(train=train, test=test, **head)
         except FileNotFoundError as error:
             raise unreadable(path, error) from None
-        except (
-            KeyError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            OSError,
-            EOFError,
-            zipfile.BadZipFile,
-        ):
+        except _UNREADABLE:
             raise InputError(
                 f"{path} is not a partition", allowed="a file that `fedeas partition --out` wrote"
             ) from None

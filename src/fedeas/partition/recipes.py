@@ -15,15 +15,12 @@ _RECIPES: dict[str, Callable[..., Recipe]] = {
 }
 
 
-def recipe_names() -> list[str]:
-    """Return the names of all recipes, each with its version."""
-    return list(_RECIPES)
-
-
 def make_recipe(name: str, **offered: object) -> Recipe:
-    """Make a recipe from 'name' (its newest version) or 'name@version' and the settings it has.
+    """Make a recipe from 'name' (its newest version) or 'name@version' and its settings.
 
-    >>> make_recipe("iid", clients=5, alpha=0.1)
+    Settings that are None count as not given.
+
+    >>> make_recipe("iid", clients=5, alpha=None)
     IID(clients=5, seed=42)
     """
     versions = [known for known in _RECIPES if name in (known, known.partition("@")[0])]
@@ -31,7 +28,11 @@ def make_recipe(name: str, **offered: object) -> Recipe:
         raise InputError("unknown recipe", got=name, allowed=", ".join(_RECIPES))
     factory = _RECIPES[versions[-1]]
     parameters = inspect.signature(factory).parameters
-    settings = {k: v for k, v in offered.items() if k in parameters and v is not None}
+    settings = {k: v for k, v in offered.items() if v is not None}
+    if unknown := [key for key in settings if key not in parameters]:
+        raise InputError(
+            f"recipe {versions[-1]} has no setting {unknown[0]!r}", allowed=", ".join(parameters)
+        )
     for key, parameter in parameters.items():
         if parameter.default is parameter.empty and key not in settings:
             raise InputError(f"recipe {versions[-1]} needs {key!r}", fix=f"pass --{key}")

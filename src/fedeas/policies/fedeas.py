@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -31,9 +32,9 @@ class FedEAS(LocalPolicy):
     below_mean: bool = True
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.beta, int | float) and 0 < self.beta < math.inf):
+        if not (isinstance(self.beta, Real) and 0 < self.beta < math.inf):
             raise InputError("beta out of range", got=self.beta, allowed="a number above 0")
-        if not (isinstance(self.size_exponent, int | float) and 0 <= self.size_exponent <= 2):
+        if not (isinstance(self.size_exponent, Real) and 0 <= self.size_exponent <= 2):
             raise InputError("size_exponent out of range", got=self.size_exponent, allowed="0 to 2")
         for name in ("entropy", "below_mean"):
             if not isinstance(value := getattr(self, name), bool):

@@ -1,6 +1,7 @@
 """The two policies of the matched-budget protocol: they spend exactly the total they are given."""
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from fedeas.tables import LARGEST
 
 def check_total(total: int) -> None:
     """Refuse a total that is not a whole number of samples."""
-    if isinstance(total, bool) or not isinstance(total, int) or not 0 <= total <= LARGEST:
+    if isinstance(total, bool) or not isinstance(total, Integral) or not 0 <= total <= LARGEST:
         raise InputError("not a total", got=total, allowed="a whole number from 0 to 2**53")
 
 
@@ -71,7 +72,7 @@ def spread(total: int, pairs: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Share `total` equally among the chosen pairs, the remainder one at a time in row order."""
     samples = np.zeros(pairs.shape, np.int64)
     if total:
-        each, rest = divmod(total, int(pairs.sum()))
+        each, rest = divmod(int(total), int(pairs.sum()))
         samples[pairs] = each
         samples.reshape(-1)[np.flatnonzero(pairs)[:rest]] += 1
     return samples

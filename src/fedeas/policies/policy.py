@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedeas import skew
 from fedeas.blocks import class_major, in_order, row_slices
 from fedeas.counts import LabelCounts, whole_matrix
-from fedeas.errors import InfeasibleError
+from fedeas.errors import InfeasibleError, InputError
 from fedeas.plan import Plan
 from fedeas.tables import LARGEST
 
@@ -37,7 +37,12 @@ class LocalPolicy(ABC):
 
     def local(self, n: ArrayLike) -> Ints:
         """Return the samples to generate for one client's histogram, with nothing else known."""
-        row = class_major(whole_matrix(np.atleast_2d(np.asarray(n)), "counts"))
+        histogram = np.asarray(n)
+        if histogram.ndim != 1 or histogram.size < 2:
+            raise InputError(
+                "not one client's histogram", got=histogram.shape, allowed="a count per class"
+            )
+        row = class_major(whole_matrix(histogram[np.newaxis], "counts"))
         samples, _ = self.fill_and_tally(row)
         only: Ints = samples[0].astype(np.int64)
         return only

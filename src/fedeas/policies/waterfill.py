@@ -19,6 +19,7 @@ Before the first sample a client's price is ||q_k||^2 - min_c q_k^c, between 0 a
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -26,20 +27,25 @@ from numpy.typing import NDArray
 
 from fedeas.blocks import class_major
 from fedeas.counts import LabelCounts
-from fedeas.errors import InputError
+from fedeas.errors import InfeasibleError, InputError
 from fedeas.plan import Plan
 from fedeas.policies.matched import check_total
 from fedeas.policies.policy import Floats, LocalPolicy
+from fedeas.tables import LARGEST
 
 _CHEAPEST = 1e-40  # below the price of any whole sample: everything is balanced there
 _STEPS = 120  # halvings of the price's logarithm; 60 exhaust double precision
+_ROUNDS = 50  # of moving single samples between clients; a few settle
+_NOTHING = 1e-12  # what moving a sample must gain, in samples: less is rounding
 
 
 @dataclass(frozen=True)
 class WaterFill(LocalPolicy):
     """Spend a total, or everything above a price, where it lowers the imbalance score most.
 
-    It stops when all clients are balanced: past that no sample can lower the score.
+    The optimum is exact up to the rounding to whole samples, in which no exchange of single
+    samples between clients can lower the score further. It stops when all clients are
+    balanced: past that no sample can lower the score.
 
     >>> WaterFill(total=100).plan(LabelCounts([[90, 10, 0], [30, 40, 30]])).samples
     array([[ 0, 45, 55],
@@ -57,8 +63,8 @@ class WaterFill(LocalPolicy):
             raise InputError("water-filling takes a total or a price", got=(self.total, self.price))
         if self.total is not None:
             check_total(self.total)
-        elif not (isinstance(self.price, int | float) and _CHEAPEST <= self.price < math.inf):
-            raise InputError("price out of range", got=self.price, allowed="a number above 0")
+        elif not (isinstance(self.price, Real) and _CHEAPEST <= self.price < math.inf):
+            raise InputError("price out of range", got=self.price, allowed="at least 1e-40")
 
     def fill(self, n: Floats) -> Floats:
         """Return what each row takes at the policy's price."""
@@ -143,8 +149,11 @@ class _Levels:
 
     def amounts_for(self, total: int) -> Floats:
         """Return whole numbers of samples per client that add up to the total."""
-        if total >= self.filled[:, -1].sum():
-            return self.filled[:, -1]
+        full = self.filled[:, -1]
+        if not full.sum() <= LARGEST:
+            raise InfeasibleError("balancing these counts takes more than 2**53 samples")
+        if total >= full.sum():
+            return full
         high, low = self.price_for(total)
         amounts = np.ceil(self.amount(high))
         more = np.ceil(self.amount(low)) - amounts
@@ -152,27 +161,73 @@ class _Levels:
         tied = np.flatnonzero(more > 0)
         taken = np.clip(total - amounts.sum() - (np.cumsum(more[tied]) - more[tied]), 0, more[tied])
         amounts[tied] += taken
+        return self._settle(amounts)
+
+    def _settle(self, amounts: Floats) -> Floats:
+        """Move single samples between clients as long as that lowers the score.
+
+        The price speaks of small amounts; to a client of few samples a whole one is not small.
+        """
+        for _ in range(_ROUNDS):
+            now = self._far(amounts)
+            room = amounts < self.filled[:, -1]
+            one_more = np.where(room, now - self._far(amounts + room), -np.inf)
+            last_one = np.where(amounts > 0, self._far(np.maximum(amounts - 1, 0)) - now, np.inf)
+            takers, givers = _exchange(one_more, last_one)
+            if not takers.size:
+                break
+            amounts[takers] += 1
+            amounts[givers] -= 1
         return amounts
+
+    def _far(self, amounts: Floats) -> Floats:
+        """Return N_k ||q_k - u||^2, less a constant, once each client has spent its samples."""
+        j, level, rest = self._reach(amounts)
+        squares = self._left(self.A, j) + j * level**2 + rest * (2 * level + 1)
+        M = np.maximum(self.N + amounts, 1.0)
+        far: Floats = self.N * squares / M**2
+        return far
+
+    def _reach(self, amounts: Floats) -> tuple[NDArray[np.intp], Floats, Floats]:
+        """Return how many classes are raised, to which level, and how many one higher."""
+        j = (self.filled <= amounts[:, np.newaxis]).sum(axis=1)
+        level, rest = np.divmod(amounts + self.N - self._left(self.B, j), j)
+        return j, level, rest
 
     def raise_by(self, amounts: Floats) -> Floats:
         """Spend each client's samples on its smallest classes, as level as whole numbers allow."""
-        j = (self.filled <= amounts[:, np.newaxis]).sum(axis=1)
-        rows = np.arange(len(j))
-        level, rest = np.divmod(
-            amounts + self.N - np.where(j < self.n.shape[1], self._left(j), 0.0), j
-        )
+        j, level, rest = self._reach(amounts)
         place = np.arange(self.n.shape[1])
         target = level[:, np.newaxis] + (place < rest[:, np.newaxis])
         added = np.where(place < j[:, np.newaxis], target - self.sorted, 0.0)
         samples = np.empty_like(added)
-        samples[rows[:, np.newaxis], self.order] = added
+        np.put_along_axis(samples, self.order, added, axis=1)
         return samples
 
-    def _left(self, j: NDArray[np.intp]) -> Floats:
-        left: Floats = self.B[np.arange(len(j)), np.minimum(j, self.n.shape[1] - 1)]
+    def _left(self, sums: Floats, j: NDArray[np.intp]) -> Floats:
+        """Return the sum over the classes that are not raised, none of them when all are."""
+        C = self.n.shape[1]
+        left: Floats = np.where(j < C, sums[np.arange(len(j)), np.minimum(j, C - 1)], 0.0)
         return left
 
 
 def _sums_from(x: Floats) -> Floats:
     """Return, in column j, the sum of the columns from j on."""
     return np.cumsum(x[:, ::-1], axis=1)[:, ::-1]
+
+
+def _exchange(one_more: Floats, last_one: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Pair clients that gain most by one sample with those that lose least, nobody twice."""
+    takers = np.argsort(-one_more, kind="stable")
+    givers = np.argsort(last_one, kind="stable")
+    places = np.empty((2, len(takers)), np.intp)
+    places[0, takers] = places[1, givers] = np.arange(len(takers))
+    # Down to here the two lists share no client.
+    apart = int(places.max(axis=0).min())
+    if apart == 0 and len(takers) > 1:  # one client leads both: it gives or takes, not both
+        first = [(takers[0], givers[1]), (takers[1], givers[0])]
+        best = max(first, key=lambda pair: one_more[pair[0]] - last_one[pair[1]])
+        takers, givers, apart = np.array([best[0]]), np.array([best[1]]), 1
+    better = one_more[takers[:apart]] > last_one[givers[:apart]] + _NOTHING
+    pairs = apart if better.all() else int(np.argmin(better))
+    return takers[:pairs], givers[:pairs]

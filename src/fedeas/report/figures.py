@@ -13,7 +13,7 @@ import numpy as np
 
 from fedeas import skew
 from fedeas.counts import LabelCounts
-from fedeas.errors import InfeasibleError, MissingExtraError
+from fedeas.errors import InfeasibleError, InputError, MissingExtraError
 from fedeas.files import atomic_write
 from fedeas.plan import Plan
 from fedeas.policies import FedEAS, FullBalance, MissingOnly, Policy, Uniform, WaterFill
@@ -142,7 +142,7 @@ def beta_selection(
                 right, y, f"at least {y:g} % removed", color=GREEN, va="bottom", ha="right", size=9
             )
             said = (
-                f"Both conditions hold for {interval.low:.4g} <= beta < {interval.high:.4g}; "
+                f"Both conditions hold for beta from {interval.low:.2f} to {interval.high:.2f}; "
                 f"the plainest number in between is {choice:g}."
             )
         for beta in sorted({*np.arange(4.0, top, 4.0).tolist(), choice}):
@@ -177,7 +177,10 @@ def paper_figures(folder: Path) -> None:
     """Draw the paper's count-level figures on its main partition into a folder."""
     from fedeas.experiments.paper_counts import main_plan, paper_counts
 
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder}: {error.strerror}") from None
     counts, plan = paper_counts(), main_plan()
     full = FullBalance().plan(counts)
 
