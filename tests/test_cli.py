@@ -1,6 +1,8 @@
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -153,6 +155,19 @@ def test_a_closed_pipe_is_no_error(paper_csv):
         )
         assert done.returncode == 0
         assert len(done.stderr.splitlines()) <= 1
+
+
+def test_ctrl_c_stops_with_one_word_and_leaves_nothing(tmp_path):
+    out = tmp_path / "cut.npz"
+    slow = ["balanced:10x6000", "--recipe", "flbench", "--clients", "100", "--alpha", "0.05"]
+    command = [sys.executable, "-W", "ignore", "-m", "fedeas", "partition", *slow, "--out", out]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    shown = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert [text.strip() for text in shown] == ["", "stopped"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_odd_terminals(paper_csv, tmp_path):

@@ -49,6 +49,7 @@ def fedeas(
     """How many synthetic samples each client of a label-skewed federation should generate."""
 
 
+_STOPPED = 130  # by Ctrl-C
 # The base of typer's own errors, click's ClickException: releases keep it in different places.
 _BadUsage: Any = typer.BadParameter.__mro__[2]
 
@@ -75,8 +76,9 @@ def main() -> None:
     except OSError as error:  # a full disk, for example
         code = _fail(f"{error.filename or 'output'}: {error.strerror}")
     except (KeyboardInterrupt, typer.Abort):
+        code = _STOPPED
+    if code == _STOPPED:
         typer.echo("stopped", err=True)
-        code = 130
     sys.exit(code if isinstance(code, int) else 0)
 
 
