@@ -81,6 +81,7 @@ TABLES = {
     "duplicate.parquet": {"client": ["x", "x"], "a": [1, 2], "b": [1, 2]},
     "no-rows.parquet": {"a": pa.array([], pa.int64()), "b": pa.array([], pa.int64())},
     "no-columns.parquet": {},
+    "only-names.parquet": {"client": ["x", "y"]},
     "null-name.parquet": {"client": ["x", None], "a": [1, 2], "b": [1, 2]},
     "too-large.parquet": {"a": [2**53 + 1, 1], "b": [1, 1]},
     "unsigned.parquet": {"a": pa.array([2**63 + 5, 1], pa.uint64()), "b": [1, 1]},

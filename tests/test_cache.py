@@ -160,7 +160,7 @@ def test_one_flipped_byte_in_any_file_is_found_and_mended(tmp_path):
 def test_a_damaged_journal_is_found_and_replaced(tmp_path):
     plan = FedEAS(beta=12).plan(COUNTS)
     cache, _ = filled(tmp_path, FedEAS(beta=4).plan(COUNTS))
-    write_json(cache.journal, {"plan": "x", "batch_size": 7, "requests": []})
+    write_json(cache.journal, {"key": ["x", 7], "requests": []})
     for at in range(0, cache.journal.stat().st_size, 9):
         flip(cache.journal, at)
         assert [problem.path for problem in verify(cache.folder)] == [cache.journal]
@@ -180,10 +180,77 @@ def test_lost_files_are_noticed_and_made_again(tmp_path):
     assert [problem.what for problem in verify(cache.folder)] == ["is gone"]
     assert 0 < filled(tmp_path, plan)[1] <= 7
     next(cache.clients_folder.rglob("manifest.json")).unlink()
-    filled(tmp_path, plan)
+    assert filled(tmp_path, plan)[1] == 0  # rebuilt from the shards
     assert list(verify(cache.folder)) == []
-    assert contents(cache.folder).keys() >= {"cache.json"}
     assert len(contents(cache.folder)) == len(before)
+
+
+class Dies(Counting):
+    """Stops in the middle, as if it were killed."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__()
+        self.left = after
+
+    def sample(self, labels, seeds):
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+        return super().sample(labels, seeds)
+
+
+def test_what_goes_missing_during_a_fill_is_made_too(tmp_path):
+    small, large = FedEAS(beta=8).plan(COUNTS), FedEAS(beta=14).plan(COUNTS)
+    cache, _ = filled(tmp_path, small)
+    with pytest.raises(KeyboardInterrupt):
+        fill(large, Dies(after=1), cache, 7)
+    next(cache.clients_folder.rglob("*.shard")).unlink()
+    fill(large, Counting(), cache, 7)
+    for name, wanted in zip(large.client_names, large.samples.tolist(), strict=True):
+        assert cache.client(name).missing(wanted) == []
+
+
+def test_another_batch_size_takes_effect_after_a_stop(tmp_path):
+    plan = Uniform(total=40).plan(COUNTS)
+    cache = Cache(tmp_path, "counting-1", plan.counts_hash)
+    with pytest.raises(KeyboardInterrupt):
+        fill(plan, Dies(after=1), cache, 16)
+    sizes = []
+
+    class Sizes(Counting):
+        def sample(self, labels, seeds):
+            sizes.append(len(labels))
+            return super().sample(labels, seeds)
+
+    fill(plan, Sizes(), cache, 4)
+    assert max(sizes) == 4
+    assert sum(sizes) == 24
+
+
+def test_a_generator_of_other_classes_is_refused(tmp_path):
+    plan = FedEAS(beta=8).plan(LabelCounts(COUNTS.n, classes=["a", "b", "c"]))
+    for classes in (("a", "b"), ("b", "a", "c")):
+        generator = Counting()
+        generator.classes = classes
+        with pytest.raises(InputError, match="different classes"):
+            fill(plan, generator, Cache(tmp_path, "counting-1", "data"))
+
+
+def test_prune_leaves_what_is_not_ours_or_in_use(tmp_path, fedeas):
+    plan = FedEAS(beta=8).plan(COUNTS)
+    cache, _ = filled(tmp_path, plan)
+    other = Cache(tmp_path, "counting-1", "other")
+    fill(plan, Counting(), other)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "cache.json").write_text("{}")
+    with other.locked():
+        busy = fedeas("cache", "prune", tmp_path, "--keep", cache.folder.name, "--yes")
+    assert busy.code == 2
+    assert "being filled" in busy.err
+    assert fedeas("cache", "prune", tmp_path, "--keep", cache.folder.name, "--yes").code == 0
+    assert not other.folder.exists()
+    assert (tmp_path / "mine" / "cache.json").exists()
+    assert cache.folder.exists()
 
 
 def test_two_processes_at_once_end_with_one_correct_cache(tmp_path):

@@ -129,6 +129,10 @@ def test_from_labels():
         ("hospital,a,b,c\nx,1,2,3\ny,4,5,6\n", ("x", "y"), ("a", "b", "c")),
         ("\ufeffclient,a,b,c\r\nx,1,2,3\r\n\r\ny,4,5,6\r\n", ("x", "y"), ("a", "b", "c")),
         ("ClientID,a,b,c\n101,1,2,3\n205,4,5,6\n", ("101", "205"), ("a", "b", "c")),
+        ("client_1,1,2,3\nclient_2,4,5,6\n", ("client_1", "client_2"), None),
+        ("hospital A,1,2,3\nhospital B,4,5,6\n", ("hospital A", "hospital B"), None),
+        ("no,maybe,yes\n1,2,3\n4,5,6\n", None, ("no", "maybe", "yes")),
+        ("lymph_node,b,c\n1,2,3\n4,5,6\n", None, ("lymph_node", "b", "c")),
         ("hospital no,a,b,c\n7,1,2,3\n9,4,5,6\n", ("7", "9"), ("a", "b", "c")),
         ('client,"a",b,c\n"x", 1 ,2.0,3\ny,4,5,6e0\n', ("x", "y"), ("a", "b", "c")),
         ("# a comment\n# another\n1,2,3\n4,5,6\n", None, None),
@@ -152,6 +156,9 @@ def test_ambiguous_csv_is_refused_rather_than_guessed(tmp_path):
         path.write_text(text)
         with pytest.raises(InputError, match="heading 'client'"):
             LabelCounts.load(path)
+    path.write_text(",client,cat,dog\n3,101,90,10\n5,102,30,40\n")
+    with pytest.raises(InputError, match="two columns of ids"):
+        LabelCounts.load(path)
     path.write_text(",0,1\n0,5,6\n1,7,8\n")  # two integer classes, as a data frame writes them
     np.testing.assert_array_equal(LabelCounts.load(path).n, [[5, 6], [7, 8]])
 

@@ -217,8 +217,12 @@ def test_the_pool_draws_held_out_images_of_the_class(tmp_path):
     np.testing.assert_array_equal(pool.sample(labels[order], seeds[order]), images[order])
     with pytest.raises(InputError, match="without images"):
         Pool(loaded, shared.pool[loaded.labels[shared.pool] == 0])
-    spec = f"pool(data=mine, hold_out=5, folder={tmp_path / 'set'})"
-    assert make_generator(spec).fingerprint == pool.fingerprint
+    for protocol in ("clean", "paper"):
+        recipe = FLBench(clients=2, alpha=1.0, min_samples=0)
+        shared = federate(loaded, recipe, protocol, hold_out=5)
+        spec = f"pool(data=mine, hold_out=5, protocol={protocol}, folder={tmp_path / 'set'})"
+        assert make_generator(spec).fingerprint == Pool(loaded, shared.pool).fingerprint
+        assert not set(shared.pool) & {*shared.partition.train.indices, *shared.test}
 
 
 def test_an_own_generator_in_a_few_lines(fedeas, monkeypatch, tmp_path, paper):

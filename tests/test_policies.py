@@ -221,3 +221,25 @@ def test_numbers_of_numpy_are_numbers(paper):
 def test_a_balanced_client_has_no_harmful_samples():
     c = LabelCounts([[100_000_007] * 7])
     assert Uniform(total=70).plan(c).harmful == 0
+
+
+class Anything:
+    """A third party's policy that takes any setting."""
+
+    def __init__(self, **settings) -> None:
+        self.settings = settings
+
+    def plan(self, counts: LabelCounts) -> Plan:
+        return Plan.of(counts, counts.n * 0, self)
+
+
+def test_a_policy_may_take_any_setting():
+    assert make_policy(f"{__name__}:Anything(colour=red)", total=3).settings == {"colour": "red"}
+
+
+def test_a_module_that_fails_when_imported_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, code in (("broken", "1 / 0"), ("leaving", "raise SystemExit('no')"), ("odd", "def")):
+        (tmp_path / f"{name}.py").write_text(code)
+        with pytest.raises(InputError, match=f"cannot import policy '{name}:P'"):
+            make_policy(f"{name}:P")

@@ -44,6 +44,8 @@ class Source:
             raise InputError(f"{path} has two columns of one name", got=schema.names)
         self.id_column = _id_column(schema, names_clients)
         self.columns: list[str] = [name for name in schema.names if name != self.id_column]
+        if not self.columns:
+            raise InputError(f"{path} has no counts", allowed="a column of counts per class")
         for name in self.columns:
             kind = schema.field(name).type
             if not types.is_integer(kind):
@@ -92,6 +94,8 @@ def _id_column(schema: Any, names_clients: Callable[[str], bool]) -> str | None:
             return str(field.name)
     index = _frame_index(schema)
     if index in schema.names:
+        if more := [name for name in schema.names if name != index and names_clients(name)]:
+            raise InputError("two columns of ids", got=[index, *more], fix="remove one of them")
         return index
     if schema.names and names_clients(schema.names[0]):
         return str(schema.names[0])
@@ -173,7 +177,7 @@ def image_head(paths: Sequence[Path]) -> ImageHead:
         with _readable(path):
             file = _pyarrow("parquet").ParquetFile(path)
             rows += file.metadata.num_rows
-            classes = _class_names(path, file)
+            classes = max(classes, _class_names(path, file), key=len)
     return ImageHead(rows, classes)
 
 
@@ -184,6 +188,8 @@ def image_batches(path: Path) -> Iterator[tuple[list[bytes], NDArray[np.int64]]]
         image, label = _image_columns(path, file)
         for batch in file.iter_batches(512, columns=[image, label]):
             encoded = batch.column(image).field("bytes").to_pylist()
+            if batch.column(label).null_count or None in encoded:
+                raise InputError(f"{path} has rows without an image or a label")
             yield encoded, np.asarray(batch.column(label).to_numpy(), dtype=np.int64)
 
 

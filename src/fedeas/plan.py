@@ -189,7 +189,8 @@ def plan_facts(**facts: object) -> dict[str, Any]:
 
 def reduction(before: float, after: float) -> float:
     """Return 1 - I(B) / I(0), or 0 where there was no imbalance to remove."""
-    return 1.0 - after / before if before > 0 else 0.0
+    part = 1.0 - after / before if before > 0 else 0.0
+    return part if abs(part) > 1e-15 else 0.0
 
 
 def policy_name(policy: object) -> str:

@@ -104,9 +104,10 @@ def steps(counts: LabelCounts, top: float, policy: FedEAS | None = None) -> Path
     n = class_major(counts.n)
     N = n.sum(axis=-1)
     rate = rule.rate(n, N)
-    most = np.floor(rate * top).astype(np.int64)
-    if most.sum() * counts.C > _MOST_CELLS:
-        return path(counts, np.linspace(top / _GRID, top, _GRID), rule)
+    budgets = np.floor(rate * top)
+    if budgets.sum() * counts.C > _MOST_CELLS:
+        return path(counts, np.linspace(0.0, top, _GRID + 1), rule)
+    most = budgets.astype(np.int64)
     betas, samples, scores = [np.empty(0)], [np.empty(0)], [np.empty(0)]
     for k in np.flatnonzero(most):
         budget = np.arange(most[k] + 1, dtype=np.float64)
@@ -147,7 +148,8 @@ def admissible_betas(
     )
 
     def satisfied(at: Path) -> NDArray[np.bool_]:
-        return (at.shares < max_share) & (at.reductions >= min_reduction)
+        # Sums over steps are rounded: what is exactly at the threshold must not fall below it.
+        return (at.shares < max_share) & (at.reductions >= min_reduction - 1e-12)
 
     good = satisfied(found)
     if not good.any():
@@ -161,11 +163,11 @@ def admissible_betas(
     edges = np.flatnonzero(np.diff(good.astype(np.int8), prepend=0, append=0))
     runs = [(float(found.betas[i]), float(found.betas[j])) for i, j in edges.reshape(-1, 2)]
     if not found.exact:
-        betas = np.concatenate([[0.0], found.betas])
+        betas = found.betas
         runs = [
             (
-                _edge(counts, policy, satisfied, good=betas[i + 1], bad=betas[i])[0],
-                _edge(counts, policy, satisfied, good=betas[j], bad=betas[j + 1])[1],
+                _edge(counts, policy, satisfied, good=betas[i], bad=betas[i - 1])[0],
+                _edge(counts, policy, satisfied, good=betas[j - 1], bad=betas[j])[1],
             )
             for i, j in edges.reshape(-1, 2)
         ]
@@ -188,17 +190,19 @@ def beta_for_total(counts: LabelCounts, total: int, policy: FedEAS | None = None
         raise InfeasibleError("every client is balanced already", fix="nothing needs generating")
     found = steps(counts, _enough(counts, total + 1, policy), policy)
     above = int(np.argmax(found.totals > total))
-    if above == 0 or found.totals[above - 1] == 0:
+    low, high = (float(found.betas[above - 1]) if above else 0.0), float(found.betas[above])
+    if not found.exact:
+        high, low = _edge(counts, policy, lambda at: at.totals > total, good=high, bad=low)
+    digits = 9 - math.ceil(math.log10(high))
+    beta: float = math.floor(high * 10**digits) / 10**digits
+    if not low <= beta < high:
+        beta = math.nextafter(high, 0.0) if found.exact else low
+    if path(counts, np.array([beta]), policy).totals[0] == 0:
         raise InfeasibleError(
             f"the smallest plan that is not empty takes more than {total:,} samples",
             fix="spend more, or use waterfill, which takes any total",
         )
-    low, high = float(found.betas[above - 1]), float(found.betas[above])
-    if not found.exact:
-        high, low = _edge(counts, policy, lambda at: at.totals > total, good=high, bad=low)
-    digits = 9 - math.ceil(math.log10(high))
-    beta = math.floor(high * 10**digits) / 10**digits
-    return beta if low <= beta < high else math.nextafter(high, 0.0)
+    return beta
 
 
 def plainest_number(low: float, high: float) -> float:
@@ -216,12 +220,19 @@ def plainest_number(low: float, high: float) -> float:
 
 
 def _enough(counts: LabelCounts, total: float, policy: FedEAS | None) -> float:
-    """Return a beta whose plan takes at least `total` samples."""
+    """Return a beta whose plan takes at least `total` samples, and its half does not."""
+
+    def enough(beta: float) -> bool:
+        return bool(path(counts, np.array([beta]), policy).totals[0] >= total)
+
     beta = 1.0
     for _ in range(_DOUBLINGS):
-        if path(counts, np.array([beta]), policy).totals[0] >= total:
+        if not enough(beta):
+            beta *= 2
+        elif beta > 1.0 or not enough(beta / 2):
             return beta
-        beta *= 2
+        else:
+            beta /= 2
     raise InfeasibleError("no beta spends that much", got=total)
 
 

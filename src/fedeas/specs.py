@@ -44,14 +44,18 @@ class Registry:
             parameters = inspect.signature(factory).parameters
         except (ValueError, TypeError):
             raise InputError(f"{name!r} is no {self.kind}") from None
-        if unknown := [key for key in settings if key not in parameters]:
+        named = {
+            k: p for k, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        }
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        if not takes_any and (unknown := [key for key in settings if key not in named]):
             raise InputError(
                 f"{self.kind} {name!r} has no setting {unknown[0]!r}",
-                allowed=", ".join(parameters) or "no settings",
+                allowed=", ".join(named) or "no settings",
             )
-        fitting = {k: v for k, v in offered.items() if k in parameters and v is not None}
+        fitting = {k: v for k, v in offered.items() if k in named and v is not None}
         settings = fitting | settings
-        for key, parameter in parameters.items():
+        for key, parameter in named.items():
             if parameter.default is parameter.empty and key not in settings:
                 raise InputError(
                     f"{self.kind} {name!r} needs {key!r}", fix=f"say {name}({key}=...)"
@@ -69,8 +73,7 @@ class Registry:
         if name in self.ours:
             return self.ours[name]
         for point in entry_points(group=self.group, name=name):
-            loaded: Callable[..., Any] = point.load()
-            return loaded
+            return self._import(point.value)
         if ":" in name:
             return self._import(name)
         close = difflib.get_close_matches(name, self.names(), n=1)
@@ -86,7 +89,7 @@ class Registry:
         try:
             with _working_folder_first():
                 found = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError, ValueError, TypeError) as error:
+        except (Exception, SystemExit) as error:  # a module may do anything when it is imported
             raise InputError(f"cannot import {self.kind} {path!r}: {error}") from None
         if not callable(found):
             raise InputError(

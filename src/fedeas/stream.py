@@ -83,6 +83,7 @@ def plan_stream(
                 f"{path} has {source.rows} clients and {len(source.columns)} classes",
                 allowed="at least one client and two classes",
             )
+        names(source.columns, len(source.columns), "class")
         writer = None
         if out is not None:
             temporary = stack.enter_context(atomic_write(out))

@@ -25,7 +25,8 @@ _HOLDERS = frozenset({
     "client", "clients", "site", "node", "hospital", "bank", "user", "device", "party", "partition",
     "worker", "silo", "group", "organisation", "organization", "participant", "member",
 })  # fmt: skip
-_NUMBERING = frozenset(("id", "ids", "cid", "no", "nr", "number", "name", "index"))
+_ALONE = frozenset(("id", "cid", "name", "index"))
+_NUMBERING = _ALONE | {"ids", "no", "nr", "number"}
 LARGEST = parquet.LARGEST
 _COUNT = f"whole numbers from 0 to 2**53 ({LARGEST:,})"
 _DECIMAL = re.compile(r"[0-9]{1,17}(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?")
@@ -101,6 +102,12 @@ def _parse_csv(path: Path, rows: Any, meta: list[str]) -> Table:
             fix=f"pass --delimiter {seen[0]!r} if that is what separates them",
         )
     heading = _is_heading(path, first)
+    if heading and not first[0] and (more := [c for c in first[1:] if c and names_clients(c)]):
+        raise InputError(
+            f"{path} has two columns of ids",
+            got=first[:4],
+            fix=f"remove the one before {more[0]!r}",
+        )
     body = rows if heading else _chain(first, rows)
     has_ids: bool | None = True if heading and names_clients(first[0]) else None
     clients: list[str] = []
@@ -141,11 +148,19 @@ def _chain(first: list[str], rows: Iterator[list[str]]) -> Iterator[list[str]]:
 
 
 def names_clients(heading: str) -> bool:
-    """Tell whether a heading stands above client ids: '', 'client', 'ClientID', 'hospital_no'."""
-    words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", heading)]
-    return not heading or (
-        bool(words) and (not _HOLDERS.isdisjoint(words) or words[-1] in _NUMBERING)
-    )
+    """Tell whether a heading stands above client ids: '', 'client', 'ClientID', 'hospital_no'.
+
+    'client_1' is the id of a client, and 'lymph node' may well be a class.
+    """
+    words = [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+", heading)]
+    match words:
+        case []:
+            return not heading
+        case [word]:
+            return word in _HOLDERS or word in _ALONE
+        case [holder, numbering]:
+            return holder in _HOLDERS and numbering in _NUMBERING
+    return False
 
 
 def _is_heading(path: Path, first: list[str]) -> bool:

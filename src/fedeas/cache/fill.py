@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.cache.shard import Segment
-from fedeas.cache.store import Cache, read_json, write_json
+from fedeas.cache.store import Cache, overlap, read_json, remove_half_written, write_json
 from fedeas.errors import InputError
 from fedeas.generators import Generator
 from fedeas.plan import Plan
@@ -49,21 +49,28 @@ def fill(
         raise InputError("not a batch size", got=batch_size, allowed="a whole number from 1")
     if generator.fingerprint != cache.about["generator"]:
         raise InputError("the cache belongs to another generator", got=generator.fingerprint)
+    _check_classes(plan, generator)
     with cache.locked(waiting):
         mended = _check(cache, plan)
-        requests, batch_size = _journal(cache, plan, batch_size)
-        total = sum(segment.stop - segment.start for _, segment in requests)
-        done = generated = 0
-        for batch in batches(requests, batch_size):
-            size = sum(segment.stop - segment.start for _, segment in batch)
-            if not _present(cache, batch):
-                _generate(cache, generator, batch)
-                generated += size
-            done += size
-            if progress is not None:
-                progress(done, total)
-        cache.journal.unlink(missing_ok=True)
-    return Filled(generated, plan.total - generated, tuple(mended))
+        lacking = sum(segment.stop - segment.start for _, segment in _missing(cache, plan))
+        generated = 0
+        # Twice where a fill that was killed left a journal, and more has gone missing since.
+        for _ in range(2):
+            requests = _journal(cache, plan, batch_size)
+            total = sum(segment.stop - segment.start for _, segment in requests)
+            done = 0
+            for batch in batches(requests, batch_size):
+                size = sum(segment.stop - segment.start for _, segment in batch)
+                if not _present(cache, batch):
+                    _generate(cache, generator, batch)
+                    generated += size
+                done += size
+                if progress is not None:
+                    progress(done, total)
+            cache.journal.unlink(missing_ok=True)
+            if not _missing(cache, plan):
+                break
+    return Filled(generated, plan.total - lacking, tuple(mended))
 
 
 def batches(requests: Sequence[Request], size: int) -> Iterator[list[Request]]:
@@ -92,8 +99,7 @@ def batches(requests: Sequence[Request], size: int) -> Iterator[list[Request]]:
 def _check(cache: Cache, plan: Plan) -> list[str]:
     """Set aside what is damaged, for all clients of the plan."""
     mended: list[str] = []
-    for path in cache.folder.glob(".*"):
-        path.unlink()  # half-written when its process was killed
+    remove_half_written(cache.folder)
     about = cache.folder / "cache.json"
     try:
         if read_json(about) != cache.about:
@@ -108,22 +114,41 @@ def _check(cache: Cache, plan: Plan) -> list[str]:
     return mended
 
 
-def _journal(cache: Cache, plan: Plan, batch_size: int) -> tuple[list[Request], int]:
-    """Return the requests of the fill under way for this plan, or begin a new one."""
-    key = hashlib.sha256(plan.samples.tobytes() + repr(plan.client_names).encode()).hexdigest()
-    try:
-        noted = read_json(cache.journal)
-        if noted["plan"] == key:
-            return [(name, Segment(*s)) for name, s in noted["requests"]], noted["batch_size"]
-    except InputError:
-        pass  # there is none, or it is damaged: then the batches are those of a new fill
-    requests = [
+def _check_classes(plan: Plan, generator: Generator) -> None:
+    """Refuse a generator that says it knows other classes than the plan."""
+    known = getattr(generator, "classes", None)
+    if known is None:
+        return
+    if len(known) != len(plan.class_names) or (plan.classes and tuple(known) != plan.classes):
+        raise InputError(
+            "the plan and the generator have different classes",
+            got=plan.class_names,
+            allowed=", ".join(known),
+        )
+
+
+def _missing(cache: Cache, plan: Plan) -> list[Request]:
+    """Return what the plan wants and the cache does not hold, client by client."""
+    return [
         (name, segment)
         for name, wanted in zip(plan.client_names, plan.samples, strict=True)
         for segment in cache.client(name).missing(wanted)
     ]
-    write_json(cache.journal, {"plan": key, "batch_size": batch_size, "requests": requests})
-    return requests, batch_size
+
+
+def _journal(cache: Cache, plan: Plan, batch_size: int) -> list[Request]:
+    """Return the requests of the fill under way for this plan and batch size, or begin one."""
+    plan_key = hashlib.sha256(plan.samples.tobytes() + repr(plan.client_names).encode())
+    key = [plan_key.hexdigest(), batch_size]
+    try:
+        noted = read_json(cache.journal)
+        if noted["key"] == key:
+            return [(name, Segment(*s)) for name, s in noted["requests"]]
+    except (InputError, KeyError, TypeError):
+        pass  # there is none, or it is damaged: then the batches are those of a new fill
+    requests = _missing(cache, plan)
+    write_json(cache.journal, {"key": key, "requests": requests})
+    return requests
 
 
 def _present(cache: Cache, batch: Sequence[Request]) -> bool:
@@ -134,13 +159,9 @@ def _present(cache: Cache, batch: Sequence[Request]) -> bool:
         for segment in segments:
             wanted[segment.label] = segment.stop
         lacking = cache.client(name).missing(wanted.tolist())
-        if any(_overlap(a, b) for a in lacking for b in segments):
+        if any(overlap(a, b) for a in lacking for b in segments):
             return False
     return True
-
-
-def _overlap(a: Segment, b: Segment) -> bool:
-    return a.label == b.label and a.start < b.stop and b.start < a.stop
 
 
 def _generate(cache: Cache, generator: Generator, batch: Sequence[Request]) -> None:

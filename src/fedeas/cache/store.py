@@ -45,7 +45,10 @@ class Cache:
         about = read_json(folder / "cache.json")
         if not isinstance(about, dict) or about.get("format") != _FORMAT:
             raise InputError(f"{folder} is no cache", fix="name a folder that `fedeas fill` made")
-        return cls(folder.parent, about["generator"], about["data"], about["seed"])
+        cache = cls(folder.parent, about["generator"], about["data"], about["seed"])
+        if cache.folder.name != folder.name:
+            raise InputError(f"{folder} was renamed", fix=f"call it {cache.folder.name}")
+        return cache
 
     @property
     def clients_folder(self) -> Path:
@@ -75,18 +78,32 @@ class Cache:
     @contextmanager
     def locked(self, waiting: Callable[[], None] | None = None) -> Iterator[None]:
         """Hold the cache alone; the system frees the lock of a process that dies."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        handle = self._lock(waiting)
         try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if waiting is not None:
-                    waiting()
-                fcntl.flock(handle, fcntl.LOCK_EX)
             yield
         finally:
             os.close(handle)
+
+    def _lock(self, waiting: Callable[[], None] | None) -> int:
+        path = self.folder / "lock"
+        for _ in range(100):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                try:
+                    if waiting is not None:
+                        waiting()
+                    fcntl.flock(handle, fcntl.LOCK_EX)
+                except BaseException:
+                    os.close(handle)
+                    raise
+            # The folder may have been removed while we waited: then this is nobody's lock.
+            if path.exists() and os.fstat(handle).st_ino == path.stat().st_ino:
+                return handle
+            os.close(handle)
+        raise InputError(f"{self.folder} is removed again and again")
 
     def quarantine(self, path: Path) -> None:
         """Set a damaged file aside, where it can be looked at and does no harm."""
@@ -172,15 +189,13 @@ class ClientCache:
         if not self.folder.is_dir():
             return []
         wrong: list[str] = []
-        for path in self.folder.iterdir():
-            if path.name.startswith("."):
-                path.unlink()  # half-written when its process was killed
+        remove_half_written(self.folder)
         whole: dict[str, Shard] = {}
         damaged: set[str] = set()
         for path in sorted(self.folder.glob(f"*{SUFFIX}")):
             try:
                 whole[path.name] = check_shard(path, self.name)
-            except (InputError, ValueError, KeyError, TypeError):
+            except (InputError, ValueError, KeyError, TypeError, OSError):
                 damaged.add(path.name)
                 wrong.append(f"{path} is damaged")
                 self.cache.quarantine(path)
@@ -191,11 +206,28 @@ class ClientCache:
             self.cache.quarantine(self.manifest)
             listed = set(whole)  # every whole shard counts: nothing is generated again
         wrong += [f"{self.folder / name} is gone" for name in listed - whole.keys() - damaged]
-        for name in whole.keys() - listed:
-            (self.folder / name).unlink()  # written, but its process was killed before it counted
-        if wrong:
-            self.list_shards([whole[name] for name in listed & whole.keys()])
+        kept = [whole[name] for name in sorted(listed & whole.keys())]
+        # Whole, but not listed: their process was killed in between, or the manifest is lost.
+        for shard in (whole[name] for name in sorted(whole.keys() - listed)):
+            if any(overlap(a, b) for a in shard.segments for k in kept for b in k.segments):
+                (self.folder / shard.name).unlink()
+            else:
+                kept.append(shard)
+        if wrong or {shard.name for shard in kept} != listed:
+            self.list_shards(kept)
         return wrong
+
+
+def overlap(a: Segment, b: Segment) -> bool:
+    """Tell whether two segments share a sample."""
+    return a.label == b.label and a.start < b.stop and b.start < a.stop
+
+
+def remove_half_written(folder: Path) -> None:
+    """Remove what killed processes left half-written; nothing else."""
+    for path in folder.glob(".*"):
+        if path.is_file() and re.match(r"\.[0-9a-f]{8}\.", path.name):
+            path.unlink()
 
 
 def missing_segments(shards: Sequence[Shard], wanted: Sequence[int]) -> list[Segment]:

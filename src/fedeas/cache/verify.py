@@ -1,5 +1,6 @@
 """Looking after caches: what is damaged, what is there, what is no longer needed."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,9 @@ class Summary:
 
 def caches(base: Path) -> list[Path]:
     """Return the folders of all caches below a folder."""
-    return sorted(path.parent for path in base.glob("*/cache.json"))
+    named = re.compile(r"[0-9a-f]{16}")  # a folder of somebody else is none of our business
+    found = (path.parent for path in base.glob("*/cache.json"))
+    return sorted(path for path in found if named.fullmatch(path.name))
 
 
 def verify(folder: Path) -> Iterator[Problem]:

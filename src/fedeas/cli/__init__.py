@@ -56,6 +56,7 @@ _BadUsage: Any = typer.BadParameter.__mro__[2]
 
 def main() -> None:
     """Run a command; whatever is wrong with its input ends in one line and exit code 2."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - closed: `>&-`
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a letter gets its number, not a traceback.
         if isinstance(stream, io.TextIOWrapper):

@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -69,6 +70,8 @@ def prune_caches(
 
     Example: `fedeas cache prune cache --keep 0123456789abcdef --yes`
     """
+    from fedeas.cache import Cache
+
     found = _caches(folder)
     if unknown := set(keep or ()) - {path.name for path in found}:
         raise InputError(
@@ -78,11 +81,17 @@ def prune_caches(
     if keep:
         doomed += [path for path in found if path.name not in keep]
     for path in doomed:
-        typer.echo(f"{'removed' if yes else 'would remove'} {path}")
         if yes:
-            shutil.rmtree(path)
+            own = path if path in found else path.parent
+            with Cache.at(own).locked(partial(_refuse_busy, own)):
+                shutil.rmtree(path)
+        typer.echo(f"{'removed' if yes else 'would remove'} {path}")
     if doomed and not yes:
         show.note("say --yes to remove them")
+
+
+def _refuse_busy(path: Path) -> None:
+    raise InputError(f"{path} is being filled", fix="wait until that is done")
 
 
 def _caches(folder: Path) -> list[Path]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -74,11 +74,10 @@ class ImageData:
         The folder appears whole or not at all; when two processes write the same one, one wins.
         """
         folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
-        shutil.rmtree(temporary, ignore_errors=True)
+        temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
         temporary.mkdir()
         try:
-            body = _fill(temporary, sum(sizes), batches)
+            body = _fill(temporary, sum(sizes), len(classes), batches)
             body |= {"name": name, "classes": list(classes), "train_size": sizes[0]}
             head = {"sha256": _digest(body), "body": body}
             (temporary / "meta.json").write_text(json.dumps(head, indent=1), encoding="utf-8")
@@ -108,7 +107,7 @@ class ImageData:
 
 
 def _fill(
-    folder: Path, total: int, batches: Iterator[tuple[Bytes, NDArray[np.int64]]]
+    folder: Path, total: int, classes: int, batches: Iterator[tuple[Bytes, NDArray[np.int64]]]
 ) -> dict[str, Any]:
     """Write the arrays batch by batch and return what describes them."""
     images: np.memmap[Any, Any] | None = None
@@ -122,6 +121,10 @@ def _fill(
         if pictures.shape[1:] != images.shape[1:] or done + len(marks) > total:
             raise InputError(
                 "images of different sizes", got=pictures.shape[1:], allowed=str(images.shape[1:])
+            )
+        if not (marks.min() >= 0 and marks.max() < classes):
+            raise InputError(
+                "a label without a class", got=int(marks.max()), allowed=f"{classes} classes"
             )
         images[done : done + len(marks)] = pictures
         labels[done : done + len(marks)] = marks

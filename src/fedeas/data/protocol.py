@@ -57,12 +57,9 @@ def federate(
 
     `hold_out` images of every class are kept from the clients first, for the `pool` generator.
     """
-    if protocol not in PROTOCOLS:
-        raise InputError("unknown protocol", got=protocol, allowed=" or ".join(PROTOCOLS))
     labels = np.asarray(data.labels)
-    shared = np.arange(len(labels) if protocol == "paper" else data.train_size)
-    pool = held_out(labels[shared], hold_out, seed)
-    shared = np.setdiff1d(shared, pool, assume_unique=True)
+    pool = held_out(data, hold_out, seed, protocol)
+    shared = np.setdiff1d(np.arange(_shared_size(data, protocol)), pool, assume_unique=True)
     if protocol == "clean":
         recipe = _without_test_part(recipe)
     made = recipe.partition(labels[shared])
@@ -77,8 +74,9 @@ def federate(
     return Federation(data, partition, protocol, np.sort(partition.test.indices), pool)
 
 
-def held_out(labels: Ints, each: int, seed: int) -> Ints:
-    """Choose `each` images of every class at random, to be kept from the clients."""
+def held_out(data: ImageData, each: int, seed: int, protocol: str) -> Ints:
+    """Choose `each` of every class at random, of the images that a protocol shares out."""
+    labels = np.asarray(data.labels[: _shared_size(data, protocol)])
     if each == 0:
         return np.empty(0, np.int64)
     smallest = int(np.bincount(labels).min())
@@ -89,6 +87,13 @@ def held_out(labels: Ints, each: int, seed: int) -> Ints:
         for c in range(int(labels.max()) + 1)
     ]
     return np.sort(np.concatenate(chosen))
+
+
+def _shared_size(data: ImageData, protocol: str) -> int:
+    """Return how many of the images, from the first on, a protocol shares out."""
+    if protocol not in PROTOCOLS:
+        raise InputError("unknown protocol", got=protocol, allowed=" or ".join(PROTOCOLS))
+    return len(data.labels) if protocol == "paper" else data.train_size
 
 
 def _without_test_part(recipe: Recipe) -> Recipe:

@@ -1,4 +1,4 @@
-"""`pool`: real images that no client holds. An oracle, for studying allocation alone.
+"""`pool`: real images that are held out from the clients. An oracle, for studying allocation alone.
 
 It shows what a plan is worth if every generated image were as good as a real one. Its images are
 real, so never report its results as those of synthetic data.
@@ -21,6 +21,7 @@ class Pool:
     def __init__(self, data: ImageData, indices: NDArray[np.int64]) -> None:
         labels = np.asarray(data.labels)[indices]
         self._images = data.images
+        self.classes = data.classes
         self._by_class = [indices[labels == c] for c in range(len(data.classes))]
         if empty := [data.classes[c] for c, own in enumerate(self._by_class) if not own.size]:
             raise InputError("a pool without images of a class", got=empty[0])
@@ -35,8 +36,15 @@ class Pool:
 
 
 def pool_of_data(
-    data: str, hold_out: int = 2000, seed: int = 42, folder: str | None = None
+    data: str,
+    hold_out: int = 2000,
+    seed: int = 42,
+    protocol: str = "clean",
+    folder: str | None = None,
 ) -> Pool:
-    """Hold out `hold_out` training images of every class of a data set, as `federate` does."""
+    """Hold out images as `federate` does with the same hold_out, seed and protocol.
+
+    Only clients that were shared out in that way are sure to hold none of them.
+    """
     loaded = load_images(data, folder)
-    return Pool(loaded, held_out(loaded.train_labels, hold_out, seed))
+    return Pool(loaded, held_out(loaded, hold_out, seed, protocol))

@@ -43,8 +43,8 @@ _NOTHING = 1e-12  # what moving a sample must gain, in samples: less is rounding
 class WaterFill(LocalPolicy):
     """Spend a total, or everything above a price, where it lowers the imbalance score most.
 
-    The optimum is exact up to the rounding to whole samples, in which no exchange of single
-    samples between clients can lower the score further. It stops when all clients are
+    The optimum is exact up to the rounding to whole samples, which is settled by exchanging
+    single samples between clients, in a bounded number of rounds. It stops when all clients are
     balanced: past that no sample can lower the score.
 
     >>> WaterFill(total=100).plan(LabelCounts([[90, 10, 0], [30, 40, 30]])).samples
