@@ -4,6 +4,7 @@ Colours are those of Okabe and Ito, which people with the common kinds of colour
 apart; every series also differs in marker or hatching. Each figure ends in one sentence.
 """
 
+import math
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -141,8 +142,10 @@ def beta_selection(
             axes.text(
                 right, y, f"at least {y:g} % removed", color=GREEN, va="bottom", ha="right", size=9
             )
+            # Rounded inwards, so that what is read off holds.
+            low, high = math.ceil(100 * interval.low) / 100, math.floor(100 * interval.high) / 100
             said = (
-                f"Both conditions hold for beta from {interval.low:.2f} to {interval.high:.2f}; "
+                f"Both conditions hold for beta from {low:g} to {high:g}; "
                 f"the plainest number in between is {choice:g}."
             )
         for beta in sorted({*np.arange(4.0, top, 4.0).tolist(), choice}):
