@@ -69,6 +69,16 @@ class BetaInterval:
     max_share: float
     others: tuple[tuple[float, float], ...] = ()
 
+    def rounded(self) -> tuple[float, float]:
+        """Return both ends with five digits, rounded inwards so that what is read off holds.
+
+        >>> BetaInterval(11.37338983, 13.28692271, 12.0, 0.5, 0.25).rounded()
+        (11.374, 13.286)
+        """
+        scale = 10.0 ** (4 - math.floor(math.log10(self.high)))
+        low, high = math.ceil(self.low * scale) / scale, math.floor(self.high * scale) / scale
+        return (low, high) if self.low <= low < high < self.high else (self.low, self.high)
+
 
 def path(counts: LabelCounts, betas: Floats, policy: FedEAS | None = None) -> Path:
     """Return the samples and the imbalance score at the given betas, reading the counts once.
@@ -141,8 +151,6 @@ def admissible_betas(
     for name, value in (("min_reduction", min_reduction), ("max_share", max_share)):
         if not 0 < value < 1:
             raise InputError(f"{name} out of range", got=value, allowed="between 0 and 1")
-    if skew.imbalance(counts) == 0:
-        raise InfeasibleError("every client is balanced already", fix="nothing needs generating")
     found = steps(
         counts, _enough(counts, max_share / (1 - max_share) * counts.total, policy), policy
     )
@@ -186,8 +194,6 @@ def beta_for_total(counts: LabelCounts, total: int, policy: FedEAS | None = None
     check_total(total)
     if total < 1:
         raise InputError("no samples to spend", got=total, allowed="a total of at least 1")
-    if skew.imbalance(counts) == 0:
-        raise InfeasibleError("every client is balanced already", fix="nothing needs generating")
     found = steps(counts, _enough(counts, total + 1, policy), policy)
     above = int(np.argmax(found.totals > total))
     low, high = (float(found.betas[above - 1]) if above else 0.0), float(found.betas[above])
@@ -225,6 +231,8 @@ def _enough(counts: LabelCounts, total: float, policy: FedEAS | None) -> float:
     def enough(beta: float) -> bool:
         return bool(path(counts, np.array([beta]), policy).totals[0] >= total)
 
+    if skew.imbalance(counts) == 0:
+        raise InfeasibleError("every client is balanced already", fix="nothing needs generating")
     beta = 1.0
     for _ in range(_DOUBLINGS):
         if not enough(beta):

@@ -52,15 +52,16 @@ def fill(
     _check_classes(plan, generator)
     with cache.locked(waiting):
         mended = _check(cache, plan)
-        lacking = sum(segment.stop - segment.start for _, segment in _missing(cache, plan))
+        missing = _missing(cache, plan)
+        reused = plan.total - sum(segment.size for _, segment in missing)
         generated = 0
         # Twice where a fill that was killed left a journal, and more has gone missing since.
         for _ in range(2):
-            requests = _journal(cache, plan, batch_size)
-            total = sum(segment.stop - segment.start for _, segment in requests)
+            requests = _journal(cache, plan, batch_size, missing)
+            total = sum(segment.size for _, segment in requests)
             done = 0
             for batch in batches(requests, batch_size):
-                size = sum(segment.stop - segment.start for _, segment in batch)
+                size = sum(segment.size for _, segment in batch)
                 if not _present(cache, batch):
                     _generate(cache, generator, batch)
                     generated += size
@@ -68,9 +69,9 @@ def fill(
                 if progress is not None:
                     progress(done, total)
             cache.journal.unlink(missing_ok=True)
-            if not _missing(cache, plan):
+            if not (missing := _missing(cache, plan)):
                 break
-    return Filled(generated, plan.total - lacking, tuple(mended))
+    return Filled(generated, reused, tuple(mended))
 
 
 def batches(requests: Sequence[Request], size: int) -> Iterator[list[Request]]:
@@ -136,7 +137,7 @@ def _missing(cache: Cache, plan: Plan) -> list[Request]:
     ]
 
 
-def _journal(cache: Cache, plan: Plan, batch_size: int) -> list[Request]:
+def _journal(cache: Cache, plan: Plan, batch_size: int, missing: list[Request]) -> list[Request]:
     """Return the requests of the fill under way for this plan and batch size, or begin one."""
     plan_key = hashlib.sha256(plan.samples.tobytes() + repr(plan.client_names).encode())
     key = [plan_key.hexdigest(), batch_size]
@@ -146,9 +147,8 @@ def _journal(cache: Cache, plan: Plan, batch_size: int) -> list[Request]:
             return [(name, Segment(*s)) for name, s in noted["requests"]]
     except (InputError, KeyError, TypeError):
         pass  # there is none, or it is damaged: then the batches are those of a new fill
-    requests = _missing(cache, plan)
-    write_json(cache.journal, {"key": key, "requests": requests})
-    return requests
+    write_json(cache.journal, {"key": key, "requests": missing})
+    return missing
 
 
 def _present(cache: Cache, batch: Sequence[Request]) -> bool:
@@ -166,14 +166,14 @@ def _present(cache: Cache, batch: Sequence[Request]) -> bool:
 
 def _generate(cache: Cache, generator: Generator, batch: Sequence[Request]) -> None:
     """Draw one batch and store each client's part of it."""
-    sizes = [segment.stop - segment.start for _, segment in batch]
+    sizes = [segment.size for _, segment in batch]
     labels = np.repeat([segment.label for _, segment in batch], sizes).astype(np.int64)
     seeds = np.concatenate([cache.seeds(name, segment) for name, segment in batch])
     images = _checked(generator.sample(labels, seeds), len(labels))
     at = 0
     for name, group in groupby(batch, key=lambda request: request[0]):
         segments = [segment for _, segment in group]
-        stop = at + sum(segment.stop - segment.start for segment in segments)
+        stop = at + sum(segment.size for segment in segments)
         cache.client(name).add(segments, images[at:stop])
         at = stop
 

@@ -28,6 +28,11 @@ class Segment(NamedTuple):
     start: int
     stop: int
 
+    @property
+    def size(self) -> int:
+        """The number of samples."""
+        return self.stop - self.start
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -35,11 +40,6 @@ class Shard:
 
     name: str
     segments: tuple[Segment, ...]
-
-    @property
-    def size(self) -> int:
-        """The number of images."""
-        return sum(segment.stop - segment.start for segment in self.segments)
 
 
 def write_shard(folder: Path, client: str, segments: Sequence[Segment], images: Bytes) -> Shard:

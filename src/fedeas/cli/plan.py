@@ -42,10 +42,7 @@ def plan(
     if plot is not None:
         show.check_picture(plot)
     price = Cost.parse(cost) if cost else None
-    if spend is not None:
-        if price is None or total is not None:
-            raise InputError("--spend needs --cost, and goes without --total", got=spend)
-        total = price.samples_for(spend)
+    total = show.affordable_total(total, price, spend)
     if beta is not None and total is not None:
         raise InputError("give --beta or a total, not both", got=(beta, total))
     if _is_stream(counts_file):

@@ -44,10 +44,7 @@ def select(
         show.check_picture(plot)
     counts = LabelCounts.load(counts_file, delimiter)
     price = Cost.parse(cost) if cost else None
-    if spend is not None:
-        if price is None or total is not None:
-            raise InputError("--spend needs --cost, and goes without --total", got=spend)
-        total = price.samples_for(spend)
+    total = show.affordable_total(total, price, spend)
     interval = None
     if total is not None:
         if min_reduction is not None or max_share is not None:
@@ -103,7 +100,7 @@ def _report(
         return
     _print(found, choice, cost)
     if interval is not None:
-        low, high = show.rounded_into(interval.low, interval.high)
+        low, high = interval.rounded()
         typer.echo(
             f"at least {interval.min_reduction:.3g} of the imbalance removed and a synthetic share "
             f"below {interval.max_share:.3g}:\nboth hold from beta = {low:.12g} to {high:.12g}"

@@ -1,7 +1,6 @@
 """What commands share on the terminal: tables with small bars, notes, progress, JSON."""
 
 import json
-import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from rich.text import Text
 from fedeas.errors import InputError
 
 if TYPE_CHECKING:
+    from fedeas.cost import Cost
     from fedeas.counts import LabelCounts
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -138,15 +138,13 @@ def percent(part: float | None) -> str:
     return "-" if part is None else f"{100 * part:.1f} %"
 
 
-def rounded_into(low: float, high: float) -> tuple[float, float]:
-    """Round the ends of an interval inwards, to five digits where they lie inside.
-
-    >>> rounded_into(11.37338983, 13.28692271)
-    (11.374, 13.286)
-    """
-    digits = 4 - math.floor(math.log10(high))
-    inner = math.ceil(low * 10**digits) / 10**digits, math.floor(high * 10**digits) / 10**digits
-    return inner if low <= inner[0] < inner[1] < high else (low, high)
+def affordable_total(total: int | None, cost: "Cost | None", spend: str | None) -> int | None:
+    """Return the total to stay within: as given, or what `spend` buys at the cost of a sample."""
+    if spend is None:
+        return total
+    if cost is None or total is not None:
+        raise InputError("--spend needs --cost, and goes without --total", got=spend)
+    return cost.samples_for(spend)
 
 
 def check_picture(path: Path) -> None:

@@ -4,7 +4,6 @@ Colours are those of Okabe and Ito, which people with the common kinds of colour
 apart; every series also differs in marker or hatching. Each figure ends in one sentence.
 """
 
-import math
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -142,8 +141,7 @@ def beta_selection(
             axes.text(
                 right, y, f"at least {y:g} % removed", color=GREEN, va="bottom", ha="right", size=9
             )
-            # Rounded inwards, so that what is read off holds.
-            low, high = math.ceil(100 * interval.low) / 100, math.floor(100 * interval.high) / 100
+            low, high = interval.rounded()
             said = (
                 f"Both conditions hold for beta from {low:g} to {high:g}; "
                 f"the plainest number in between is {choice:g}."
