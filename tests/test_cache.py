@@ -199,6 +199,71 @@ class Dies(Counting):
         return super().sample(labels, seeds)
 
 
+def test_peak_memory_does_not_grow_with_the_plan(tmp_path):
+    code = (
+        "import re, sys; from pathlib import Path; import numpy as np\n"
+        "from fedeas import LabelCounts, Plan; from fedeas.cache import Cache, fill\n"
+        "class Large:\n"
+        "    fingerprint = 'large-1'\n"
+        "    def sample(self, labels, seeds):\n"
+        "        return np.zeros((len(labels), 64, 64, 3), np.uint8)\n"
+        "each = int(sys.argv[2])\n"
+        "counts = LabelCounts(np.full((20, 10), 5))\n"
+        "plan = Plan.of(counts, np.full((20, 10), each), 'all')\n"
+        "cache = Cache(sys.argv[1], Large.fingerprint, plan.counts_hash)\n"
+        "assert fill(plan, Large(), cache, 64).generated == 200 * each\n"
+        "print(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1])"
+    )
+    peaks = []
+    for each in (2, 60):  # 5 MB and 147 MB of images
+        command = [sys.executable, "-c", code, tmp_path / str(each), str(each)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        peaks.append(int(done.stdout))
+    assert peaks[1] <= 1.05 * peaks[0]
+
+
+def test_many_shards_of_one_client_are_not_listed_again_and_again(tmp_path, monkeypatch):
+    plan = Plan.of(LabelCounts([[1, 1], [1, 1]]), [[600, 0], [0, 10]], "all")
+    written = []
+    from fedeas.cache import store
+
+    real = store.write_json
+    monkeypatch.setattr(store, "write_json", lambda path, body: written.append(real(path, body)))
+    filled(tmp_path, plan, batch=2)
+    assert len(written) <= 4
+
+
+def test_images_of_another_size_are_refused(tmp_path):
+    plan = FedEAS(beta=9).plan(COUNTS)
+    filled(tmp_path, FedEAS(beta=3).plan(COUNTS))
+
+    class Larger(Counting):
+        def sample(self, labels, seeds):
+            return np.zeros((len(labels), 5, 5, 1), np.uint8)
+
+    cache = Cache(tmp_path, Larger.fingerprint, plan.counts_hash)
+    with pytest.raises(InputError, match="changed the size"):
+        fill(plan, Larger(), cache)
+
+
+def test_a_cache_without_its_head_is_still_listed(tmp_path, fedeas):
+    cache, _ = filled(tmp_path, FedEAS(beta=9).plan(COUNTS))
+    other = Cache(tmp_path, "other", "data")
+    fill(FedEAS(beta=9).plan(COUNTS), type("Other", (Counting,), {"fingerprint": "other"})(), other)
+    (cache.folder / "cache.json").write_text("{}")
+    listed = fedeas("cache", "list", tmp_path)
+    assert listed.code == 0
+    assert cache.folder.name in listed.out
+    assert "other" in listed.out
+    assert "damaged" in listed.err
+    (cache.folder / "cache.json").unlink()
+    assert cache.folder.name in fedeas("cache", "list", tmp_path).out
+    assert fedeas("cache", "verify", tmp_path).code == 1
+    removed = fedeas("cache", "prune", tmp_path, "--keep", other.folder.name, "--yes")
+    assert removed.code == 0
+    assert not cache.folder.exists()
+
+
 def test_what_goes_missing_during_a_fill_is_made_too(tmp_path):
     small, large = FedEAS(beta=8).plan(COUNTS), FedEAS(beta=14).plan(COUNTS)
     cache, _ = filled(tmp_path, small)

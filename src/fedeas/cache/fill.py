@@ -7,14 +7,15 @@ in the last digit, on the batch that they were made in.
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.cache.shard import Segment
-from fedeas.cache.store import Cache, overlap, read_json, remove_half_written, write_json
+from fedeas.cache.shard import SUFFIX, Segment, Shard, read_shard
+from fedeas.cache.store import Cache, read_json, remove_half_written, write_json
 from fedeas.errors import InputError
 from fedeas.generators import Generator
 from fedeas.plan import Plan
@@ -55,19 +56,23 @@ def fill(
         missing = _missing(cache, plan)
         reused = plan.total - sum(segment.size for _, segment in missing)
         generated = 0
+        shelf = _Shelf(cache)
         # Twice where a fill that was killed left a journal, and more has gone missing since.
         for _ in range(2):
             requests = _journal(cache, plan, batch_size, missing)
             total = sum(segment.size for _, segment in requests)
             done = 0
-            for batch in batches(requests, batch_size):
-                size = sum(segment.size for _, segment in batch)
-                if not _present(cache, batch):
-                    _generate(cache, generator, batch)
-                    generated += size
-                done += size
-                if progress is not None:
-                    progress(done, total)
+            try:
+                for batch in batches(requests, batch_size):
+                    size = sum(segment.size for _, segment in batch)
+                    if not shelf.holds(batch):
+                        shelf.put(batch, _draw(cache, generator, batch))
+                        generated += size
+                    done += size
+                    if progress is not None:
+                        progress(done, total)
+            finally:
+                shelf.list_all()
             cache.journal.unlink(missing_ok=True)
             if not (missing := _missing(cache, plan)):
                 break
@@ -151,31 +156,73 @@ def _journal(cache: Cache, plan: Plan, batch_size: int, missing: list[Request]) 
     return missing
 
 
-def _present(cache: Cache, batch: Sequence[Request]) -> bool:
-    """Tell whether every sample of a batch is in the cache."""
-    for name, group in groupby(batch, key=lambda request: request[0]):
-        segments = [segment for _, segment in group]
-        wanted = np.zeros(1 + max(s.label for s in segments), np.int64)
-        for segment in segments:
-            wanted[segment.label] = segment.stop
-        lacking = cache.client(name).missing(wanted.tolist())
-        if any(overlap(a, b) for a in lacking for b in segments):
-            return False
-    return True
+class _Shelf:
+    """Puts images where they belong and lists them when a client's part is done.
+
+    Listing every shard at once would write a client's manifest once a batch, which is quadratic.
+    What is not listed when a fill is killed is found by the next one, and listed then.
+    """
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._shards: dict[str, list[Shard]] = {}
+        self._held: dict[str, set[Segment]] = {}
+        self._shape = next(_shapes(cache), None)
+
+    def holds(self, batch: Sequence[Request]) -> bool:
+        """Tell whether every sample of a batch is there; the batches of a journal never change."""
+        return all(segment in self._segments(name) for name, segment in batch)
+
+    def put(self, batch: Sequence[Request], images: NDArray[np.uint8]) -> None:
+        """Store each client's part of a batch."""
+        shape = images.shape[1:]
+        if self._shape is not None and shape != self._shape:
+            raise InputError(
+                "the generator changed the size of its images", got=shape, allowed=str(self._shape)
+            )
+        self._shape = shape
+        at = 0
+        for name, group in groupby(batch, key=lambda request: request[0]):
+            segments = [segment for _, segment in group]
+            stop = at + sum(segment.size for segment in segments)
+            self._segments(name).update(segments)
+            self._shards[name].append(self._cache.client(name).store(segments, images[at:stop]))
+            at = stop
+        # Requests come client by client: all but the last one of a batch are complete.
+        self._list([name for name in self._shards if name != batch[-1][0]])
+
+    def list_all(self) -> None:
+        """Write the manifests that are still to be written."""
+        self._list(list(self._shards))
+
+    def _segments(self, name: str) -> set[Segment]:
+        if name not in self._held:
+            self._shards[name] = self._cache.client(name).shards()
+            self._held[name] = {s for shard in self._shards[name] for s in shard.segments}
+        return self._held[name]
+
+    def _list(self, names: Sequence[str]) -> None:
+        for name in names:
+            del self._held[name]
+            client = self._cache.client(name)
+            shards = {shard.name: shard for shard in self._shards.pop(name)}
+            if shards and list(shards) != [shard.name for shard in client.shards()]:
+                client.list_shards(list(shards.values()))
 
 
-def _generate(cache: Cache, generator: Generator, batch: Sequence[Request]) -> None:
-    """Draw one batch and store each client's part of it."""
+def _shapes(cache: Cache) -> Iterator[tuple[int, ...]]:
+    """Yield the shapes of the images that a cache holds, reading no more than is asked for."""
+    for path in cache.clients_folder.glob(f"*/*{SUFFIX}"):
+        with suppress(InputError):  # of a client that this plan does not touch
+            yield read_shard(path).shape[1:]
+
+
+def _draw(cache: Cache, generator: Generator, batch: Sequence[Request]) -> NDArray[np.uint8]:
+    """Draw one batch, each image with the seed of its identity."""
     sizes = [segment.size for _, segment in batch]
     labels = np.repeat([segment.label for _, segment in batch], sizes).astype(np.int64)
     seeds = np.concatenate([cache.seeds(name, segment) for name, segment in batch])
-    images = _checked(generator.sample(labels, seeds), len(labels))
-    at = 0
-    for name, group in groupby(batch, key=lambda request: request[0]):
-        segments = [segment for _, segment in group]
-        stop = at + sum(segment.size for segment in segments)
-        cache.client(name).add(segments, images[at:stop])
-        at = stop
+    return _checked(generator.sample(labels, seeds), len(labels))
 
 
 def _checked(images: object, wanted: int) -> NDArray[np.uint8]:
@@ -184,6 +231,7 @@ def _checked(images: object, wanted: int) -> NDArray[np.uint8]:
         or images.dtype != np.uint8
         or images.ndim != 4
         or len(images) != wanted
+        or not images.size
     ):
         shape = getattr(images, "shape", type(images).__name__)
         raise InputError(

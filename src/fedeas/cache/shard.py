@@ -65,7 +65,10 @@ def check_shard(path: Path, client: str) -> Shard:
 
 def read_shard(path: Path) -> Bytes:
     """Map a shard's images into memory."""
-    with path.open("rb") as file:
-        head = file.readline()
-    shape = tuple(json.loads(head)["shape"])
-    return np.memmap(path, np.uint8, "r", offset=len(head), shape=shape)
+    try:
+        with path.open("rb") as file:
+            head = file.readline()
+        shape = tuple(map(int, json.loads(head)["shape"]))
+        return np.memmap(path, np.uint8, "r", offset=len(head), shape=shape)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is no whole shard: {error}", fix="`fedeas fill` again") from None

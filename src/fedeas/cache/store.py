@@ -16,7 +16,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,35 +75,9 @@ class Cache:
             seeds.append(int.from_bytes(own.digest()[:8], "little"))
         return np.array(seeds, dtype=np.uint64)
 
-    @contextmanager
-    def locked(self, waiting: Callable[[], None] | None = None) -> Iterator[None]:
-        """Hold the cache alone; the system frees the lock of a process that dies."""
-        handle = self._lock(waiting)
-        try:
-            yield
-        finally:
-            os.close(handle)
-
-    def _lock(self, waiting: Callable[[], None] | None) -> int:
-        path = self.folder / "lock"
-        for _ in range(100):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                try:
-                    if waiting is not None:
-                        waiting()
-                    fcntl.flock(handle, fcntl.LOCK_EX)
-                except BaseException:
-                    os.close(handle)
-                    raise
-            # The folder may have been removed while we waited: then this is nobody's lock.
-            if path.exists() and os.fstat(handle).st_ino == path.stat().st_ino:
-                return handle
-            os.close(handle)
-        raise InputError(f"{self.folder} is removed again and again")
+    def locked(self, waiting: Callable[[], None] | None = None) -> AbstractContextManager[None]:
+        """Hold the cache alone."""
+        return locked(self.folder, waiting)
 
     def quarantine(self, path: Path) -> None:
         """Set a damaged file aside, where it can be looked at and does no harm."""
@@ -137,12 +111,10 @@ class ClientCache:
             for shard in content["shards"]
         ]
 
-    def add(self, segments: Sequence[Segment], images: Bytes) -> None:
-        """Add images of these segments: first the shard, then the manifest that makes it count."""
+    def store(self, segments: Sequence[Segment], images: Bytes) -> Shard:
+        """Write images of these segments as a shard; `list_shards` then makes it count."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        shard = write_shard(self.folder, self.name, segments, images)
-        kept = [known for known in self.shards() if known.name != shard.name]
-        self.list_shards([*kept, shard])
+        return write_shard(self.folder, self.name, segments, images)
 
     def list_shards(self, shards: Sequence[Shard]) -> None:
         """Write the manifest, in an order that does not depend on when shards were added."""
@@ -216,6 +188,38 @@ class ClientCache:
         if wrong or {shard.name for shard in kept} != listed:
             self.list_shards(kept)
         return wrong
+
+
+@contextmanager
+def locked(folder: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold a cache's folder alone; the system frees the lock of a process that dies."""
+    handle = _lock(folder, waiting)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(folder: Path, waiting: Callable[[], None] | None) -> int:
+    path = folder / "lock"
+    for _ in range(100):
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            try:
+                if waiting is not None:
+                    waiting()
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            except BaseException:
+                os.close(handle)
+                raise
+        # The folder may have been removed while we waited: then this is nobody's lock.
+        if path.exists() and os.fstat(handle).st_ino == path.stat().st_ino:
+            return handle
+        os.close(handle)
+    raise InputError(f"{folder} is removed again and again")
 
 
 def overlap(a: Segment, b: Segment) -> bool:

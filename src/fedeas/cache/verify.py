@@ -20,29 +20,33 @@ class Problem:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a cache holds."""
+    """What a cache holds; `wrong` says why it cannot be told."""
 
     folder: Path
     generator: str
-    seed: int
+    seed: int | None
     clients: int
     images: int
     size: int  # bytes
+    wrong: str | None = None
 
 
 def caches(base: Path) -> list[Path]:
-    """Return the folders of all caches below a folder."""
+    """Return the folders of all caches below a folder, also those whose head is lost."""
     named = re.compile(r"[0-9a-f]{16}")  # a folder of somebody else is none of our business
-    found = (path.parent for path in base.glob("*/cache.json"))
+    found = {path.parent for name in ("cache.json", "clients") for path in base.glob(f"*/{name}")}
     return sorted(path for path in found if named.fullmatch(path.name))
 
 
 def verify(folder: Path) -> Iterator[Problem]:
     """Read every file of a cache and yield what is damaged; nothing is changed."""
     known = {folder / "lock", folder / "cache.json", folder / "journal.json"}
-    for path in (folder / "cache.json", folder / "journal.json"):
-        if path.exists() or path.name == "cache.json":
-            yield from _damaged_json(path)
+    try:
+        Cache.at(folder)
+    except InputError as error:
+        yield Problem(folder / "cache.json", str(error))
+    if (folder / "journal.json").exists():
+        yield from _damaged_json(folder / "journal.json")
     for client in sorted((folder / "clients").glob("*")):
         yield from _verify_client(client)
     for path in folder.iterdir():
@@ -52,14 +56,16 @@ def verify(folder: Path) -> Iterator[Problem]:
 
 def summary(folder: Path) -> Summary:
     """Count what a cache holds."""
-    about = Cache.at(folder).about
-    files = [path for path in folder.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     images = clients = 0
-    for manifest in (folder / "clients").glob("*/manifest.json"):
-        clients += 1
-        for shard in read_json(manifest)["shards"]:
-            images += sum(stop - start for _, start, stop in shard["segments"])
-    size = sum(path.stat().st_size for path in files)
+    try:
+        about = Cache.at(folder).about
+        for manifest in (folder / "clients").glob("*/manifest.json"):
+            clients += 1
+            for shard in read_json(manifest)["shards"]:
+                images += sum(stop - start for _, start, stop in shard["segments"])
+    except InputError as error:
+        return Summary(folder, "?", None, clients, images, size, str(error))
     return Summary(folder, str(about["generator"]), int(str(about["seed"])), clients, images, size)
 
 

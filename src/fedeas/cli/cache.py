@@ -35,9 +35,13 @@ def list_caches(folder: Path = _folder(), as_json: bool = show.json_option()) ->
         ("clients", True), ("images", True), ("MB", True),
     )  # fmt: skip
     for one in found:
-        numbers = [f"{one.seed}", f"{one.clients:,}", f"{one.images:,}", f"{one.size / 1e6:,.1f}"]
+        seed = "?" if one.seed is None else str(one.seed)
+        numbers = [seed, f"{one.clients:,}", f"{one.images:,}", f"{one.size / 1e6:,.1f}"]
         table.add_row(one.folder.name, one.generator, *numbers)
     show.print_table(table)
+    for one in found:
+        if one.wrong:
+            show.note(one.wrong)
 
 
 @cache.command("verify")
@@ -70,7 +74,7 @@ def prune_caches(
 
     Example: `fedeas cache prune cache --keep 0123456789abcdef --yes`
     """
-    from fedeas.cache import Cache
+    from fedeas.cache.store import locked
 
     found = _caches(folder)
     if unknown := set(keep or ()) - {path.name for path in found}:
@@ -83,7 +87,7 @@ def prune_caches(
     for path in doomed:
         if yes:
             own = path if path in found else path.parent
-            with Cache.at(own).locked(partial(_refuse_busy, own)):
+            with locked(own, partial(_refuse_busy, own)):
                 shutil.rmtree(path)
         typer.echo(f"{'removed' if yes else 'would remove'} {path}")
     if doomed and not yes:

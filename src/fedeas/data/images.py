@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -45,6 +46,8 @@ class ImageData:
             images, labels = (
                 np.load(folder / f, mmap_mode="r", allow_pickle=False) for f in _FILES
             )
+            if not (isinstance(images, np.ndarray) and isinstance(labels, np.ndarray)):
+                raise ValueError("an archive instead of an array")
         except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
             raise InputError(f"{folder} holds no whole data set: {error}") from None
         if list(images.shape) != body["shape"] or images.dtype != np.uint8:
@@ -118,6 +121,7 @@ def _fill(
             images = np.lib.format.open_memmap(
                 folder / _FILES[0], mode="w+", dtype=np.uint8, shape=(total, *pictures.shape[1:])
             )
+            _reserve(folder / _FILES[0])
         if pictures.shape[1:] != images.shape[1:] or done + len(marks) > total:
             raise InputError(
                 "images of different sizes", got=pictures.shape[1:], allowed=str(images.shape[1:])
@@ -138,6 +142,12 @@ def _fill(
         "shape": list(images.shape),
         "sha256": {f: _file_digest(folder / f) for f in _FILES},
     }
+
+
+def _reserve(path: Path) -> None:
+    """Take the disk space of a file now: writing into a map of a full disk ends the process."""
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
 def _digest(value: object) -> str:

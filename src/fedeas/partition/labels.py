@@ -63,7 +63,10 @@ def _read(source: str, column: str | None) -> Ints:
 
 def _read_npy(path: Path) -> Ints:
     try:
-        return check_labels(np.load(path, allow_pickle=False))
+        found = np.load(path, allow_pickle=False)
+        if not isinstance(found, np.ndarray):
+            raise ValueError("an archive instead of an array")
+        return check_labels(found)
     except FileNotFoundError as error:
         raise unreadable(path, error) from None
     except (ValueError, OSError, EOFError, MemoryError, zipfile.BadZipFile):
