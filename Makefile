@@ -17,6 +17,7 @@ test:
 # Minutes: the benchmarks, with their targets.
 slow:
 	python benchmarks/plan.py
+	python benchmarks/fill.py
 
 format:
 	ruff check --fix .

@@ -12,6 +12,9 @@ from hypothesis import settings
 from fedeas import LabelCounts
 from fedeas.cli import main
 
+# Tests run side by side: a thread each, here and in the programs that they start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # In CI the same examples every time: a red build means that the change broke something.
 settings.register_profile("default", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("default")
@@ -45,6 +48,13 @@ def data() -> Path:
             pytest.fail("FEDEAS_DATA is not set in CI")
         pytest.skip("set FEDEAS_DATA to a folder with cifar10/ and fashion_mnist/ in Parquet")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory):
+    """Decoded data sets, shared by the processes that run the tests."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "store"
 
 
 @pytest.fixture

@@ -18,13 +18,6 @@ from fedeas.generators import Generator, Pool, make_generator
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.fixture(scope="session")
-def store(tmp_path_factory):
-    """Decoded data sets, shared by the processes that run the tests."""
-    base = tmp_path_factory.getbasetemp()
-    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "store"
-
-
 def encoded(pixels: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(pixels.squeeze()).save(buffer, "PNG")
@@ -143,7 +136,7 @@ def test_a_data_set_of_the_hub(tmp_path):
     )  # fmt: skip
     first, second = done.stdout.splitlines()
     assert first == "ImageData(org/mine: 20 training and 4 test images of 6x5x3, 2 classes)"
-    assert second.startswith("no data set 'org/absent'")
+    assert second.startswith("no dataset 'org/absent'")
 
 
 def test_real_fashion_mnist(data, store):

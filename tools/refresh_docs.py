@@ -9,20 +9,21 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"```console\n\$ (?P<command>[^\n]+)\n.*?```", re.DOTALL)
 
 
-def output_of(command: str) -> str:
+def output_of(command: str, folder: str) -> str:
     """Run a command as a reader would, in an 80-column terminal, and return what it prints."""
     environment = os.environ | {"COLUMNS": "80", "NO_COLOR": "1"}
     path = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     done = subprocess.run(
         command,
         shell=True,
-        cwd=ROOT,
+        cwd=folder,
         env=environment | {"PATH": path},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -33,13 +34,15 @@ def output_of(command: str) -> str:
 
 
 def refreshed(text: str) -> str:
-    """Return a document with every console block run again."""
+    """Return a document with every console block run again, in one folder beside `examples`."""
 
     def run(block: re.Match[str]) -> str:
         command = block["command"]
-        return f"```console\n$ {command}\n{output_of(command)}\n```"
+        return f"```console\n$ {command}\n{output_of(command, folder)}\n```"
 
-    return BLOCK.sub(run, text)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "examples").symlink_to(ROOT / "examples")
+        return BLOCK.sub(run, text)
 
 
 def main(check: bool) -> int:

@@ -10,6 +10,7 @@ import typer
 from fedeas.cli.cache import cache
 from fedeas.cli.compare import compare
 from fedeas.cli.fill import fill
+from fedeas.cli.generator import generator
 from fedeas.cli.paper import paper
 from fedeas.cli.partition import partition
 from fedeas.cli.plan import plan
@@ -28,6 +29,7 @@ app.command()(plan)
 app.command()(compare)
 app.command()(select)
 app.command()(fill)
+app.add_typer(generator, name="generator")
 app.add_typer(cache, name="cache")
 app.add_typer(paper, name="paper")
 

@@ -23,7 +23,9 @@ def plan(
     policy: str = typer.Option("fedeas", help="NAME or 'NAME(setting=value, ...)'."),
     beta: float | None = typer.Option(None, help="FedEAS's budget parameter (12 unless given)."),
     total: int | None = typer.Option(None, help="Spend at most this many samples."),
-    cost: str | None = typer.Option(None, help="Cost of one sample: 0.8s, 0.002EUR."),
+    cost: str | None = typer.Option(
+        None, help="Cost of one sample: 0.8s, 0.002EUR, or a file of `generator bench`."
+    ),
     spend: str | None = typer.Option(None, help="Spend at most this: 3h, 100EUR; needs --cost."),
     out: Path | None = typer.Option(None, help="Write the plan: .csv, .tsv, .json or .parquet."),
     plot: Path | None = show.plot_option("what each client needs and where the imbalance sits"),
@@ -37,11 +39,11 @@ def plan(
 
     Example: `fedeas plan counts.csv --beta 12 --cost 0.8s --out plan.csv`
     """
-    from fedeas import Cost, LabelCounts
+    from fedeas import LabelCounts
 
     if plot is not None:
         show.check_picture(plot)
-    price = Cost.parse(cost) if cost else None
+    price = show.read_cost(cost)
     total = show.affordable_total(total, price, spend)
     if beta is not None and total is not None:
         raise InputError("give --beta or a total, not both", got=(beta, total))

@@ -26,7 +26,9 @@ def select(
         None, help="Synthetic part of all samples to stay below (0.25 unless given)."
     ),
     total: int | None = typer.Option(None, help="Instead: the largest beta within this total."),
-    cost: str | None = typer.Option(None, help="Cost of one sample: 0.8s, 0.002EUR."),
+    cost: str | None = typer.Option(
+        None, help="Cost of one sample: 0.8s, 0.002EUR, or a file of `generator bench`."
+    ),
     spend: str | None = typer.Option(None, help="Instead: the largest beta within 3h, 100EUR, ..."),
     plot: Path | None = show.plot_option("the choice of beta"),
     delimiter: str | None = show.delimiter_option(),
@@ -38,12 +40,12 @@ def select(
 
     Example: `fedeas select counts.csv --cost 0.8s --spend 3h`
     """
-    from fedeas import Cost, LabelCounts, admissible_betas, beta_for_total
+    from fedeas import LabelCounts, admissible_betas, beta_for_total
 
     if plot is not None:
         show.check_picture(plot)
     counts = LabelCounts.load(counts_file, delimiter)
-    price = Cost.parse(cost) if cost else None
+    price = show.read_cost(cost)
     total = show.affordable_total(total, price, spend)
     interval = None
     if total is not None:

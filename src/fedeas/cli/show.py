@@ -2,10 +2,11 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import typer
 from rich import box
@@ -42,6 +43,14 @@ def delimiter_option() -> str | None:
 def json_option() -> bool:
     """Declare the option that prints for machines."""
     option: bool = typer.Option(False, "--json", help="Print JSON instead of a table.")
+    return option
+
+
+def cost_option() -> str | None:
+    """Declare the option for the cost of one sample."""
+    option: str | None = typer.Option(
+        None, help="Cost of one sample: 0.8s, 0.002EUR, or the file of `generator bench --out`."
+    )
     return option
 
 
@@ -138,6 +147,23 @@ def percent(part: float | None) -> str:
     return "-" if part is None else f"{100 * part:.1f} %"
 
 
+def read_cost(text: str | None) -> "Cost | None":
+    """Read '0.8s', or the file that `fedeas generator bench --out` wrote."""
+    from fedeas.cost import Cost
+
+    if text is None:
+        return None
+    if not text.endswith(".json"):
+        return Cost.parse(text)
+    from fedeas.files import read_text
+
+    try:
+        measured = json.loads(read_text(Path(text)))["seconds_per_sample"]
+        return Cost.parse(f"{float(measured)!r}s")
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{text} holds no cost", fix="`fedeas generator bench --out`") from None
+
+
 def affordable_total(total: int | None, cost: "Cost | None", spend: str | None) -> int | None:
     """Return the total to stay within: as given, or what `spend` buys at the cost of a sample."""
     if spend is None:
@@ -153,24 +179,39 @@ def check_picture(path: Path) -> None:
         raise InputError("unknown kind of picture", got=path.name, allowed=".png, .svg, .pdf")
 
 
+class Update(Protocol):
+    """Shows how far a long task is, with a few words on how it goes."""
+
+    def __call__(self, done: int, total: int | None, text: str = "") -> None:
+        """Show it."""
+
+
 @contextmanager
-def progress(task: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Yield a function that shows how far a long task is, from its third second on."""
+def progress(task: str) -> Iterator[Update]:
+    """Yield a function that shows how far a long task is, from its third second on.
+
+    Where nobody watches (a file, a pipe) words on how it goes are a line every minute.
+    """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
+        TextColumn("{task.fields[text]}"),
         TimeRemainingColumn(),
     )
     console = Console(stderr=True)
     hidden = not console.is_terminal
+    said = time.monotonic()
     with Progress(*columns, console=console, transient=True, disable=hidden) as shown:
-        bar_id = shown.add_task(task, total=None, visible=False)
+        bar_id = shown.add_task(task, total=None, visible=False, text="")
 
-        def update(done: int, total: int | None) -> None:
-            if hidden:
-                return
-            visible = (shown.tasks[0].elapsed or 0.0) > 2
-            shown.update(bar_id, completed=done, total=total, visible=visible)
+        def update(done: int, total: int | None, text: str = "") -> None:
+            nonlocal said
+            if not hidden:
+                visible = (shown.tasks[0].elapsed or 0.0) > 2
+                shown.update(bar_id, completed=done, total=total, visible=visible, text=text)
+            elif text and time.monotonic() - said > 60:
+                said = time.monotonic()
+                note(f"{task} {done:,}/{total:,}: {text}")
 
         yield update

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas import parquet
+from fedeas import hub, parquet
 from fedeas.data.images import Bytes, ImageData
 from fedeas.errors import InputError, MissingExtraError
 
@@ -66,23 +66,7 @@ def _local_files(name: str, folder: Path | str | None) -> dict[str, list[Path]] 
 
 def _hub_files(name: str) -> dict[str, list[Path]]:
     """Fetch the Parquet files of a data set of the Hugging Face hub."""
-    try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import (
-            HfHubHTTPError,
-            HFValidationError,
-            LocalEntryNotFoundError,
-        )
-    except ImportError:
-        raise MissingExtraError(f"the data set {name!r} of the hub", "data") from None
-    try:
-        patterns = [f"*{part}-*.parquet" for part in _PARTS]
-        fetched = snapshot_download(name, repo_type="dataset", allow_patterns=patterns)
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise InputError(
-            f"no data set {name!r}: not below FEDEAS_DATA, and the hub says {type(error).__name__}",
-            fix="check the name, or give a folder of Parquet files",
-        ) from None
+    fetched = hub.fetch(name, "dataset", [f"*{part}-*.parquet" for part in _PARTS])
     files = _local_files(name, fetched)
     if files is None:
         raise InputError(f"the data set {name!r} has no Parquet files")

@@ -1,11 +1,13 @@
 """The protocol of a generator, and generators by name."""
 
-from typing import Protocol, runtime_checkable
+import importlib
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.errors import InputError
+from fedeas.data import load_images
+from fedeas.errors import InputError, MissingExtraError
 from fedeas.generators.pool import pool_of_data
 from fedeas.specs import Registry
 
@@ -13,7 +15,62 @@ Ints = NDArray[np.int64]
 Seeds = NDArray[np.uint64]
 Bytes = NDArray[np.uint8]
 
-_REGISTRY = Registry("generator", "fedeas.generators", {"pool": pool_of_data})
+
+def heavy(module: str, purpose: str, extra: str) -> Any:
+    """Import a module of ours that needs an extra, or name the extra."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        if (error.name or "").startswith("fedeas"):
+            raise
+        raise MissingExtraError(purpose, extra) from None
+
+
+def _diffusion(
+    model: str,
+    sampler: str = "dpm",
+    steps: int | None = None,
+    guidance: float = 2.0,
+    precision: str = "float32",
+    device: str = "auto",
+) -> "Generator":
+    """Open a diffusion model by its folder."""
+    made: Generator = heavy(
+        "fedeas.generators.diffusion", "the generator 'diffusion'", "diffusion"
+    ).Diffusion.load(
+        model,
+        sampler=sampler,
+        steps=steps,
+        guidance=guidance,
+        precision_name=precision,
+        device=device,
+    )
+    return made
+
+
+def _turbo(
+    model: str,
+    data: str,
+    folder: str | None = None,
+    prompt: str = "a photo of a {}",
+    steps: int = 1,
+    precision: str = "float32",
+    device: str = "auto",
+) -> "Generator":
+    """Open an SD-turbo pipeline that draws the classes of a data set at its size."""
+    turbo = heavy("fedeas.generators.turbo", "the generator 'turbo'", "turbo")
+    known = load_images(data, folder)
+    made: Generator = turbo.Turbo(
+        model, known.classes, known.images.shape[1:], prompt, steps, precision, device
+    )
+    return made
+
+
+_REGISTRY = Registry(
+    "generator",
+    "fedeas.generators",
+    {"pool": pool_of_data, "diffusion": _diffusion, "turbo": _turbo},
+)
 
 
 @runtime_checkable

@@ -1,0 +1,264 @@
+"""`diffusion`: a class-conditional DDPM on diffusers, sampled with classifier-free guidance.
+
+    Ho, Jain, Abbeel: Denoising Diffusion Probabilistic Models, 2020.
+    Ho, Salimans: Classifier-Free Diffusion Guidance, 2022.
+
+A model is a folder: `unet/` and `scheduler/` as diffusers' `save_pretrained` writes them, and
+`generator.json` with the classes and the size of images.
+"""
+
+import copy
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from diffusers import DDIMScheduler, DDPMScheduler, DPMSolverMultistepScheduler, UNet2DModel
+from diffusers.utils.torch_utils import randn_tensor
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from fedeas.errors import InputError
+from fedeas.files import atomic_write, read_text
+from fedeas.tensors import choose_device, precision
+
+_HEAD = "generator.json"
+_FORMAT = "diffusion/1"
+_SHIPPED = Path(__file__).parent / "models"
+_SAMPLERS = {"ddim": 250, "dpm": 20}  # with their usual numbers of steps
+
+
+@dataclass(frozen=True)
+class Design:
+    """The network and its noise: all that is fixed before training.
+
+    `patch` x `patch` pixels are folded into channels, which makes small images cheap on a CPU.
+    """
+
+    channels: tuple[int, ...]
+    layers: int
+    attention: tuple[bool, ...]
+    patch: int = 1
+    prediction: str = "epsilon"
+    schedule: str = "squaredcos_cap_v2"  # the cosine schedule
+    timesteps: int = 1000
+
+    def network(self, classes: int, colours: int, side: int) -> UNet2DModel:
+        """Return a network with fresh weights; class number `classes` stands for 'any class'."""
+        down = ["AttnDownBlock2D" if a else "DownBlock2D" for a in self.attention]
+        up = ["AttnUpBlock2D" if a else "UpBlock2D" for a in reversed(self.attention)]
+        folded = colours * self.patch**2
+        return UNet2DModel(
+            sample_size=side // self.patch,
+            in_channels=folded,
+            out_channels=folded,
+            block_out_channels=self.channels,
+            layers_per_block=self.layers,
+            down_block_types=tuple(down),
+            up_block_types=tuple(up),
+            norm_num_groups=8,
+            num_class_embeds=classes + 1,
+        )
+
+    def noise(self) -> DDPMScheduler:
+        """Return the noise schedule that the network is trained with."""
+        return DDPMScheduler(
+            num_train_timesteps=self.timesteps,
+            beta_schedule=self.schedule,
+            prediction_type=self.prediction,
+        )
+
+    def padded(self, height: int, width: int) -> int:
+        """Return the side of the square that images are padded to, so that levels halve evenly."""
+        unit: int = self.patch * 2 ** (len(self.channels) - 1)
+        return -(-max(height, width) // unit) * unit
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a model knows about its images."""
+
+    classes: tuple[str, ...]
+    shape: tuple[int, int, int]  # height, width, colours
+    data: str  # fingerprint of the data that it was trained on
+    design: Design
+    steps: int  # of training
+
+
+def save_model(folder: Path, network: UNet2DModel, head: Head) -> None:
+    """Write a model's folder; weights in half precision, which costs no quality and half the disk.
+
+    The head comes last: a folder without it is no model.
+    """
+    half = copy.deepcopy(network).cpu()
+    for weight in half.parameters():
+        weight.data = weight.data.half()
+    half.save_pretrained(folder / "unet", safe_serialization=True)
+    head.design.noise().save_pretrained(folder / "scheduler")
+    with atomic_write(folder / _HEAD) as temporary:
+        text = json.dumps({"format": _FORMAT, **asdict(head)}, indent=1)
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def read_head(folder: Path) -> Head:
+    """Read what a model knows about its images."""
+    path = folder / _HEAD
+    try:
+        content = json.loads(read_text(path))
+        if content.pop("format") != _FORMAT:
+            raise ValueError("another format")
+        design = content.pop("design")
+        for key in ("channels", "attention"):
+            design[key] = tuple(design[key])
+        height, width, colours = map(int, content.pop("shape"))
+        classes = tuple(map(str, content.pop("classes")))
+        return Head(classes, (height, width, colours), design=Design(**design), **content)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(
+            f"{path} describes no diffusion model", fix="name a folder of `fedeas generator train`"
+        ) from None
+
+
+class Diffusion:
+    """Draws images from a trained model; each image's noise comes from its own seed."""
+
+    def __init__(
+        self,
+        network: UNet2DModel,
+        head: Head,
+        weights: str,
+        sampler: str = "dpm",
+        steps: int | None = None,
+        guidance: float = 2.0,
+        precision_name: str = "float32",
+        device: torch.device | str = "auto",
+    ) -> None:
+        if sampler not in _SAMPLERS:
+            raise InputError("unknown sampler", got=sampler, allowed=", ".join(_SAMPLERS))
+        steps = min(_SAMPLERS[sampler], head.design.timesteps) if steps is None else steps
+        if isinstance(steps, bool) or not isinstance(steps, int):
+            raise InputError("not a number of steps", got=steps, allowed="a whole number")
+        if not 1 <= steps <= head.design.timesteps:
+            raise InputError(
+                "not a number of steps", got=steps, allowed=f"1 to {head.design.timesteps}"
+            )
+        if not 0 <= guidance <= 100:
+            raise InputError("not a guidance scale", got=guidance, allowed="0 to 100; 1 is none")
+        self.classes, self._head = head.classes, head
+        self._sampler, self._steps, self._guidance = sampler, steps, float(guidance)
+        self._dtype = precision(precision_name)
+        self._device = choose_device(str(device))
+        self._network = network.to(self._device).eval()
+        settings = [weights, asdict(head), sampler, steps, float(guidance), precision_name]
+        self.fingerprint = f"diffusion-{hashlib.sha256(json.dumps(settings).encode()).hexdigest()}"
+
+    @classmethod
+    def load(cls, model: Path | str, **settings: Any) -> "Diffusion":
+        """Open a model's folder, or one of the models that come with fedeas by its name."""
+        folder = Path(model)
+        if not folder.is_dir() and (_SHIPPED / str(model)).is_dir():
+            folder = _SHIPPED / str(model)
+        head = read_head(folder)
+        weights = folder / "unet" / "diffusion_pytorch_model.safetensors"
+        try:
+            with weights.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            with torch.random.fork_rng():  # weights are drawn before they are read
+                network = UNet2DModel.from_pretrained(
+                    folder / "unet", use_safetensors=True, local_files_only=True
+                ).float()
+        except Exception as error:  # whatever the libraries below make of a hostile file
+            raise InputError(f"{folder} holds no usable weights: {_first_line(error)}") from None
+        return cls(network, head, digest, **settings)
+
+    @torch.inference_mode()
+    def sample(self, labels: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[np.uint8]:
+        """Draw one image per label, all of a batch together."""
+        noises = [torch.Generator().manual_seed(int(seed)) for seed in seeds]
+        config = self._network.config
+        shape = (len(noises), config.in_channels, config.sample_size, config.sample_size)
+        x = randn_tensor(shape, generator=noises, device=self._device)
+        asked = torch.as_tensor(np.asarray(labels), device=self._device)
+        scheduler = self._scheduler()
+        for t in scheduler.timesteps:
+            predicted = self._predict(scheduler.scale_model_input(x, t), t, asked)
+            x = self._step(scheduler, predicted, t, x, noises)
+        return to_images(x, self._head)
+
+    def _predict(self, x: torch.Tensor, t: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Predict the noise: uncond + guidance * (cond - uncond)."""
+        guided = self._guidance != 1.0
+        if guided:
+            any_class = torch.full_like(labels, len(self.classes))
+            x, labels = torch.cat([x, x]), torch.cat([labels, any_class])
+        with torch.autocast(
+            self._device.type, self._dtype, enabled=self._dtype is not torch.float32
+        ):
+            predicted: torch.Tensor = self._network(x, t, class_labels=labels).sample.float()
+        if guided:
+            asked, unasked = predicted.chunk(2)
+            predicted = torch.lerp(unasked, asked, self._guidance)
+        return predicted
+
+    def _scheduler(self) -> Any:
+        trained = self._head.design.noise().config
+        scheduler: Any
+        if self._sampler == "ddim":
+            scheduler = DDIMScheduler.from_config(trained, timestep_spacing="trailing")
+        else:
+            # A threshold of at most 1 is plain clipping; the bound keeps the cosine schedule's
+            # first steps finite (diffusers' advice for it).
+            scheduler = DPMSolverMultistepScheduler.from_config(
+                trained,
+                algorithm_type="dpmsolver++",
+                thresholding=True,
+                sample_max_value=1.0,
+                lambda_min_clipped=-5.1,
+            )
+        scheduler.set_timesteps(self._steps, device=self._device)
+        return scheduler
+
+    def _step(
+        self,
+        scheduler: Any,
+        predicted: torch.Tensor,
+        t: torch.Tensor,
+        x: torch.Tensor,
+        noises: Sequence[torch.Generator],
+    ) -> torch.Tensor:
+        if self._sampler == "ddim":
+            # eta = 1 adds noise at every step, from each image's own stream.
+            done = scheduler.step(predicted, t, x, eta=1.0, generator=noises)
+        else:
+            done = scheduler.step(predicted, t, x)
+        after: torch.Tensor = done.prev_sample
+        return after
+
+
+def to_pixels(images: torch.Tensor, design: Design) -> torch.Tensor:
+    """Turn uint8 images (N x height x width x colours) into what the network sees, -1 to 1."""
+    x = images.permute(0, 3, 1, 2).float() / 127.5 - 1
+    height, width = x.shape[2:]
+    side = design.padded(height, width)
+    top, left = (side - height) // 2, (side - width) // 2
+    # The edge is repeated: a black frame around a bright picture would have to be learnt.
+    x = functional.pad(x, (left, side - width - left, top, side - height - top), "replicate")
+    return functional.pixel_unshuffle(x, design.patch)
+
+
+def to_images(x: torch.Tensor, head: Head) -> NDArray[np.uint8]:
+    """Turn what the network draws into uint8 images of the data's size."""
+    x = functional.pixel_shuffle(x, head.design.patch)
+    height, width, _ = head.shape
+    top, left = (x.shape[2] - height) // 2, (x.shape[3] - width) // 2
+    x = x[:, :, top : top + height, left : left + width]
+    pixels = ((x.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+    return pixels.permute(0, 2, 3, 1).cpu().numpy()
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

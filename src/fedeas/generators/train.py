@@ -1,0 +1,300 @@
+"""Training a diffusion model: stopped at any moment, it goes on exactly where it was.
+
+Which images a step sees, with which noise, is a function of (seed, step) alone. So a checkpoint
+is the weights, their average and the optimiser's moments; there is no state of a random stream or
+a loader to restore, and several GPUs share one batch without changing what is in it.
+"""
+
+import copy
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from diffusers import UNet2DModel
+from diffusers.training_utils import EMAModel
+from numpy.typing import NDArray
+
+from fedeas.data.images import ImageData
+from fedeas.errors import InputError
+from fedeas.generators.diffusion import Design, Diffusion, Head, save_model, to_pixels
+from fedeas.seeds import child_rng
+from fedeas.tensors import Tensors, choose_device, load_tensors, precision, save_tensors
+
+Ints = NDArray[np.int64]
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a model is trained; `drop` of the labels are hidden, for classifier-free guidance."""
+
+    design: Design
+    steps: int
+    batch: int
+    learning_rate: float
+    warmup: int
+    decay: bool  # of the learning rate, to zero along a cosine
+    average: float  # the weights' moving average
+    drop: float
+    precision: str = "float32"
+    clip: float = 1.0  # bound on the norm of the gradient
+
+
+PRESETS = {
+    # The paper's: dim multipliers 1, 2, 4, 8; what it does not print is the public code's.
+    "paper": Training(
+        Design((64, 128, 256, 512), 2, (False, True, True, True)),
+        steps=300_000, batch=128, learning_rate=8e-5, warmup=0, decay=False, average=0.995,
+        drop=0.5, precision="bfloat16",
+    ),
+    # For two CPU cores: 2.5 million weights, most of an hour.
+    "tiny": Training(
+        Design((48, 96, 96), 1, (False, False, True), patch=2, prediction="v_prediction"),
+        steps=6_000, batch=64, learning_rate=6e-4, warmup=200, decay=True, average=0.999,
+        drop=0.15, precision="bfloat16",
+    ),
+}  # fmt: skip
+
+
+def preset(name: str) -> Training:
+    """Return a preset by name."""
+    if name not in PRESETS:
+        raise InputError("unknown preset", got=name, allowed=", ".join(PRESETS))
+    return PRESETS[name]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """How far a training is, for whoever shows it."""
+
+    step: int
+    steps: int
+    loss: float  # mean since the last report
+    images_per_second: float
+
+
+def train(
+    data: ImageData,
+    out: Path,
+    training: Training,
+    seed: int = 0,
+    device: str = "auto",
+    checkpoint_every: int = 500,
+    report: Callable[[Moment], None] | None = None,
+    look: Callable[[int, Diffusion], None] | None = None,
+) -> Path:
+    """Train on the official training images and return the model's folder.
+
+    Called again with the same arguments it goes on from its last checkpoint. `report` hears how far
+    it is, `look` is shown the generator at every checkpoint.
+    """
+    _check(training, checkpoint_every)
+    about = json.loads(json.dumps({**asdict(training), "seed": seed, "data": data.fingerprint}))
+    checkpoint, model = out / "checkpoint.safetensors", out / "model"
+    if model.exists() and not checkpoint.exists():
+        raise InputError(f"{out} holds a model, but no checkpoint", fix="choose another folder")
+    accelerator = Accelerator(cpu=choose_device(device).type == "cpu", mixed_precision="no")
+    if training.batch % accelerator.num_processes:
+        raise InputError("the batch does not divide among the processes", got=training.batch)
+    if accelerator.is_main_process:
+        out.mkdir(parents=True, exist_ok=True)
+    head = _head(data, training, 0)
+    run = _Run(training, head, seed, accelerator)
+    first = run.restore(checkpoint, about)
+    losses, since, seen = torch.zeros((), device=accelerator.device), time.monotonic(), 0
+    order = _Order(data.train_size, seed)
+    for step in range(first, training.steps):
+        losses += run.step(step, _batch(data, order, training, seed, step))
+        seen += 1
+        done = step + 1
+        ending = done % checkpoint_every == 0 or done == training.steps
+        if accelerator.is_main_process and (ending or time.monotonic() - since > 1):
+            elapsed = time.monotonic() - since
+            if report is not None:
+                rate = seen * training.batch / elapsed
+                report(Moment(done, training.steps, float(losses) / seen, rate))
+            losses.zero_()
+            since, seen = time.monotonic(), 0
+        if ending and accelerator.is_main_process:
+            run.save(checkpoint, done, about)
+            if look is not None:
+                look(done, run.generator(head))
+            since = time.monotonic()
+    accelerator.wait_for_everyone()
+    if accelerator.is_main_process:
+        save_model(model, run.averaged(), _head(data, training, training.steps))
+    accelerator.wait_for_everyone()
+    return model
+
+
+class _Run:
+    """The weights, their average and the optimiser, on whatever devices there are."""
+
+    def __init__(self, training: Training, head: Head, seed: int, accelerator: Accelerator) -> None:
+        self._training, self._accelerator = training, accelerator
+        height, width, colours = head.shape
+        side = training.design.padded(height, width)
+        # The library draws initial weights from the global stream: it is put back as it was.
+        with torch.random.fork_rng():
+            torch.manual_seed(int(child_rng(seed, "weights").integers(2**62)))
+            network = training.design.network(len(head.classes), colours, side)
+        self._network = network.to(accelerator.device)
+        self._average = EMAModel(self._network.parameters(), decay=training.average, foreach=True)
+        self._optimizer = torch.optim.AdamW(
+            self._network.parameters(), training.learning_rate, weight_decay=0.0, foreach=True
+        )
+        self._wrapped = accelerator.prepare_model(self._network)
+        self._noise = training.design.noise()
+        self._dtype = precision(training.precision)
+
+    def step(self, step: int, batch: "_Batch") -> torch.Tensor:
+        """Take one step on this process's part of the batch and return its loss."""
+        accelerator, training = self._accelerator, self._training
+        own = slice(accelerator.process_index, None, accelerator.num_processes)
+        x = to_pixels(batch.images[own].to(accelerator.device), training.design)
+        noise = batch.noise[own].to(accelerator.device)
+        times = batch.times[own].to(accelerator.device)
+        noisy = self._noise.add_noise(x, noise, times)
+        velocity = training.design.prediction == "v_prediction"
+        target = self._noise.get_velocity(x, noise, times) if velocity else noise
+        autocast = torch.autocast(
+            accelerator.device.type, self._dtype, enabled=self._dtype is not torch.float32
+        )
+        with autocast:
+            labels = batch.labels[own].to(accelerator.device)
+            predicted = self._wrapped(noisy, times, class_labels=labels).sample
+        loss = torch.nn.functional.mse_loss(predicted.float(), target)
+        self._optimizer.param_groups[0]["lr"] = _learning_rate(training, step)
+        self._optimizer.zero_grad(set_to_none=True)
+        accelerator.backward(loss)
+        torch.nn.utils.clip_grad_norm_(self._network.parameters(), training.clip)
+        self._optimizer.step()
+        self._average.step(self._network.parameters())
+        return loss.detach()
+
+    def save(self, path: Path, step: int, about: object) -> None:
+        """Write the checkpoint, replacing the one before."""
+        state: Tensors = {}
+        for place, (name, weight) in enumerate(self._network.named_parameters()):
+            state[f"weight.{name}"] = weight
+            state[f"average.{name}"] = self._average.shadow_params[place]
+            for moment in _MOMENTS:
+                state[f"{moment}.{name}"] = self._optimizer.state[weight][moment]
+        save_tensors(path, state, {"step": step, "training": about})
+
+    def restore(self, path: Path, about: object) -> int:
+        """Take up a checkpoint where there is one; return the first step to take."""
+        if not path.exists():
+            return 0
+        state, noted = load_tensors(path)
+        _same(path, about, noted["training"])
+        step = int(noted["step"])
+        with torch.no_grad():
+            for place, (name, weight) in enumerate(self._network.named_parameters()):
+                weight.copy_(state[f"weight.{name}"])
+                self._average.shadow_params[place].copy_(state[f"average.{name}"])
+                own = {m: state[f"{m}.{name}"].to(weight.device) for m in _MOMENTS}
+                self._optimizer.state[weight] = {"step": torch.tensor(float(step)), **own}
+        self._average.optimization_step = step
+        return step
+
+    def averaged(self) -> UNet2DModel:
+        """Return a network with the averaged weights."""
+        network = copy.deepcopy(self._network)
+        self._average.copy_to(network.parameters())
+        return network
+
+    def generator(self, head: Head) -> Diffusion:
+        """Return the generator as it is now, for looking at its images."""
+        return Diffusion(
+            self.averaged(),
+            head,
+            weights="in training",
+            precision_name=self._training.precision,
+            device=self._accelerator.device,
+        )
+
+
+@dataclass(frozen=True)
+class _Batch:
+    images: torch.Tensor
+    labels: torch.Tensor
+    times: torch.Tensor
+    noise: torch.Tensor
+
+
+class _Order:
+    """A new permutation of the images every epoch, a function of (seed, epoch)."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        self._size, self._seed = size, seed
+        self._epoch, self._permutation = -1, np.empty(0, np.int64)
+
+    def at(self, places: Ints) -> Ints:
+        """Return the images at these places of the endless order."""
+        found = np.empty_like(places)
+        for epoch in np.unique(places // self._size):
+            if epoch != self._epoch:
+                rng = child_rng(self._seed, "epoch", int(epoch))
+                self._epoch, self._permutation = epoch, rng.permutation(self._size)
+            own = places // self._size == epoch
+            found[own] = self._permutation[places[own] % self._size]
+        return found
+
+
+def _batch(data: ImageData, order: _Order, training: Training, seed: int, step: int) -> _Batch:
+    """Draw everything random of one step from (seed, step)."""
+    chosen = order.at(np.arange(step * training.batch, (step + 1) * training.batch))
+    rng = torch.Generator().manual_seed(int(child_rng(seed, "step", step).integers(2**62)))
+    labels = torch.from_numpy(np.asarray(data.labels)[chosen])
+    hidden = torch.rand(training.batch, generator=rng) < training.drop
+    design = training.design
+    height, width, colours = data.images.shape[1:]
+    side = design.padded(height, width) // design.patch
+    size = (training.batch, colours * design.patch**2, side, side)
+    return _Batch(
+        images=torch.from_numpy(np.asarray(data.images[chosen])),
+        labels=torch.where(hidden, len(data.classes), labels),
+        times=torch.randint(design.timesteps, (training.batch,), generator=rng),
+        noise=torch.randn(size, generator=rng),
+    )
+
+
+def _learning_rate(training: Training, step: int) -> float:
+    rate = training.learning_rate * min(1.0, (step + 1) / max(1, training.warmup))
+    if training.decay:
+        rate *= 0.5 * (1 + math.cos(math.pi * step / training.steps))
+    return rate
+
+
+def _head(data: ImageData, training: Training, steps: int) -> Head:
+    height, width, colours = data.images.shape[1:]
+    return Head(data.classes, (height, width, colours), data.fingerprint, training.design, steps)
+
+
+def _check(training: Training, checkpoint_every: int) -> None:
+    for name, value in (
+        ("steps", training.steps),
+        ("batch", training.batch),
+        ("checkpoint_every", checkpoint_every),
+    ):
+        if value < 1:
+            raise InputError(f"not a number of {name}", got=value, allowed="a whole number from 1")
+
+
+def _same(path: Path, wanted: object, found: object) -> None:
+    """Refuse to go on with what another training left."""
+    if wanted == found:
+        return
+    differ = "its settings"
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        differ = ", ".join(sorted(k for k in wanted if wanted[k] != found.get(k)))
+    raise InputError(
+        f"{path} is of another training: {differ}", fix="choose another folder, or remove it"
+    )

@@ -1,0 +1,44 @@
+"""Pictures of samples: a row for every class, enlarged without smoothing."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas.errors import MissingExtraError
+from fedeas.files import atomic_write
+from fedeas.generators import Generator
+
+Bytes = NDArray[np.uint8]
+
+
+def class_grid(generator: Generator, classes: int, each: int, seed: int = 0) -> Bytes:
+    """Draw `each` images of every class, uncurated: classes x each x height x width x channels."""
+    labels = np.repeat(np.arange(classes), each)
+    seeds = np.arange(labels.size, dtype=np.uint64) + np.uint64(seed * labels.size)
+    images = generator.sample(labels, seeds)
+    return images.reshape(classes, each, *images.shape[1:])
+
+
+def save_grid(grid: Bytes, names: Sequence[str], file: Path, scale: int = 2) -> None:
+    """Write a grid as PNG, with the name of the class before every row."""
+    try:
+        from PIL import Image, ImageDraw, ImageFont
+    except ImportError:
+        raise MissingExtraError("drawing samples", "data") from None
+    rows, each, height, width, channels = grid.shape
+    gap, margin = 2, 9 * max(len(name) for name in names) + 16
+    high, wide = height * scale + gap, width * scale + gap
+    page = Image.new("RGB", (margin + each * wide, rows * high), "white")
+    draw = ImageDraw.Draw(page)
+    font = ImageFont.load_default(size=15)
+    for row, name in enumerate(names):
+        middle = row * high + high // 2
+        draw.text((margin - 8, middle), name, fill="black", font=font, anchor="rm")
+        for column, pixels in enumerate(grid[row]):
+            image = Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels)
+            enlarged = image.resize((width * scale, height * scale), Image.Resampling.NEAREST)
+            page.paste(enlarged.convert("RGB"), (margin + column * wide, row * high))
+    with atomic_write(file) as temporary:
+        page.save(temporary, "PNG")

@@ -1,0 +1,71 @@
+"""Tensors in files and on devices: safetensors with a checksum, never pickle."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from fedeas.errors import InputError
+from fedeas.files import atomic_write, unreadable
+
+Tensors = dict[str, torch.Tensor]
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], about: object) -> None:
+    """Write tensors and a JSON value about them, whole or not at all, with a checksum of both."""
+    held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    text = json.dumps(about, sort_keys=True)
+    with atomic_write(path) as temporary:
+        save_file(held, temporary, {"about": text, "sha256": _digest(held, text)})
+
+
+def load_tensors(path: Path) -> tuple[Tensors, Any]:
+    """Read what `save_tensors` wrote, refusing every change to it."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            head = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if head.get("sha256") != _digest(tensors, head.get("about", "")):
+            raise ValueError("another content")
+        return tensors, json.loads(head["about"])
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (SafetensorError, ValueError, KeyError):
+        raise InputError(f"{path} is damaged or not a file of ours") from None
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """Return a device by name; 'auto' is the first GPU where there is one, otherwise the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(
+            f"this machine cannot use the device {name!r}: {str(error).splitlines()[0]}",
+            allowed="auto, cpu, cuda, cuda:0, ...",
+        ) from None
+    return device
+
+
+def precision(name: str) -> torch.dtype:
+    """Return the number format of forward passes by name."""
+    if name not in PRECISIONS:
+        raise InputError("unknown precision", got=name, allowed=" or ".join(PRECISIONS))
+    return PRECISIONS[name]
+
+
+def _digest(tensors: Mapping[str, torch.Tensor], about: str) -> str:
+    found = hashlib.sha256(about.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        found.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()

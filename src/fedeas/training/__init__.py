@@ -1,0 +1,1 @@
+"""Training on one machine: models, samples, one loop."""

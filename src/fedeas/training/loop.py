@@ -1,0 +1,132 @@
+"""The one training loop, and evaluation. What an FL method changes is a `Correction`."""
+
+import ctypes
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from fedeas.tensors import precision
+from fedeas.training.models import Classifier
+from fedeas.training.samples import Samples
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Local:
+    """How a client trains: plain SGD, a fresh optimiser each time."""
+
+    epochs: int = 2
+    batch: int = 64
+    learning_rate: float = 0.02
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    precision: str = "float32"
+    compile: bool = False
+
+
+class Correction:
+    """Plain local training. A method overrides what it changes."""
+
+    def loss(self, model: Classifier, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return the loss of a batch."""
+        return functional.cross_entropy(model(images), labels)
+
+    def after_backward(self, model: Classifier) -> None:
+        """Change gradients before the step."""
+
+
+def fit(
+    model: Classifier,
+    samples: Samples,
+    local: Local,
+    rng: np.random.Generator,
+    correction: Correction | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Train a model in place and return the number of steps taken."""
+    correction = correction or Correction()
+    device = next(model.parameters()).device
+    dtype = precision(local.precision)
+    called: Classifier = torch.compile(model) if local.compile else model  # type: ignore[assignment]
+    optimizer = torch.optim.SGD(
+        model.parameters(),
+        local.learning_rate,
+        momentum=local.momentum,
+        weight_decay=local.weight_decay,
+    )
+    model.train()
+    steps = 0
+    for epoch in range(local.epochs):
+        for images, labels in batches(samples, local.batch, rng):
+            with torch.autocast(device.type, dtype, enabled=dtype is not torch.float32):
+                loss = correction.loss(called, images.to(device), labels.to(device))
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            correction.after_backward(model)
+            optimizer.step()
+            steps += 1
+        if progress is not None:
+            progress(epoch + 1, local.epochs)
+    return steps
+
+
+def batches(
+    samples: Samples, size: int, rng: np.random.Generator
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield shuffled batches; a last one of a single sample is left out, for batch norm's sake."""
+    order = rng.permutation(len(samples))
+    for start in range(0, len(order), size):
+        places = order[start : start + size]
+        if len(places) > 1:
+            images, labels = samples.take(places)
+            yield torch.from_numpy(images), torch.from_numpy(labels)
+
+
+@torch.inference_mode()
+def predict(model: Classifier, images: NDArray[np.uint8], batch: int = 512) -> Ints:
+    """Return the most likely class of every image."""
+    model.eval()
+    device = next(model.parameters()).device
+    found = [
+        model(torch.from_numpy(np.array(images[i : i + batch])).to(device)).argmax(1)
+        for i in range(0, len(images), batch)
+    ]
+    return torch.cat(found).cpu().numpy() if found else np.empty(0, np.int64)
+
+
+def accuracy(model: Classifier, samples: Samples, block: int = 2048) -> tuple[float, Floats]:
+    """Return the accuracy on samples, and that of every class (nan where there are none)."""
+    classes = len(samples.data.classes)
+    right, total = np.zeros(classes), np.zeros(classes)
+    for start in range(0, len(samples), block):
+        images, labels = samples.take(np.arange(start, min(start + block, len(samples))))
+        hit = predict(model, images) == labels
+        right += np.bincount(labels[hit], minlength=classes)
+        total += np.bincount(labels, minlength=classes)
+    per_class = np.divide(right, total, out=np.full(classes, np.nan), where=total > 0)
+    return float(right.sum() / max(1.0, total.sum())), per_class
+
+
+def keep_memory() -> bool:
+    """Ask the C library not to give freed memory back: every batch needs the same again.
+
+    Worth a quarter of the time of small models on a CPU. Only glibc has the switches; elsewhere
+    nothing happens.
+    """
+    trim_threshold, top_pad, mmap_threshold = -1, -2, -3
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return False
+    done = (
+        mallopt(mmap_threshold, 32 << 20),  # the most that glibc takes
+        mallopt(trim_threshold, 1 << 30),
+        mallopt(top_pad, 64 << 20),
+    )
+    return all(done)

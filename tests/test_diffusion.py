@@ -1,0 +1,255 @@
+"""The diffusion generator and its training: exact, resumable, a function of seeds alone."""
+
+import dataclasses
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from fedeas import InputError
+from fedeas.generators import Generator, make_generator
+from fedeas.generators.diffusion import Design, Diffusion, to_images, to_pixels
+from fedeas.generators.train import PRESETS, Moment, Training, train
+from pictures import CLASSES, shapes
+
+MICRO = Training(
+    Design((8, 16), 1, (False, True), patch=1, prediction="v_prediction", timesteps=50),
+    steps=6, batch=4, learning_rate=1e-3, warmup=2, decay=True, average=0.9, drop=0.2,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return shapes(tmp_path_factory.mktemp("data") / "shapes")
+
+
+@pytest.fixture(scope="module")
+def model(data, tmp_path_factory) -> Path:
+    return train(data, tmp_path_factory.mktemp("model"), MICRO, device="cpu")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_model_is_a_folder_of_safetensors_and_json(model):
+    assert {Path(name).suffix for name in files(model)} == {".json", ".safetensors"}
+    head = json.loads((model / "generator.json").read_text())
+    assert (head["classes"], head["shape"]) == (list(CLASSES), [8, 8, 1])
+
+
+@pytest.mark.parametrize("sampler", ["ddim", "dpm"])
+def test_an_image_depends_on_its_label_and_seed_alone(model, sampler):
+    made = make_generator(f"diffusion(model={model}, sampler={sampler}, steps=8)")
+    assert isinstance(made, Generator)
+    labels, seeds = np.array([0, 1, 2, 0]), np.array([7, 2**64 - 1, 7, 8], np.uint64)
+    together = made.sample(labels, seeds)
+    assert (together.shape, together.dtype) == ((4, 8, 8, 1), np.uint8)
+    for i in (2, 0, 3, 1):
+        alone = made.sample(labels[i : i + 1], seeds[i : i + 1])
+        # One step of a byte is what rounding can do.
+        assert np.abs(alone[0].astype(int) - together[i].astype(int)).max() <= 1
+    assert len({image.tobytes() for image in together}) == 4
+    state = torch.get_rng_state()
+    made.sample(labels, seeds)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_everything_that_images_depend_on_is_in_the_fingerprint(model, data, tmp_path):
+    other = train(data, tmp_path, dataclasses.replace(MICRO, steps=5), device="cpu")
+    settings = ["", "steps=9", "guidance=3", "sampler=ddim", "precision=bfloat16"]
+    made = [make_generator(f"diffusion(model={model}, {s})") for s in settings]
+    made.append(make_generator(f"diffusion(model={other})"))
+    assert len({one.fingerprint for one in made}) == len(made)
+    assert make_generator(f"diffusion(model={model})").fingerprint == made[0].fingerprint
+
+
+def test_guidance_of_one_needs_no_second_pass(model):
+    made = Diffusion.load(model, guidance=1.0, steps=2)
+    calls = []
+    made._network.register_forward_pre_hook(lambda _, inputs: calls.append(len(inputs[0])))
+    made.sample(np.array([0, 1]), np.array([1, 2], np.uint64))
+    assert calls == [2, 2]
+
+
+@pytest.mark.parametrize("side", [28, 32, 7])
+def test_padding_and_folding_are_undone(side):
+    design = PRESETS["tiny"].design
+    images = np.random.default_rng(0).integers(0, 256, (3, side, side, 3), np.uint8)
+    x = to_pixels(torch.from_numpy(images), design)
+    assert x.shape[2] * design.patch == design.padded(side, side)
+    head = type("Head", (), {"design": design, "shape": images.shape[1:]})()
+    np.testing.assert_array_equal(to_images(x, head), images)
+
+
+def test_the_paper_preset_is_the_papers():
+    paper = PRESETS["paper"]
+    assert [c // 64 for c in paper.design.channels] == [1, 2, 4, 8]
+    assert (paper.design.timesteps, paper.batch, paper.steps) == (1000, 128, 300_000)
+    network = paper.design.network(10, 3, 32)
+    x = torch.zeros(1, 3, 32, 32)
+    out = network(x, torch.tensor(3), class_labels=torch.tensor([10])).sample
+    assert out.shape == x.shape
+
+
+def test_training_learns(data, tmp_path):
+    moments: list[Moment] = []
+    longer = dataclasses.replace(MICRO, steps=60, batch=16, learning_rate=3e-3)
+    train(data, tmp_path, longer, device="cpu", checkpoint_every=10, report=moments.append)
+    assert moments[-1].step == 60
+    assert moments[-1].loss < 0.7 * moments[0].loss
+    assert all(m.images_per_second > 0 for m in moments)
+
+
+@pytest.mark.parametrize("stop", [2, 4])
+def test_a_stopped_training_ends_with_the_same_bytes(data, model, tmp_path, stop):
+    def interrupt(step: int, _: Diffusion) -> None:
+        if step == stop:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(data, tmp_path, MICRO, device="cpu", checkpoint_every=2, look=interrupt)
+    state = torch.get_rng_state()
+    resumed = train(data, tmp_path, MICRO, device="cpu", checkpoint_every=2)
+    assert torch.equal(state, torch.get_rng_state())
+    assert files(resumed) == files(model)
+
+
+def test_another_training_does_not_go_on_in_its_folder(data, tmp_path):
+    train(data, tmp_path, MICRO, device="cpu")
+    with pytest.raises(InputError, match="another training: batch, seed"):
+        train(data, tmp_path, dataclasses.replace(MICRO, batch=2), seed=1, device="cpu")
+    (tmp_path / "checkpoint.safetensors").unlink()
+    with pytest.raises(InputError, match="no checkpoint"):
+        train(data, tmp_path, MICRO, device="cpu")
+
+
+def test_a_flipped_byte_in_a_checkpoint_is_refused(data, tmp_path):
+    train(data, tmp_path, MICRO, device="cpu")
+    path = tmp_path / "checkpoint.safetensors"
+    whole = path.read_bytes()
+    for at in np.linspace(0, len(whole) - 1, 40).astype(int):
+        damaged = bytearray(whole)
+        damaged[at] ^= 0x04
+        path.write_bytes(damaged)
+        with pytest.raises(InputError):
+            train(data, tmp_path, MICRO, device="cpu")
+
+
+def command(out: Path, *launcher: str, batch: int = 4) -> list[str]:
+    launched = ["-m", "accelerate.commands.launch", *launcher] if launcher else []
+    arguments = ["generator", "train", "fashion_mnist", "--out", str(out), "--device", "cpu"]
+    sizes = ["--steps", "5", "--batch", str(batch), "--checkpoint", "1", "--no-grids"]
+    return [sys.executable, "-W", "ignore", *launched, "-m", "fedeas", *arguments, *sizes]
+
+
+@pytest.fixture(scope="module")
+def fashion(tmp_path_factory, store) -> Path:
+    """A few steps of the tiny preset on Fashion-MNIST, not interrupted."""
+    out = tmp_path_factory.mktemp("fashion")
+    environment = {**os.environ, "FEDEAS_STORE": str(store)}
+    subprocess.run(command(out), check=True, env=environment, capture_output=True)
+    return out
+
+
+def test_killed_at_random_moments_it_ends_with_the_same_bytes(fashion, tmp_path, store):
+    environment = {**os.environ, "FEDEAS_STORE": str(store)}
+    chance, checkpoint = random.Random(0), tmp_path / "checkpoint.safetensors"
+    for kill in range(3):
+        process = subprocess.Popen(
+            command(tmp_path), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        # From the first checkpoint on, at any moment.
+        while kill == 0 and not checkpoint.exists() and process.poll() is None:
+            pass
+        try:
+            process.wait(chance.uniform(0.05, 0.5) if kill == 0 else chance.uniform(6, 9))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+        process.communicate()
+    done = subprocess.run(command(tmp_path), env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert files(tmp_path / "model") == files(fashion / "model")
+
+
+def test_two_processes_share_one_batch(fashion, tmp_path, store):
+    environment = {**os.environ, "FEDEAS_STORE": str(store), "OMP_NUM_THREADS": "1"}
+    launcher = ["--cpu", "--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no",
+                "--dynamo_backend", "no"]  # fmt: skip
+    done = subprocess.run(
+        command(tmp_path, *launcher), env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    one, two = (
+        load_file(f / "model" / "unet" / "diffusion_pytorch_model.safetensors")
+        for f in (fashion, tmp_path)
+    )
+    for name, weight in one.items():
+        # bfloat16 rounds the gradients of halves differently; Adam's first steps magnify that.
+        assert (weight.float() - two[name].float()).abs().max() < 5e-3, name
+
+
+def test_grids_are_drawn_at_checkpoints(fedeas, tmp_path, store, data, monkeypatch):
+    monkeypatch.setenv("FEDEAS_STORE", str(store))
+    result = fedeas("generator", "train", "fashion_mnist", "--out", tmp_path, "--steps", 1,
+                    "--batch", 2, "--device", "cpu")  # fmt: skip
+    assert result.code == 0, result.err
+    assert [p.name for p in (tmp_path / "grids").iterdir()] == ["0000001.png"]
+    (line,) = (tmp_path / "log.jsonl").read_text().splitlines()
+    assert {"step", "loss", "images_per_second"} <= json.loads(line).keys()
+
+
+def test_the_command_says_what_is_wrong(fedeas, tmp_path, data, monkeypatch):
+    monkeypatch.setenv("FEDEAS_STORE", str(tmp_path))
+    for arguments, message in (
+        (["train", "fashion_mnist", "--out", tmp_path, "--preset", "huge"], "unknown preset"),
+        (["sample", "diffusion(model=nowhere)"], "cannot read"),
+        (["sample", "diffusion(model=fashion_mnist, sampler=euler)"], "unknown sampler"),
+        (["sample", "diffusion(model=fashion_mnist, steps=0)"], "not a number of steps"),
+        (["sample", "diffusion(model=fashion_mnist, guidance=-1)"], "not a guidance scale"),
+        (["sample", "diffusion(model=fashion_mnist, device=cuda)"], "cannot use the device"),
+        (["bench", "counting:Counting"], "which classes it knows"),
+    ):
+        result = fedeas("generator", *arguments)
+        assert result.code == 2
+        assert message in result.err
+        assert result.err.count("\n") == 1
+
+
+def test_the_shipped_model_draws_what_is_asked(fedeas, tmp_path):
+    models = Path(sys.modules["fedeas.generators.diffusion"].__file__).parent / "models"
+    folder = models / "fashion_mnist"
+    assert sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) < 10_000_000
+    result = fedeas(
+        "generator", "sample", "diffusion(model=fashion_mnist)", "--each", 12,
+        "--judge", folder / "judge.safetensors", "--out", tmp_path / "grid.png", "--json",
+    )  # fmt: skip
+    assert result.code == 0, result.err
+    found = json.loads(result.out)
+    assert found["images"] == 120
+    assert found["judge_accuracy"] > 0.88
+    assert found["agreement_mean"] >= 0.8
+    assert (tmp_path / "grid.png").stat().st_size > 10_000
+
+
+def test_bench_and_plan_fit_together(fedeas, tmp_path, model, paper_csv):
+    cost = tmp_path / "cost.json"
+    spec = f"diffusion(model={model}, steps=2)"
+    result = fedeas("generator", "bench", spec, "--batch", 8, "--out", cost)
+    assert result.code == 0
+    seconds = json.loads(cost.read_text())["seconds_per_sample"]
+    assert 0 < seconds < 5
+    planned = json.loads(fedeas("plan", paper_csv, "--cost", cost, "--json").out)
+    assert planned["total"] == 13_437
+    assert re.search(r"\d", json.dumps(planned["cost"]))
+    cost.write_text('{"seconds_per_sample": "often"}')
+    assert fedeas("plan", paper_csv, "--cost", cost).code == 2

@@ -1,0 +1,117 @@
+"""SD-turbo's real loading code, on a tiny pipeline of the same classes made on disk."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedeas import InputError
+from fedeas.generators import Generator
+from fedeas.generators.turbo import Turbo, reduce_images
+
+CLASSES = ("air_plane", "cat")
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory) -> Path:
+    """Write a Stable Diffusion pipeline with random weights: seconds, not gigabytes."""
+    from diffusers import (
+        AutoencoderKL,
+        EulerDiscreteScheduler,
+        StableDiffusionPipeline,
+        UNet2DConditionModel,
+    )
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
+
+    folder = tmp_path_factory.mktemp("turbo")
+    letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    words = ["<|startoftext|>", "<|endoftext|>", *letters, *(f"{c}</w>" for c in letters)]
+    vocabulary, merges = folder / "vocab.json", folder / "merges.txt"
+    vocabulary.write_text(json.dumps({word: i for i, word in enumerate(words)}))
+    merges.write_text("#version: 0.2\n")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        text = CLIPTextModel(
+            CLIPTextConfig(
+                vocab_size=len(words),
+                hidden_size=16,
+                intermediate_size=32,
+                num_hidden_layers=1,
+                num_attention_heads=2,
+                max_position_embeddings=77,
+                projection_dim=16,
+                bos_token_id=0,
+                eos_token_id=1,
+                pad_token_id=1,
+            )
+        )
+        unet = UNet2DConditionModel(
+            sample_size=8, in_channels=4, out_channels=4, block_out_channels=(8, 16),
+            layers_per_block=1, down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+            up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"), cross_attention_dim=16,
+            attention_head_dim=4, norm_num_groups=4,
+        )  # fmt: skip
+        autoencoder = AutoencoderKL(
+            block_out_channels=(8, 8), down_block_types=("DownEncoderBlock2D",) * 2,
+            up_block_types=("UpDecoderBlock2D",) * 2, latent_channels=4, norm_num_groups=4,
+        )  # fmt: skip
+    made = StableDiffusionPipeline(
+        vae=autoencoder,
+        text_encoder=text,
+        tokenizer=CLIPTokenizer(vocab=str(vocabulary), merges=str(merges), model_max_length=77),
+        unet=unet,
+        scheduler=EulerDiscreteScheduler(timestep_spacing="trailing", steps_offset=1),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
+    made.save_pretrained(folder / "model", safe_serialization=True)
+    return folder / "model"
+
+
+def test_images_follow_from_prompt_and_seed(pipeline):
+    made = Turbo(pipeline, CLASSES, (5, 5, 3), device="cpu")
+    assert isinstance(made, Generator)
+    labels, seeds = np.array([0, 1, 0]), np.array([3, 3, 2**64 - 1], np.uint64)
+    together = made.sample(labels, seeds)
+    assert (together.shape, together.dtype) == ((3, 5, 5, 3), np.uint8)
+    assert len({image.tobytes() for image in together}) == 3
+    alone = made.sample(labels[2:], seeds[2:])[0]
+    assert np.abs(alone.astype(int) - together[2].astype(int)).max() <= 1
+
+
+def test_what_images_depend_on_is_in_the_fingerprint(pipeline):
+    settings = [{}, {"prompt": "a drawing of a {}"}, {"steps": 2}]
+    made = [Turbo(pipeline, CLASSES, (5, 5, 3), device="cpu", **s) for s in settings]
+    made.append(Turbo(pipeline, ("bird", "cat"), (5, 5, 3), device="cpu"))
+    made.append(Turbo(pipeline, CLASSES, (6, 6, 3), device="cpu"))
+    assert len({one.fingerprint for one in made}) == len(made)
+    assert "photo of a air plane" in made[0]._prompts[0]
+
+
+def test_reduction_is_anti_aliased_and_grey_where_the_data_are():
+    stripes = torch.zeros(1, 3, 64, 64)
+    stripes[..., ::2] = 1.0
+    small = reduce_images(stripes, (8, 8, 3))
+    # Without anti-aliasing every eighth column would be hit: all white or all black.
+    assert abs(int(small[0, 4, 4, 0]) - 128) <= 2
+    red = torch.zeros(1, 3, 16, 16)
+    red[:, 0] = 1.0
+    assert reduce_images(red, (4, 4, 1)).ravel().tolist() == [76] * 16
+
+
+def test_bad_settings_are_named(pipeline, tmp_path):
+    for settings, message in (
+        ({"prompt": "a photo"}, "not a prompt"),
+        ({"steps": 0}, "not a number of steps"),
+        ({"device": "cuda"}, "cannot use the device"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Turbo(pipeline, CLASSES, (5, 5, 3), **settings)
+    with pytest.raises(InputError, match="no model"):
+        Turbo("nobody/nothing-of-this-name", CLASSES, (5, 5, 3))
+    (tmp_path / "model_index.json").write_text('{"unet": ["os", "system"]}')
+    with pytest.raises(InputError, match="foreign library"):
+        Turbo(tmp_path, CLASSES, (5, 5, 3))
