@@ -50,11 +50,13 @@ def data() -> Path:
     return Path(folder)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def store(tmp_path_factory):
-    """Decoded data sets, shared by the processes that run the tests."""
+    """Decoded data sets, shared by the processes that run the tests and those that they start."""
     base = tmp_path_factory.getbasetemp()
-    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "store"
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "store"
+    os.environ["FEDEAS_STORE"] = str(folder)
+    return folder
 
 
 @pytest.fixture

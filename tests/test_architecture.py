@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedeas"
 ROOMS = [
     "errors", "seeds", "specs", "blocks", "files", "hub", "tensors", "parquet", "tables", "counts",
     "skew", "cost", "plan", "policies", "select", "comparison", "stream", "partition", "data",
-    "training", "generators", "cache", "experiments", "report", "cli",
+    "training", "generators", "cache", "methods", "flower", "experiments", "report", "cli",
 ]  # fmt: skip
 # The only places outside `cli` that import another package, and then where it is used.
 LEAVES = {
@@ -28,9 +28,13 @@ LEAVES = {
 # Modules that are torch from top to bottom. Others import them only where they are used.
 HEAVY = {
     "tensors.py", "training/models.py", "training/loop.py", "generators/diffusion.py",
-    "generators/train.py", "generators/turbo.py", "generators/judge.py",
+    "generators/train.py", "generators/turbo.py", "generators/judge.py", "methods/method.py",
+    "methods/fedprox.py", "methods/scaffold.py", "methods/moon.py", "methods/fedgen.py",
+    "methods/fedmix.py", "methods/registry.py", "flower/sums.py", "flower/records.py",
+    "flower/state.py", "flower/client.py", "flower/rounds.py", "flower/grids.py", "flower/site.py",
+    "experiments/config.py", "experiments/run.py",
 }  # fmt: skip
-HEAVY_PACKAGES = {"torch", "diffusers", "accelerate", "safetensors"}
+HEAVY_PACKAGES = {"torch", "diffusers", "accelerate", "safetensors", "flwr"}
 MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))
 INNER = [m for m in MODULES if m not in ("__init__.py", "__main__.py")]
 

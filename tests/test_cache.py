@@ -15,7 +15,7 @@ from counting import Counting, drawn
 from fedeas import FedEAS, InputError, LabelCounts, Plan, Uniform
 from fedeas.cache import Cache, fill, verify
 from fedeas.cache.shard import Segment, Shard
-from fedeas.cache.store import missing_segments, read_json, write_json
+from fedeas.cache.store import locked, missing_segments, read_json, write_json
 
 TESTS = Path(__file__).parent
 COUNTS = LabelCounts(
@@ -308,7 +308,7 @@ def test_prune_leaves_what_is_not_ours_or_in_use(tmp_path, fedeas):
     fill(plan, Counting(), other)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "cache.json").write_text("{}")
-    with other.locked():
+    with locked(other.folder):
         busy = fedeas("cache", "prune", tmp_path, "--keep", cache.folder.name, "--yes")
     assert busy.code == 2
     assert "being filled" in busy.err

@@ -1,5 +1,4 @@
 import io
-import json
 import os
 import subprocess
 import sys
@@ -14,30 +13,9 @@ from PIL import Image
 from fedeas import IID, Dirichlet, FedEAS, FLBench, InputError
 from fedeas.data import ImageData, federate, load_images
 from fedeas.generators import Generator, Pool, make_generator
+from pictures import write_set
 
 ROOT = Path(__file__).parents[1]
-
-
-def encoded(pixels: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(pixels.squeeze()).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-def write_set(folder: Path, train: list[np.ndarray], test: list[np.ndarray]) -> None:
-    """Write two Parquet files as Hugging Face data sets have them; labels count 0, 1, 0, 1, ..."""
-    features = {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}
-    metadata = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
-    folder.mkdir(parents=True, exist_ok=True)
-    for part, images in (("train", train), ("test", test)):
-        rows = [image if isinstance(image, bytes) else encoded(image) for image in images]
-        table = pa.table(
-            {
-                "image": [{"bytes": row, "path": None} for row in rows],
-                "label": [i % 2 for i in range(len(rows))],
-            }
-        ).replace_schema_metadata(metadata)
-        pq.write_table(table, folder / f"{part}-00000-of-00001.parquet")
 
 
 def noise(count: int, shape: tuple[int, ...] = (6, 5, 3), seed: int = 0) -> list[np.ndarray]:

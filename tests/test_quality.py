@@ -11,7 +11,7 @@ from fedeas import FedEAS, InputError, LabelCounts
 from fedeas.cache import Cache, fill
 from fedeas.generators import quality
 from fedeas.generators.judge import Features, Judge
-from pictures import CLASSES, shapes
+from pictures import CLASSES, shapes, write_set
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +131,6 @@ def test_a_filtered_fill_meets_the_plan(tmp_path):
 
 
 def test_the_command_measures(fedeas, tmp_path, judge, data, monkeypatch):
-    from test_data import write_set
-
     folder = tmp_path / "set"
     write_set(folder, list(data.images[:240]), list(data.images[240:]))
     monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))

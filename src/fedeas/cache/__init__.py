@@ -1,7 +1,7 @@
 """Generated images on disk: content-addressed, per client, safe against crashes and damage."""
 
-from fedeas.cache.fill import Filled, fill
+from fedeas.cache.fill import Filled, fill, fill_client
 from fedeas.cache.store import Cache, ClientCache
 from fedeas.cache.verify import Problem, verify
 
-__all__ = ["Cache", "ClientCache", "Filled", "Problem", "fill", "verify"]
+__all__ = ["Cache", "ClientCache", "Filled", "Problem", "fill", "fill_client", "verify"]

@@ -6,21 +6,24 @@ in the last digit, on the batch that they were made in.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.cache.shard import SUFFIX, Segment, Shard, read_shard
-from fedeas.cache.store import Cache, read_json, remove_half_written, write_json
+from fedeas.cache.store import Cache, locked, read_json, remove_half_written, write_json
 from fedeas.errors import InputError
 from fedeas.generators import Generator
 from fedeas.plan import Plan
 
 Request = tuple[str, Segment]
+Wanted = Mapping[str, Sequence[int]]  # images of every class, by client
 Progress = Callable[[int, int], None]
 
 
@@ -46,36 +49,58 @@ def fill(
     Batches mix clients and classes, so that small requests do not cost a batch each. `progress`
     hears the images made and to be made in all, `waiting` that another process fills this cache.
     """
+    _check_classes(plan, generator)
+    wanted = dict(zip(plan.client_names, plan.samples.tolist(), strict=True))
+    with locked(cache.folder, waiting):
+        return _fill(wanted, generator, cache, cache.journal, batch_size, progress)
+
+
+def fill_client(
+    client: str, wanted: Sequence[int], generator: Generator, cache: Cache, batch_size: int = 64
+) -> Filled:
+    """Generate what one client wants, while others may do the same for themselves."""
+    own = cache.client(client)
+    with locked(cache.folder, shared=True), locked(own.folder):
+        return _fill({client: list(wanted)}, generator, cache, own.journal, batch_size, None)
+
+
+def _fill(
+    wanted: Wanted,
+    generator: Generator,
+    cache: Cache,
+    journal: Path,
+    batch_size: int,
+    progress: Progress | None,
+) -> Filled:
+    """Fill while the lock is held."""
     if batch_size < 1:
         raise InputError("not a batch size", got=batch_size, allowed="a whole number from 1")
     if generator.fingerprint != cache.about["generator"]:
         raise InputError("the cache belongs to another generator", got=generator.fingerprint)
-    _check_classes(plan, generator)
-    with cache.locked(waiting):
-        mended = _check(cache, plan)
-        missing = _missing(cache, plan)
-        reused = plan.total - sum(segment.size for _, segment in missing)
-        generated = 0
-        shelf = _Shelf(cache)
-        # Twice where a fill that was killed left a journal, and more has gone missing since.
-        for _ in range(2):
-            requests = _journal(cache, plan, batch_size, missing)
-            total = sum(segment.size for _, segment in requests)
-            done = 0
-            try:
-                for batch in batches(requests, batch_size):
-                    size = sum(segment.size for _, segment in batch)
-                    if not shelf.holds(batch):
-                        shelf.put(batch, _draw(cache, generator, batch))
-                        generated += size
-                    done += size
-                    if progress is not None:
-                        progress(done, total)
-            finally:
-                shelf.list_all()
-            cache.journal.unlink(missing_ok=True)
-            if not (missing := _missing(cache, plan)):
-                break
+    mended = _check(cache, wanted)
+    missing = _missing(cache, wanted)
+    reused = sum(map(sum, wanted.values())) - sum(segment.size for _, segment in missing)
+    generated = 0
+    shelf = _Shelf(cache)
+    # Twice where a fill that was killed left a journal, and more has gone missing since.
+    for _ in range(2):
+        requests = _noted(journal, wanted, batch_size, missing)
+        total = sum(segment.size for _, segment in requests)
+        done = 0
+        try:
+            for batch in batches(requests, batch_size):
+                size = sum(segment.size for _, segment in batch)
+                if not shelf.holds(batch):
+                    shelf.put(batch, _draw(cache, generator, batch))
+                    generated += size
+                done += size
+                if progress is not None:
+                    progress(done, total)
+        finally:
+            shelf.list_all()
+        journal.unlink(missing_ok=True)
+        if not (missing := _missing(cache, wanted)):
+            break
     return Filled(generated, reused, tuple(mended))
 
 
@@ -102,8 +127,8 @@ def batches(requests: Sequence[Request], size: int) -> Iterator[list[Request]]:
         yield batch
 
 
-def _check(cache: Cache, plan: Plan) -> list[str]:
-    """Set aside what is damaged, for all clients of the plan."""
+def _check(cache: Cache, wanted: Wanted) -> list[str]:
+    """Set aside what is damaged, for all clients that want something."""
     mended: list[str] = []
     remove_half_written(cache.folder)
     about = cache.folder / "cache.json"
@@ -115,7 +140,7 @@ def _check(cache: Cache, plan: Plan) -> list[str]:
             mended.append(str(error))
             cache.quarantine(about)
         write_json(about, cache.about)
-    for name in plan.client_names:
+    for name in wanted:
         mended += cache.client(name).check()
     return mended
 
@@ -133,26 +158,26 @@ def _check_classes(plan: Plan, generator: Generator) -> None:
         )
 
 
-def _missing(cache: Cache, plan: Plan) -> list[Request]:
-    """Return what the plan wants and the cache does not hold, client by client."""
+def _missing(cache: Cache, wanted: Wanted) -> list[Request]:
+    """Return what is wanted and the cache does not hold, client by client."""
     return [
         (name, segment)
-        for name, wanted in zip(plan.client_names, plan.samples, strict=True)
-        for segment in cache.client(name).missing(wanted)
+        for name, own in wanted.items()
+        for segment in cache.client(name).missing(own)
     ]
 
 
-def _journal(cache: Cache, plan: Plan, batch_size: int, missing: list[Request]) -> list[Request]:
-    """Return the requests of the fill under way for this plan and batch size, or begin one."""
-    plan_key = hashlib.sha256(plan.samples.tobytes() + repr(plan.client_names).encode())
-    key = [plan_key.hexdigest(), batch_size]
+def _noted(journal: Path, wanted: Wanted, batch_size: int, missing: list[Request]) -> list[Request]:
+    """Return the requests of the fill under way for the same wishes, or begin one."""
+    key = [hashlib.sha256(json.dumps(wanted).encode()).hexdigest(), batch_size]
     try:
-        noted = read_json(cache.journal)
+        noted = read_json(journal)
         if noted["key"] == key:
             return [(name, Segment(*s)) for name, s in noted["requests"]]
     except (InputError, KeyError, TypeError):
         pass  # there is none, or it is damaged: then the batches are those of a new fill
-    write_json(cache.journal, {"key": key, "requests": missing})
+    if missing:
+        write_json(journal, {"key": key, "requests": missing})
     return missing
 
 

@@ -5,6 +5,7 @@
     <base>/<key>/lock                          held by the one process that fills
     <base>/<key>/clients/<client>/manifest.json
     <base>/<key>/clients/<client>/<sha256>.shard
+    <base>/<key>/clients/<client>/journal.json, lock    of a fill for this client alone
     <base>/<key>/quarantine/                   what was found damaged
 
 Every file is written whole or not at all, and every JSON file carries the hash of its content.
@@ -16,7 +17,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,16 +76,13 @@ class Cache:
             seeds.append(int.from_bytes(own.digest()[:8], "little"))
         return np.array(seeds, dtype=np.uint64)
 
-    def locked(self, waiting: Callable[[], None] | None = None) -> AbstractContextManager[None]:
-        """Hold the cache alone."""
-        return locked(self.folder, waiting)
-
     def quarantine(self, path: Path) -> None:
         """Set a damaged file aside, where it can be looked at and does no harm."""
         aside = self.folder / "quarantine"
         aside.mkdir(exist_ok=True)
         free = next(i for i in range(10**6) if not (aside / f"{i}-{path.name}").exists())
-        path.rename(aside / f"{free}-{path.name}")
+        with suppress(FileNotFoundError):  # another client set it aside at the same moment
+            path.rename(aside / f"{free}-{path.name}")
 
 
 class ClientCache:
@@ -98,6 +96,11 @@ class ClientCache:
     def manifest(self) -> Path:
         """The list of the client's shards."""
         return self.folder / "manifest.json"
+
+    @property
+    def journal(self) -> Path:
+        """Where the batches of the client's own fill are noted."""
+        return self.folder / "journal.json"
 
     def shards(self) -> list[Shard]:
         """Return the shards that the manifest lists; none where there is no manifest."""
@@ -191,27 +194,32 @@ class ClientCache:
 
 
 @contextmanager
-def locked(folder: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold a cache's folder alone; the system frees the lock of a process that dies."""
-    handle = _lock(folder, waiting)
+def locked(
+    folder: Path, waiting: Callable[[], None] | None = None, shared: bool = False
+) -> Iterator[None]:
+    """Hold a folder alone, or together with others that share it.
+
+    The system frees the lock of a process that dies.
+    """
+    handle = _lock(folder, waiting, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
     try:
         yield
     finally:
         os.close(handle)
 
 
-def _lock(folder: Path, waiting: Callable[[], None] | None) -> int:
+def _lock(folder: Path, waiting: Callable[[], None] | None, kind: int) -> int:
     path = folder / "lock"
     for _ in range(100):
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             try:
                 if waiting is not None:
                     waiting()
-                fcntl.flock(handle, fcntl.LOCK_EX)
+                fcntl.flock(handle, kind)
             except BaseException:
                 os.close(handle)
                 raise

@@ -88,8 +88,11 @@ def _verify_client(folder: Path) -> Iterator[Problem]:
                 check_shard(path, content["client"])
         except (InputError, ValueError, KeyError, TypeError):
             yield Problem(path, "is damaged")
+    if (folder / "journal.json").exists():
+        yield from _damaged_json(folder / "journal.json")
+    ours = {"manifest.json", "journal.json", "lock"}
     for path in folder.iterdir():
-        if path != manifest and not (path.suffix == SUFFIX and path.name in listed):
+        if path.name not in ours and not (path.suffix == SUFFIX and path.name in listed):
             yield Problem(path, "is not in the manifest")
 
 

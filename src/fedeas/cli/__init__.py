@@ -14,6 +14,7 @@ from fedeas.cli.generator import generator
 from fedeas.cli.paper import paper
 from fedeas.cli.partition import partition
 from fedeas.cli.plan import plan
+from fedeas.cli.run import run
 from fedeas.cli.select import select
 from fedeas.errors import FedeasError
 
@@ -29,6 +30,7 @@ app.command()(plan)
 app.command()(compare)
 app.command()(select)
 app.command()(fill)
+app.command()(run)
 app.add_typer(generator, name="generator")
 app.add_typer(cache, name="cache")
 app.add_typer(paper, name="paper")

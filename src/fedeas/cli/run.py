@@ -1,0 +1,57 @@
+"""`fedeas run`: train a federation from a config."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from fedeas.cli import show
+
+
+def run(
+    config_file: Path = typer.Argument(..., metavar="CONFIG", help="Settings of the run (.toml)."),
+    out: Path | None = typer.Option(None, help="Folder of the run; runs/NAME unless given."),
+    grid: str | None = typer.Option(None, help="'inline' or 'ray', instead of the config's."),
+    device: str | None = typer.Option(None, help="auto, cpu, cuda, ..., instead of the config's."),
+    as_json: bool = show.json_option(),
+) -> None:
+    """Train a federation, with or without synthetic samples; called again, it goes on.
+
+    CONFIG is a TOML file. The run's folder holds its config, partition, plan, log and result.
+
+    Example: `fedeas run examples/cifar10.toml --out runs/cifar10`
+    """
+    from dataclasses import replace
+
+    from fedeas.generators.generator import heavy
+
+    configs = heavy("fedeas.experiments.config", "federated training", "train")
+    runs = heavy("fedeas.experiments.run", "federated training", "train")
+    config = configs.read_config(config_file)
+    changed = {k: v for k, v in (("grid", grid), ("device", device)) if v is not None}
+    config = replace(config, **changed)
+    folder = out or Path("runs") / config_file.stem
+    with show.progress("rounds") as update:
+        result = runs.run(config, folder, show.note, _Reporter(update, config.federated.rounds))
+    if as_json:
+        show.print_json(result)
+        return
+    last = result["accuracy_last_rounds"]
+    typer.echo(
+        f"accuracy         {show.percent(result['accuracy'])} after {result['rounds']} rounds"
+    )
+    typer.echo(f"last {last:<2} rounds   {show.percent(result['accuracy_last'])} on average")
+    typer.echo(f"generated        {result['generated']:,} samples")
+    typer.echo(f"folder           {folder}")
+
+
+class _Reporter:
+    """Shows the round, the accuracy and the seconds of a round."""
+
+    def __init__(self, update: show.Update, rounds: int) -> None:
+        self._update, self._rounds, self._begun = update, rounds, time.monotonic()
+
+    def __call__(self, line: dict[str, Any]) -> None:
+        accuracy = f"accuracy {show.percent(line['accuracy'])}, " if "accuracy" in line else ""
+        self._update(line["round"], self._rounds, f"{accuracy}{line['seconds']:.1f} s a round")

@@ -1,0 +1,120 @@
+"""A run's settings: TOML into frozen dataclasses, with strict keys."""
+
+import difflib
+import hashlib
+import json
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fedeas.errors import InputError
+from fedeas.files import read_text
+from fedeas.flower.rounds import Federated
+
+Settings = TypeVar("Settings")
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which images, and who is tested on what."""
+
+    name: str
+    folder: str | None = None
+    protocol: str = "clean"
+    hold_out: int = 0  # images of every class that no client gets, for the pool
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How clients share the data."""
+
+    recipe: str = "flbench"
+    clients: int = 20
+    alpha: float | None = 0.1
+    min_samples: int | None = None
+    shards_per_client: int | None = None
+
+
+@dataclass(frozen=True)
+class Augment:
+    """What is generated, and by what."""
+
+    policy: str = "none"
+    generator: str = ""
+    cache: str = "cache"
+    seed: int = 0
+    batch: int = 64
+
+
+@dataclass(frozen=True)
+class Config:
+    """All that a run depends on; `grid` and `device` only say where it happens."""
+
+    data: Data
+    partition: Cut = field(default_factory=Cut)
+    augment: Augment = field(default_factory=Augment)
+    federated: Federated = field(default_factory=Federated)
+    seed: int = 42
+    grid: str = "inline"
+    device: str = "auto"
+
+    @property
+    def fingerprint(self) -> str:
+        """Name what the outcome depends on; another grid or device is the same experiment."""
+        held = asdict(self)
+        for place in ("grid", "device"):
+            held.pop(place)
+        for place in ("window", "timeout", "evaluate_every"):
+            held["federated"].pop(place)
+        held["augment"].pop("cache")
+        return hashlib.sha256(json.dumps(held, sort_keys=True).encode()).hexdigest()
+
+
+def read_config(path: Path) -> Config:
+    """Read a TOML file; a wrong key is an error that names the nearest right one."""
+    try:
+        content = tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is no TOML: {error}") from None
+    return build(Config, content, str(path))
+
+
+def build(kind: type[Settings], content: object, where: str) -> Settings:
+    """Make a settings object from plain values, checking keys and kinds."""
+    if not isinstance(content, Mapping):
+        raise InputError(f"{where} is no table", got=content)
+    hints = typing.get_type_hints(kind)
+    known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
+    for key in content:
+        if key not in known:
+            close = difflib.get_close_matches(str(key), known, n=1)
+            raise InputError(
+                f"{where} has no setting {key!r}",
+                allowed=", ".join(known),
+                fix=f"did you mean {close[0]!r}?" if close else None,
+            )
+    values = {key: _value(hints[key], value, f"{where}: {key}") for key, value in content.items()}
+    needed = [
+        name
+        for name, f in known.items()
+        if name not in values and f.default is f.default_factory  # both are "missing"
+    ]
+    if needed:
+        raise InputError(f"{where} lacks {needed[0]!r}", allowed=", ".join(known))
+    return kind(**values)
+
+
+def _value(hint: Any, value: object, where: str) -> Any:
+    if is_dataclass(hint):
+        return build(typing.cast(type[Any], hint), value, where)
+    allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if float in allowed and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) in allowed:
+        return value
+    names = " or ".join(kind.__name__ for kind in allowed if kind is not type(None))
+    raise InputError(f"{where} is of a wrong kind", got=value, allowed=names)

@@ -1,0 +1,1 @@
+"""Federated training on Flower: one algorithm, whatever the grid that carries its messages."""

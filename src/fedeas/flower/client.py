@@ -1,0 +1,116 @@
+"""The client's half: who it is, and one turn of local training. It does not know its grid."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from fedeas.flower import records
+from fedeas.flower.state import Kept
+from fedeas.methods.method import Turn
+from fedeas.methods.registry import make_method
+from fedeas.seeds import child_rng
+from fedeas.tensors import choose_device
+from fedeas.training.loop import Local, fit, keep_memory
+from fedeas.training.models import Classifier, ModelSettings, Task, make_model
+from fedeas.training.samples import Samples
+
+HELLO, TRAIN = "query.hello", "train"
+
+
+@dataclass(frozen=True)
+class Site:
+    """What one client has: its number, its real samples, a folder of its own."""
+
+    partition: int
+    real: Samples  # N_k of them, which it is weighted by whatever is generated
+    samples: Callable[[], Samples]  # with what is generated, at the latest now
+    folder: Path
+    device: str = "auto"
+
+
+OpenSite = Callable[[Context], Site]
+
+
+def make_client_app(open_site: OpenSite) -> ClientApp:
+    """Return a Flower ClientApp; `open_site` finds what the client has."""
+    app = ClientApp()
+
+    @app.query("hello")
+    def hello(message: Message, context: Context) -> Message:
+        return _hello(message, open_site(context))
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        return _train(message, open_site(context))
+
+    return app
+
+
+def _hello(message: Message, site: Site) -> Message:
+    """Say which client this is, how many real samples it has, and what the method asks for."""
+    asked = records.settings(message.content)
+    rng = child_rng(asked["seed"], "hello", site.partition)
+    known = make_method(asked["method"]).introduce(site.real, rng)
+    numbers = {"partition": site.partition, "num-examples": len(site.real)}
+    return Message(records.pack({"known": known}, numbers=numbers), reply_to=message)
+
+
+def _train(message: Message, site: Site) -> Message:
+    """Train on the client's samples, from the server's weights."""
+    asked = records.settings(message.content)
+    _use_threads(int(asked["threads"]))
+    number, seed = int(asked["round"]), int(asked["seed"])
+    method = make_method(asked["method"])
+    device = choose_device(site.device)
+    before = {k: v.to(device) for k, v in records.tensors(message.content, "weights").items()}
+    received = {k: v.to(device) for k, v in records.tensors(message.content, "method").items()}
+    model = _model(asked).to(device)
+    model.load_state_dict(before)
+    kept = Kept(site.folder / asked["experiment"])
+    local = Local(**asked["local"])
+    turn = Turn(
+        model,
+        before,
+        received,
+        {k: v.to(device) for k, v in kept.before(number).items()},
+        site.samples(),
+        local,
+        number,
+        child_rng(seed, "method", number, site.partition),
+    )
+    rng = child_rng(seed, "train", number, site.partition)
+    steps = fit(model, turn.samples, local, rng, method.correction(turn))
+    outcome = method.finish(turn, steps)
+    kept.save(number, outcome.kept)
+    arrays = {"weights": model.state_dict(), "added": outcome.added, "shown": outcome.shown}
+    numbers = {
+        "partition": site.partition,
+        "num-examples": len(site.real),
+        "trained-on": len(turn.samples),
+        "steps": steps,
+    }
+    return Message(records.pack(arrays, numbers=numbers), reply_to=message)
+
+
+def _model(asked: dict[str, Any]) -> Classifier:
+    """Return the model that the server describes; its weights come with the message."""
+    task = asked["task"]
+    height, width, colours = map(int, task["shape"])
+    made = Task(
+        int(task["classes"]),
+        (height, width, colours),
+        tuple(map(float, task["mean"])),
+        tuple(map(float, task["spread"])),
+    )
+    return make_model(ModelSettings(**{**asked["model"], "weights": ""}), made, seed=0)
+
+
+def _use_threads(threads: int) -> None:
+    keep_memory()
+    if threads != torch.get_num_threads():
+        torch.set_num_threads(threads)

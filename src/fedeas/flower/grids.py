@@ -1,0 +1,159 @@
+"""Where messages go: to this process (`inline`), or to Ray's actors (`ray`).
+
+In a deployment Flower itself starts the apps, with a grid of its own.
+"""
+
+import logging
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+# The one private name: a Message outside of Flower's own processes asks it for a run's number.
+from flwr.supercore.task_identity import TaskIdentity
+
+from fedeas.errors import FedeasError, InputError, MissingExtraError
+
+Result = TypeVar("Result")
+GRIDS = ("inline", "ray")
+_QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+_RUN = 1
+_SERVER = 1  # node id; clients follow
+
+
+class InlineGrid(Grid):
+    """Calls the ClientApp in this process, one message after the other, when replies are asked for.
+
+    The reference that the other grids must equal; also the fastest on one GPU, and for debugging.
+    """
+
+    def __init__(self, app: ClientApp, clients: int) -> None:
+        self._app = app
+        self._contexts = {
+            _SERVER + 1 + number: Context(
+                run_id=_RUN,
+                node_id=_SERVER + 1 + number,
+                node_config={"partition-id": number, "num-partitions": clients},
+                state=RecordDict(),
+                run_config={},
+            )
+            for number in range(clients)
+        }
+        self._waiting: dict[str, Message] = {}
+        self._sent = 0
+        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, _RUN, _SERVER
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the nodes' ids."""
+        return list(self._contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Take messages; they are worked on when their replies are asked for."""
+        taken = []
+        for message in messages:
+            self._sent += 1
+            name = str(self._sent)
+            message.metadata.__dict__["_message_id"] = name
+            self._waiting[name] = message
+            taken.append(name)
+        return taken
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Work on the message that has waited longest, and return its reply alone."""
+        asked = set(message_ids)
+        name = next((known for known in self._waiting if known in asked), None)
+        return [] if name is None else [self._reply(self._waiting.pop(name))]
+
+    def _reply(self, message: Message) -> Message:
+        context = self._contexts[message.metadata.dst_node_id]
+        try:
+            return self._app(message, context)
+        except FedeasError as error:
+            return Message(Error(code=0, reason=str(error)), reply_to=message)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Send messages and wait for all replies."""
+        names = list(self.push_messages(messages))
+        return [reply for _ in names for reply in self.pull_messages(names)]
+
+    def set_run(self, run: Any) -> None:
+        """Do nothing: there is one run."""
+
+    @property
+    def run(self) -> Any:
+        """There is no run of Flower's."""
+        raise NotImplementedError
+
+    def create_message(self, *arguments: Any, **named: Any) -> Message:
+        """Not needed: `Message` is made directly."""
+        raise NotImplementedError
+
+
+def on_grid(
+    kind: str, app: ClientApp, clients: int, threads: int, main: Callable[[Grid], Result]
+) -> Result:
+    """Run the server's `main` on a grid with this ClientApp on every node."""
+    if kind == "inline":
+        return main(InlineGrid(app, clients))
+    if kind == "ray":
+        return _on_ray(app, clients, threads, main)
+    raise InputError("unknown grid", got=kind, allowed=", ".join(GRIDS))
+
+
+def _on_ray(app: ClientApp, clients: int, threads: int, main: Callable[[Grid], Result]) -> Result:
+    """Run on Flower's simulation engine: as many actors as the cores allow, `threads` each."""
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    try:
+        from flwr.simulation import run_simulation
+    except ImportError:
+        raise MissingExtraError("the grid 'ray'", "ray") from None
+    outcome: list[Result] = []
+    failed: list[BaseException] = []
+    server = ServerApp()
+
+    @server.main()
+    def run(grid: Grid, context: Context) -> None:
+        try:
+            _wait_for_nodes(grid, clients)
+            outcome.append(main(grid))
+        except BaseException as error:
+            failed.append(error)  # the engine would only log it
+            raise
+
+    cores = os.cpu_count() or 1
+    config: dict[str, Any] = {
+        "client_resources": {"num_cpus": threads, "num_gpus": 0.0},
+        "init_args": {"num_cpus": max(threads, cores), "log_to_driver": False},
+    }
+    logging.getLogger("flwr").setLevel(logging.CRITICAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # marked deprecated in favour of a daemon
+        try:
+            run_simulation(server, app, num_supernodes=clients, backend_config=config)
+        except RuntimeError:
+            if not failed:
+                raise
+    if failed:
+        raise failed[0]
+    return outcome[0]
+
+
+def _wait_for_nodes(grid: Grid, clients: int) -> None:
+    """Wait until all nodes are there: a cohort drawn before would be too small."""
+    deadline = time.monotonic() + 120
+    while len(list(grid.get_node_ids())) < clients:
+        if time.monotonic() > deadline:
+            raise InputError("nodes are missing", got=len(list(grid.get_node_ids())))
+        time.sleep(0.05)

@@ -1,0 +1,79 @@
+"""Tensors and settings in Flower's records, and what a party may rely on in one that it gets."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+
+from fedeas.errors import InputError
+from fedeas.tensors import Tensors
+
+SETTINGS = "settings"
+_DTYPES = {"float32", "float64", "int64", "float16", "uint8"}
+
+
+def pack(
+    arrays: Mapping[str, Tensors],
+    settings: object = None,
+    numbers: Mapping[str, float] | None = None,
+) -> RecordDict:
+    """Put groups of tensors, settings and numbers into a message's content."""
+    content = RecordDict()
+    for group, tensors in arrays.items():
+        if tensors:
+            held = {k: Array(np.asarray(v.detach().cpu())) for k, v in tensors.items()}
+            content[group] = ArrayRecord(held)
+    if settings is not None:
+        content[SETTINGS] = ConfigRecord({"json": json.dumps(settings)})
+    if numbers:
+        content["numbers"] = MetricRecord(dict(numbers))
+    return content
+
+
+def tensors(content: RecordDict, group: str) -> Tensors:
+    """Read a group of tensors; an absent one is empty, and anything but plain arrays is refused."""
+    if group not in content.array_records:
+        return {}
+    found: Tensors = {}
+    for name, array in content.array_records[group].items():
+        # `Array.numpy` loads with allow_pickle=False; a strange type or form is refused before.
+        if array.stype != "numpy.ndarray" or array.dtype not in _DTYPES:
+            raise InputError(f"array {name!r} is of a kind that is not accepted", got=array.dtype)
+        values = array.numpy()
+        if list(values.shape) != list(array.shape) or str(values.dtype) != array.dtype:
+            raise InputError(f"array {name!r} is not what it says", got=values.shape)
+        found[name] = torch.from_numpy(values.copy() if not values.flags.writeable else values)
+    return found
+
+
+def settings(content: RecordDict) -> Any:
+    """Read the settings of a message."""
+    try:
+        return json.loads(str(content.config_records[SETTINGS]["json"]))
+    except (KeyError, ValueError):
+        raise InputError("a message without settings") from None
+
+
+def number(content: RecordDict, name: str) -> float:
+    """Read one number of a message."""
+    try:
+        return float(content.metric_records["numbers"][name])  # type: ignore[arg-type]
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"a reply without {name!r}") from None
+
+
+def check_like(found: Tensors, model: Tensors, what: str) -> None:
+    """Refuse tensors with other names, shapes or number formats than the model's."""
+    if found.keys() != model.keys():
+        odd = sorted(found.keys() ^ model.keys())[0]
+        raise InputError(f"{what} have other names than the model's", got=odd)
+    for name, tensor in found.items():
+        if tensor.shape != model[name].shape or tensor.dtype != model[name].dtype:
+            raise InputError(
+                f"{what}: {name!r} has another shape or format",
+                got=(tuple(tensor.shape), str(tensor.dtype)),
+                allowed=f"{tuple(model[name].shape)}, {model[name].dtype}",
+            )

@@ -1,0 +1,310 @@
+"""The server's half: rounds of drawing a cohort, training, adding up; a checkpoint after each."""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from fedeas.errors import FedeasError, InfeasibleError, InputError
+from fedeas.flower import records
+from fedeas.flower.client import HELLO, TRAIN
+from fedeas.flower.sums import ExactSum
+from fedeas.methods.method import Round
+from fedeas.methods.registry import make_method
+from fedeas.seeds import child_rng
+from fedeas.tensors import Tensors, load_tensors, save_tensors
+from fedeas.training.loop import Local
+from fedeas.training.models import ModelSettings, Task, make_model
+
+_POLL = 0.02  # seconds between questions for replies
+_MOST_SAMPLES = 2**40  # of one client
+
+
+@dataclass(frozen=True)
+class Federated:
+    """How a federation trains."""
+
+    rounds: int = 40
+    fraction: float = 0.5  # of the clients in a round
+    method: str = "fedavg"
+    model: ModelSettings = field(default_factory=ModelSettings)
+    local: Local = field(default_factory=Local)
+    threads: int = 1  # of a client's training
+    minimum: float = 1.0  # share of a cohort whose replies must be good
+    timeout: float = 3600.0  # seconds that a round may take
+    window: int = 16  # messages under way at a time
+    evaluate_every: int = 1
+
+
+Line = dict[str, Any]
+Evaluate = Callable[[Tensors], Line]
+Report = Callable[[Line], None]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The outcome: the final weights and a line per round."""
+
+    weights: Tensors
+    history: Sequence[Line]
+
+
+def run_rounds(
+    grid: Grid,
+    federated: Federated,
+    task: Task,
+    seed: int,
+    checkpoint: Path,
+    experiment: str,
+    evaluate: Evaluate,
+    report: Report | None = None,
+) -> Trained:
+    """Train a federation, from its checkpoint where there is one.
+
+    `experiment` names the run: clients keep their state under it, and a checkpoint of another
+    experiment is refused. `evaluate` measures the server's weights after a round.
+    """
+    method = make_method(federated.method)
+    model = make_model(federated.model, task, _weight_seed(seed))
+    nodes, known = _meet(grid, federated, seed)
+    clients = len(nodes)
+    weights: Tensors = dict(model.state_dict())
+    state = method.start(model, task, known, seed)
+    history: list[Line] = []
+    if checkpoint.exists():
+        weights, state, history = _restore(checkpoint, experiment)
+    for number in range(len(history) + 1, federated.rounds + 1):
+        begun = time.monotonic()
+        cohort = draw_cohort(seed, number, clients, federated.fraction)
+        sent = method.send(state, number, seed)
+        asked = {
+            "round": number,
+            "seed": seed,
+            "method": federated.method,
+            "model": asdict(federated.model),
+            "local": asdict(federated.local),
+            "task": asdict(task),
+            "threads": federated.threads,
+            "experiment": experiment,
+        }
+        content = records.pack({"weights": weights, "method": sent}, asked)
+        # The largest first: the last ones to finish are then short.
+        order = sorted(cohort, key=lambda p: (-nodes[p].real, p))
+        messages = [
+            Message(content, nodes[p].node, TRAIN, ttl=federated.timeout, group_id=str(number))
+            for p in order
+        ]
+        added = _Added(weights, sum(nodes[p].real for p in cohort), len(cohort))
+        by_node = {nodes[p].node: nodes[p] for p in cohort}
+        for reply in exchange(grid, messages, federated.window, federated.timeout):
+            added.take(reply, by_node)
+        added.check(number, len(cohort), federated.minimum)
+        done = Round(
+            weights,
+            added.weights.mean(weights),
+            added.sums(),
+            [added.shown[p] for p in sorted(added.shown)],
+            clients,
+            number,
+            seed,
+        )
+        weights, state = method.update(state, done)
+        line: Line = {"round": number, **added.numbers()}
+        if number % federated.evaluate_every == 0 or number == federated.rounds:
+            line |= evaluate(weights)
+        line["seconds"] = round(time.monotonic() - begun, 3)
+        history.append(line)
+        _save(checkpoint, experiment, weights, state, history)
+        if report is not None:
+            report(line)
+    return Trained(weights, history)
+
+
+def draw_cohort(seed: int, number: int, clients: int, fraction: float) -> list[int]:
+    """Draw the clients of a round from (seed, round) alone.
+
+    >>> draw_cohort(42, 1, 20, 0.5) == draw_cohort(42, 1, 20, 0.5)
+    True
+    """
+    size = max(1, math.floor(clients * fraction + 1e-9))
+    drawn = child_rng(seed, "cohort", number).choice(clients, size, replace=False)
+    return sorted(int(p) for p in drawn)
+
+
+def exchange(
+    grid: Grid, messages: Iterable[Message], window: int, timeout: float
+) -> Iterator[Message]:
+    """Yield replies as they come, with at most `window` messages under way."""
+    waiting = iter(messages)
+    pending: set[str] = set()
+    deadline = time.monotonic() + timeout
+    more = True
+    while more or pending:
+        while more and len(pending) < window:
+            message = next(waiting, None)
+            if message is None:
+                more = False
+            else:
+                pending.update(grid.push_messages([message]))
+        replies = list(grid.pull_messages(pending)) if pending else []
+        for reply in replies:
+            pending.discard(reply.metadata.reply_to_message_id)
+            yield reply
+        if time.monotonic() > deadline:
+            return
+        if pending and not replies:
+            time.sleep(_POLL)
+
+
+@dataclass(frozen=True)
+class _Node:
+    node: int
+    partition: int
+    real: int
+
+
+def _meet(grid: Grid, federated: Federated, seed: int) -> tuple[dict[int, _Node], list[Tensors]]:
+    """Ask every node which client it is; node ids are random, partitions are not."""
+    ids = sorted(grid.get_node_ids())
+    asked = records.pack({}, {"seed": seed, "method": federated.method})
+    messages = (Message(asked, node, HELLO, ttl=federated.timeout) for node in ids)
+    nodes: dict[int, _Node] = {}
+    known: dict[int, Tensors] = {}
+    for reply in exchange(grid, messages, federated.window, federated.timeout):
+        if reply.has_error():
+            raise InfeasibleError(f"a client could not start: {_reason(reply)}")
+        partition = int(records.number(reply.content, "partition"))
+        real = _size(reply)
+        if partition in nodes:
+            raise InfeasibleError("two nodes are the same client", got=partition)
+        nodes[partition] = _Node(reply.metadata.src_node_id, partition, real)
+        known[partition] = records.tensors(reply.content, "known")
+    if sorted(nodes) != list(range(len(ids))):
+        raise InfeasibleError(
+            "clients are missing", got=f"{len(nodes)} of {len(ids)}", fix="start all of them"
+        )
+    return nodes, [known[p] for p in sorted(known)]
+
+
+class _Added:
+    """Replies of a round, added up as they come; what is wrong with one is noted, not added."""
+
+    def __init__(self, before: Tensors, samples: int, cohort: int) -> None:
+        self._before = before
+        self.weights = ExactSum(samples)
+        self._directions = ExactSum(samples)
+        self._extra = ExactSum(cohort)
+        self.shown: dict[int, Tensors] = {}
+        self._wrong: list[str] = []
+        self._steps = self._trained = 0
+        self._good: set[int] = set()
+
+    def take(self, reply: Message, by_node: dict[int, _Node]) -> None:
+        """Add a reply, or note why not."""
+        node = by_node.get(reply.metadata.src_node_id)
+        if node is None or node.partition in self._good:
+            return
+        try:
+            if reply.has_error():
+                raise InputError(_reason(reply))
+            after = records.tensors(reply.content, "weights")
+            records.check_like(after, self._before, "weights")
+            if _size(reply) != node.real:
+                raise InputError("a changed number of samples", got=_size(reply))
+            direction = self._direction(after)
+            self.weights.add(after, node.real)
+        except FedeasError as error:
+            self._wrong.append(f"client {node.partition}: {error}")
+            return
+        self._good.add(node.partition)
+        if direction:
+            self._directions.add(direction, node.real)
+        if added := records.tensors(reply.content, "added"):
+            self._extra.add(added, 1)
+        if shown := records.tensors(reply.content, "shown"):
+            self.shown[node.partition] = shown
+        self._steps += int(records.number(reply.content, "steps"))
+        self._trained += int(records.number(reply.content, "trained-on"))
+
+    def check(self, number: int, cohort: int, minimum: float) -> None:
+        """Refuse a round with too few good replies."""
+        if len(self._good) < max(1, minimum * cohort):
+            first = f": {self._wrong[0]}" if self._wrong else ", the others were too late"
+            raise InfeasibleError(
+                f"round {number}: {len(self._good)} of {cohort} clients replied well{first}"
+            )
+
+    def sums(self) -> Tensors:
+        """Return the sums of what the method adds."""
+        return {name: total.float() for name, total in self._extra.total().items()}
+
+    def numbers(self) -> Line:
+        """Return what the round's line says.
+
+        `drift` is the directional dissimilarity of the updates d_k, 1 - ||sum_k w_k d_k/||d_k||||^2
+        with w_k = N_k / N: 0 where all point the same way.
+        """
+        squared = sum(
+            float((total / self.weights.weight).square().sum())
+            for total in self._directions.total().values()
+        )
+        return {
+            "clients": len(self._good),
+            "samples": self.weights.weight,
+            "trained_on": self._trained,
+            "steps": self._steps,
+            "drift": 1.0 - squared,
+            "refused": self._wrong,
+        }
+
+    def _direction(self, after: Tensors) -> Tensors:
+        """Return the client's update, scaled to length one; nothing where there is none."""
+        moved = {
+            name: self._before[name].double() - tensor.double()
+            for name, tensor in after.items()
+            if tensor.is_floating_point()
+        }
+        length = math.sqrt(sum(float(d.square().sum()) for d in moved.values()))
+        if not math.isfinite(length):
+            raise InputError("the weights are not finite")
+        return {name: d / length for name, d in moved.items()} if length else {}
+
+
+def _size(reply: Message) -> int:
+    real = records.number(reply.content, "num-examples")
+    if not (0 < real < _MOST_SAMPLES and real == int(real)):  # false for NaN too
+        raise InputError("not a number of samples", got=real, allowed=f"1 to {_MOST_SAMPLES - 1}")
+    return int(real)
+
+
+def _reason(reply: Message) -> str:
+    return " ".join(str(reply.error.reason).split())[-300:]
+
+
+def _weight_seed(seed: int) -> int:
+    return int(child_rng(seed, "weights").integers(2**62))
+
+
+def _save(
+    path: Path, experiment: str, weights: Tensors, state: Tensors, history: Sequence[Line]
+) -> None:
+    tensors = {f"weights.{k}": v for k, v in weights.items()}
+    tensors |= {f"state.{k}": v for k, v in state.items()}
+    save_tensors(path, tensors, {"experiment": experiment, "history": list(history)})
+
+
+def _restore(path: Path, experiment: str) -> tuple[Tensors, Tensors, list[Line]]:
+    tensors, about = load_tensors(path)
+    if about.get("experiment") != experiment:
+        raise InputError(f"{path} is of another experiment", fix="choose another folder")
+    parts: list[Tensors] = []
+    for prefix in ("weights.", "state."):
+        parts.append(
+            {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        )
+    return parts[0], parts[1], about["history"]

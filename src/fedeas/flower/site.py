@@ -1,0 +1,87 @@
+"""A simulated client: its part of a shared data set, and its images from a shared cache."""
+
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+
+from flwr.app import Context
+
+from fedeas.cache import Cache, fill_client
+from fedeas.data import ImageData, load_images
+from fedeas.flower.client import OpenSite, Site
+from fedeas.generators import Generator, make_generator
+from fedeas.partition import Partition
+from fedeas.plan import Plan
+from fedeas.training.samples import Samples
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Where simulated clients find what they have; paths, so that it travels to any process."""
+
+    data: str
+    data_folder: str | None
+    partition: str  # file of the partition
+    plan: str | None  # file of the plan; None where nothing is generated
+    generator: str
+    offered: tuple[tuple[str, object], ...]  # settings that a generator takes if it has them
+    cache: str
+    cache_seed: int
+    batch: int  # images generated at a time
+    folder: str  # what clients keep
+    device: str = "auto"
+
+    def opener(self) -> OpenSite:
+        """Return the function that opens the site of a Flower context."""
+        return partial(open_simulated, self)
+
+
+def open_simulated(simulation: Simulation, context: Context) -> Site:
+    """Open the site whose partition the node's configuration names."""
+    number = int(context.node_config["partition-id"])
+    data = _data(simulation.data, simulation.data_folder)
+    real = Samples.of(data, _partition(simulation.partition).train[number])
+    return Site(
+        number,
+        real,
+        partial(_augmented, simulation, real, number),
+        Path(simulation.folder) / str(number),
+        simulation.device,
+    )
+
+
+def _augmented(simulation: Simulation, real: Samples, number: int) -> Samples:
+    """Return the client's real samples and its synthetic ones, generated on first use."""
+    if simulation.plan is None:
+        return real
+    plan = _plan(simulation.plan)
+    name, wanted = plan.client_names[number], plan.samples[number].tolist()
+    if not any(wanted):
+        return real
+    generator = _generator(simulation.generator, simulation.offered)
+    cache = Cache(simulation.cache, generator.fingerprint, plan.counts_hash, simulation.cache_seed)
+    own = cache.client(name)
+    if own.missing(wanted):
+        fill_client(name, wanted, generator, cache, simulation.batch)
+    return Samples.of(real.data, real.indices, *own.images(wanted))
+
+
+# Opened once a process, however many clients take their turns in it.
+@lru_cache(maxsize=2)
+def _data(name: str, folder: str | None) -> ImageData:
+    return load_images(name, folder)
+
+
+@lru_cache(maxsize=2)
+def _partition(path: str) -> Partition:
+    return Partition.load(path)
+
+
+@lru_cache(maxsize=2)
+def _plan(path: str) -> Plan:
+    return Plan.load(path)
+
+
+@lru_cache(maxsize=1)
+def _generator(spec: str, offered: tuple[tuple[str, object], ...]) -> Generator:
+    return make_generator(spec, **dict(offered))

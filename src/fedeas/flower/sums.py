@@ -1,0 +1,65 @@
+"""`ExactSum`: a weighted sum of tensors that does not depend on the order of its terms.
+
+Floating-point addition is not associative, so a mean of replies would depend on who answers first.
+Here every term is rounded once to a multiple of a power of two and added as a whole number. So
+replies are added as they come, none is held, and every grid ends with the same bits.
+"""
+
+import math
+
+import torch
+
+from fedeas.errors import InputError
+from fedeas.tensors import Tensors
+
+_LARGEST = 2.0**12  # of a weight of a model; beyond it, training has diverged
+_BITS = 62
+
+
+class ExactSum:
+    """The sum of weight * tensor; `most` bounds the sum of the weights."""
+
+    def __init__(self, most: int) -> None:
+        spare = _BITS - math.log2(_LARGEST) - math.ceil(math.log2(max(2, most)))
+        self._scale = 2.0 ** min(40, spare)
+        self._most, self.weight = most, 0
+        self._totals: Tensors = {}
+
+    def add(self, tensors: Tensors, weight: int) -> None:
+        """Add a term; a tensor that is not finite, or absurdly large, is refused."""
+        if not 0 < weight <= self._most - self.weight:
+            raise InputError("not a weight", got=weight, allowed=f"1 to {self._most - self.weight}")
+        whole = {name: self._whole(name, tensor, weight) for name, tensor in tensors.items()}
+        for name, term in whole.items():
+            if name in self._totals:
+                self._totals[name] += term
+            else:
+                self._totals[name] = term
+        self.weight += weight
+
+    def total(self) -> Tensors:
+        """Return the sum, in double precision."""
+        return {name: total.double() / self._scale for name, total in self._totals.items()}
+
+    def mean(self, like: Tensors) -> Tensors:
+        """Return the mean in the number formats of `like`; counters are rounded down."""
+        found = {}
+        for name, total in self.total().items():
+            mean = total / self.weight
+            dtype = like[name].dtype
+            found[name] = (mean if dtype.is_floating_point else (mean + 1e-9).floor()).to(dtype)
+        return found
+
+    def _whole(self, name: str, tensor: torch.Tensor, weight: int) -> torch.Tensor:
+        values = tensor.detach().double()
+        # One test for all three: a comparison with NaN is false.
+        if values.numel() and not float(values.abs().max()) <= _limit(tensor):
+            raise InputError(f"the values of {name!r} are not finite, or absurdly large")
+        if not tensor.is_floating_point():
+            values = values.clamp(max=_LARGEST)  # counters of batches saturate
+        whole: torch.Tensor = (values * (weight * self._scale)).round_().to(torch.int64)
+        return whole
+
+
+def _limit(tensor: torch.Tensor) -> float:
+    return _LARGEST if tensor.is_floating_point() else 2.0**53

@@ -1,0 +1,1 @@
+"""What an FL method changes in local training and at the server; orthogonal to augmentation."""

@@ -1,0 +1,88 @@
+"""FedMix: mixup with averages of other clients' images.
+
+    Yoon, Shin, Hwang, Yang: FedMix: Approximation of Mixup under Mean Augmented Federated Learning,
+    2021, algorithm 2.
+
+Before training every client gives the server averages of `mash` images and their labels: no image
+leaves a client, but averages of them do. With a mashed pair (x_g, y_g) the loss is
+(1 - l) CE(f((1 - l) x), y) + l CE(f((1 - l) x), y_g) + l * <d/dx of the first term, x_g>.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from fedeas.errors import InputError
+from fedeas.methods.method import Method, Turn, stream
+from fedeas.tensors import Tensors
+from fedeas.training.loop import Correction
+from fedeas.training.models import Classifier, Task
+from fedeas.training.samples import Samples
+
+_SENT = 64  # mashed images that go to the clients of a round
+
+
+@dataclass(frozen=True)
+class FedMix(Method):
+    """Mixup with weight `share` (the paper's lambda); share = 0 is FedAvg."""
+
+    share: float = 0.05
+    mash: int = 64
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.share < 1 and self.mash >= 2):
+            raise InputError(
+                "not FedMix's settings",
+                got=(self.share, self.mash),
+                allowed="share from 0 to below 1, mash from 2",
+            )
+
+    def introduce(self, samples: Samples, rng: np.random.Generator) -> Tensors:
+        """Average the client's real images in groups of `mash`; fewer than two stay private."""
+        order = rng.permutation(len(samples))
+        groups = [order[i : i + self.mash] for i in range(0, len(order), self.mash)]
+        groups = [group for group in groups if len(group) > 1]
+        classes = len(samples.data.classes)
+        images = np.empty((len(groups), *samples.data.images.shape[1:]), np.float32)
+        labels = np.empty((len(groups), classes), np.float32)
+        for row, group in enumerate(groups):
+            pixels, marks = samples.take(group)
+            images[row] = pixels.mean(axis=0, dtype=np.float64)
+            labels[row] = np.bincount(marks, minlength=classes) / len(marks)
+        return {"images": torch.from_numpy(images), "labels": torch.from_numpy(labels)}
+
+    def start(self, model: Classifier, task: Task, known: Sequence[Tensors], seed: int) -> Tensors:
+        """Put all clients' averages together."""
+        found = {key: torch.cat([one[key] for one in known]) for key in ("images", "labels")}
+        if not len(found["images"]):
+            raise InputError("no client has two images to average", fix="use another method")
+        return found
+
+    def send(self, state: Tensors, number: int, seed: int) -> Tensors:
+        """Send some of the averages, others each round."""
+        order = torch.randperm(len(state["images"]), generator=stream(seed, "mash", number))
+        return {key: values[order[:_SENT]] for key, values in state.items()}
+
+    def correction(self, turn: Turn) -> Correction:
+        """Return the mixed loss."""
+        return _Mixed(turn.received, self.share, turn.rng)
+
+
+class _Mixed(Correction):
+    def __init__(self, mashed: Tensors, share: float, rng: np.random.Generator) -> None:
+        self._mashed, self._share, self._rng = mashed, share, rng
+
+    def loss(self, model: Classifier, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        share = self._share
+        chosen = torch.from_numpy(self._rng.integers(len(self._mashed["images"]), size=len(images)))
+        others = model.normalise(self._mashed["images"][chosen].to(images.device))
+        their_labels = self._mashed["labels"][chosen].to(images.device)
+        x = model.normalise(images).requires_grad_()
+        logits = model.fc(model.body((1 - share) * x))
+        own = (1 - share) * functional.cross_entropy(logits, labels)
+        (slope,) = torch.autograd.grad(own, x, create_graph=True)
+        mixed = functional.cross_entropy(logits, their_labels)
+        return own + share * mixed + share * (slope * others).sum()

@@ -1,0 +1,97 @@
+"""`Method`: the part of an FL algorithm beside averaging. The base class is FedAvg itself.
+
+McMahan, Moore, Ramage, Hampson, Aguera y Arcas: Communication-Efficient Learning of Deep
+Networks from Decentralized Data, 2017.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from fedeas.seeds import child_rng
+from fedeas.tensors import Tensors
+from fedeas.training.loop import Correction, Local
+from fedeas.training.models import Classifier, Task
+from fedeas.training.samples import Samples
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A client's turn: all that a method may look at there."""
+
+    model: Classifier  # trained in place, from the server's weights
+    before: Tensors  # the server's weights
+    received: Tensors  # what the method's server part sent along
+    kept: Tensors  # what the client kept of its last turn; empty the first time
+    samples: Samples
+    local: Local
+    round: int
+    rng: np.random.Generator
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a turn leaves beside the weights."""
+
+    added: Tensors = field(default_factory=dict)  # summed over the cohort at the server
+    shown: Tensors = field(default_factory=dict)  # given to the server as it is; small
+    kept: Tensors = field(default_factory=dict)  # stays with the client
+
+
+@dataclass(frozen=True)
+class Round:
+    """What the server knows after a round."""
+
+    before: Tensors
+    mean: Tensors  # the clients' weights, averaged with weights N_k
+    sums: Tensors  # of what they `added`
+    shown: Sequence[Tensors]  # in the order of partition ids
+    clients: int  # in the whole federation
+    number: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Method:
+    """FedAvg: nothing is changed."""
+
+    @property
+    def name(self) -> str:
+        """The method's name."""
+        return type(self).__name__.lower()
+
+    def introduce(self, samples: Samples, rng: np.random.Generator) -> Tensors:
+        """Say of the real samples, once before training, what the server has to know."""
+        return {}
+
+    def start(self, model: Classifier, task: Task, known: Sequence[Tensors], seed: int) -> Tensors:
+        """Return the server's first state, given what clients said of themselves."""
+        return {}
+
+    def send(self, state: Tensors, number: int, seed: int) -> Tensors:
+        """Return what goes to the clients with the weights of a round."""
+        return {}
+
+    def correction(self, turn: Turn) -> Correction:
+        """Return what changes in local training."""
+        return Correction()
+
+    def finish(self, turn: Turn, steps: int) -> Outcome:
+        """Say after local training what goes to the server and what stays."""
+        return Outcome()
+
+    def update(self, state: Tensors, done: Round) -> tuple[Tensors, Tensors]:
+        """Return the server's new weights and state."""
+        return done.mean, state
+
+
+@dataclass(frozen=True)
+class FedAvg(Method):
+    """Averaging, weighted by the clients' numbers of real samples."""
+
+
+def stream(seed: int, *path: str | int) -> torch.Generator:
+    """Return a torch generator named by a seed and a path."""
+    return torch.Generator().manual_seed(int(child_rng(seed, *path).integers(2**62)))

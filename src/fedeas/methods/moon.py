@@ -1,0 +1,69 @@
+"""MOON: features stay near those of the server's model and away from the client's last one.
+
+    Li, He, Song: Model-Contrastive Federated Learning, 2021.
+
+The model has a projection head (`projection` in its settings), whose output z the loss compares:
+mu * -log( exp(sim(z, z_server)/tau) / (exp(sim(z, z_server)/tau) + exp(sim(z, z_last)/tau)) ).
+"""
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fedeas.errors import InputError
+from fedeas.methods.method import Method, Outcome, Turn
+from fedeas.tensors import Tensors
+from fedeas.training.loop import Correction
+from fedeas.training.models import Classifier
+
+
+@dataclass(frozen=True)
+class Moon(Method):
+    """The contrastive term with weight `mu` and temperature `tau`; mu = 0 is FedAvg."""
+
+    mu: float = 5.0
+    tau: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.mu < float("inf") and 0 < self.tau < float("inf")):
+            raise InputError("not MOON's settings", got=(self.mu, self.tau), allowed="from 0")
+
+    def correction(self, turn: Turn) -> Correction:
+        """Return the contrastive loss against the server's model and the client's last one."""
+        if not isinstance(turn.model.fc, nn.Sequential):
+            raise InputError("MOON needs a projection head", fix="set projection = 256 in [model]")
+        server = _frozen(turn.model, turn.before)
+        return _Contrast(server, _frozen(turn.model, turn.kept or turn.before), self.mu, self.tau)
+
+    def finish(self, turn: Turn, steps: int) -> Outcome:
+        """Keep the model for the next turn's contrast."""
+        return Outcome(kept={k: v.detach().clone() for k, v in turn.model.state_dict().items()})
+
+
+def _frozen(model: Classifier, weights: Tensors) -> Classifier:
+    twin = copy.deepcopy(model)
+    twin.load_state_dict(weights)
+    return twin.eval().requires_grad_(False)
+
+
+def _project(model: Classifier, images: torch.Tensor) -> torch.Tensor:
+    projection: torch.Tensor = model.fc[:-1](model.features(images))  # type: ignore[index]
+    return projection
+
+
+class _Contrast(Correction):
+    def __init__(self, server: Classifier, last: Classifier, mu: float, tau: float) -> None:
+        self._server, self._last, self._mu, self._tau = server, last, mu, tau
+
+    def loss(self, model: Classifier, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        z = _project(model, images)
+        plain = functional.cross_entropy(model.fc[-1](z), labels)  # type: ignore[index]
+        with torch.no_grad():
+            near, far = _project(self._server, images), _project(self._last, images)
+        pull = functional.cosine_similarity(z, near) / self._tau
+        push = functional.cosine_similarity(z, far) / self._tau
+        contrast = functional.softplus(push - pull).mean()  # -log(e^pull / (e^pull + e^push))
+        return plain + self._mu * contrast

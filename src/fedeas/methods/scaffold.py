@@ -1,0 +1,95 @@
+"""SCAFFOLD: control variates take the drift out of local steps.
+
+    Karimireddy, Kale, Mohri, Reddi, Stich, Suresh: SCAFFOLD: Stochastic Controlled Averaging for
+    Federated Learning, 2020; option II for the clients' control variates.
+
+A client steps along g - c_k + c and sets c_k <- c_k - c + (w_server - w) / (steps * rate) with
+the number of steps that it really took. The server adds the sum of changes over the number of all
+clients to c. Client variates stay with the clients.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from fedeas.errors import InputError
+from fedeas.methods.method import Method, Outcome, Round, Turn
+from fedeas.tensors import Tensors
+from fedeas.training.loop import Correction
+from fedeas.training.models import Classifier
+
+
+@dataclass(frozen=True)
+class Scaffold(Method):
+    """Control variates; `server_rate` is the server's step along the mean update."""
+
+    server_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.server_rate < float("inf"):
+            raise InputError("not a server rate", got=self.server_rate, allowed="above 0")
+
+    def send(self, state: Tensors, number: int, seed: int) -> Tensors:
+        """Send the server's control variate."""
+        return state
+
+    def correction(self, turn: Turn) -> Correction:
+        """Return the change of every gradient, c - c_k."""
+        if turn.local.momentum or turn.local.weight_decay:
+            raise InputError(
+                "SCAFFOLD's control variates assume plain SGD",
+                got=turn.local.momentum or turn.local.weight_decay,
+                allowed="momentum = 0 and weight_decay = 0",
+            )
+        return _Shift({name: c - own for name, (c, own) in _variates(turn).items()})
+
+    def finish(self, turn: Turn, steps: int) -> Outcome:
+        """Set the client's variate from the way that it really went."""
+        if not steps:
+            return Outcome(kept=turn.kept)
+        scale = 1.0 / (steps * turn.local.learning_rate)
+        after = dict(turn.model.named_parameters())
+        kept, changes = {}, {}
+        for name, (c, own) in _variates(turn).items():
+            kept[name] = own - c + (turn.before[name] - after[name].detach()) * scale
+            changes[name] = kept[name] - own
+        return Outcome(added=changes, kept=kept)
+
+    def update(self, state: Tensors, done: Round) -> tuple[Tensors, Tensors]:
+        """Step along the mean update, and add the changes of the variates."""
+        variate = {
+            name: state.get(name, torch.zeros_like(change)) + change / done.clients
+            for name, change in done.sums.items()
+        }
+        if self.server_rate == 1.0:
+            return done.mean, variate
+        moved = {
+            name: torch.lerp(done.before[name], mean, self.server_rate)
+            if mean.is_floating_point()
+            else mean
+            for name, mean in done.mean.items()
+        }
+        return moved, variate
+
+
+def _variates(turn: Turn) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Return the server's and the client's variate of every parameter; zero at first."""
+    return {
+        name: (
+            turn.received.get(name, torch.zeros_like(weight)),
+            turn.kept.get(name, torch.zeros_like(weight)),
+        )
+        for name, weight in turn.before.items()
+        if name in dict(turn.model.named_parameters())
+    }
+
+
+class _Shift(Correction):
+    def __init__(self, shift: Tensors) -> None:
+        self._shift = shift
+
+    @torch.no_grad()
+    def after_backward(self, model: Classifier) -> None:
+        for name, weight in model.named_parameters():
+            if weight.grad is not None:
+                weight.grad.add_(self._shift[name])

@@ -1,0 +1,121 @@
+"""Small federations for tests: three shapes, six clients, seconds to train."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from counting import Counting
+from fedeas import LabelCounts
+from fedeas.data import load_images
+from fedeas.flower.client import make_client_app
+from fedeas.flower.grids import InlineGrid
+from fedeas.flower.rounds import Federated, Trained, run_rounds
+from fedeas.flower.site import Simulation
+from fedeas.partition import Partition
+from fedeas.partition.partition import IndexLists, hash_labels
+from fedeas.policies.registry import make_policy
+from fedeas.training.loop import Local
+from fedeas.training.models import ModelSettings, Task
+from fedeas.training.samples import channel_statistics
+from pictures import CLASSES, draw_shapes, write_set
+
+ROUNDS, CLIENTS, TRAIN, TEST = 3, 6, 240, 60
+
+
+@dataclass(frozen=True)
+class Federation:
+    simulation: Simulation
+    task: Task
+    clients: int
+
+
+class Shapes(Counting):
+    """Draws the shapes that it is asked for, at the size of the pictures."""
+
+    fingerprint, classes = "shapes-1", CLASSES
+
+    def sample(self, labels, seeds):
+        images, marks = draw_shapes(300)
+        chosen = [
+            np.flatnonzero(marks == label)[int(seed) % 100]
+            for label, seed in zip(labels, seeds, strict=True)
+        ]
+        super().sample(labels, seeds)
+        return images[chosen]
+
+
+def write_shapes(folder: Path) -> Path:
+    """Write the pictures as a data set in Parquet."""
+    if not folder.exists():
+        images, _ = draw_shapes(TRAIN + TEST)
+        write_set(folder, list(images[:TRAIN]), list(images[TRAIN:]), CLASSES)
+    return folder
+
+
+def federation(folder: Path, recipe: str = "skewed", policy: str = "none") -> Federation:
+    """Share the shapes out: every client one class and a little of the rest, or all alike."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data = load_images("shapes", write_shapes(folder / "set"))
+    labels = np.asarray(data.train_labels)
+    by_class = [np.flatnonzero(labels == c) for c in range(3)]
+    if recipe == "balanced":
+        parts = [np.sort(np.concatenate([own[k::CLIENTS][:12] for own in by_class]))
+                 for k in range(CLIENTS)]  # fmt: skip
+    else:
+        parts = [np.sort(np.concatenate([by_class[k % 3][k // 3 :: 2][: 34 - 3 * k],
+                                         by_class[(k + 1) % 3][70 + k : 71 + k]]))
+                 for k in range(CLIENTS)]  # fmt: skip
+    labels = np.asarray(data.labels)
+    partition = Partition(
+        IndexLists.of(parts), hash_labels(labels), len(labels), 3, f"{recipe}@1", {}
+    )
+    partition.save(folder / "partition.npz")
+    counts = partition.counts(data.labels)
+    plan = make_policy(policy).plan(LabelCounts(counts.n, classes=data.classes))
+    plan.save(folder / "plan.json")
+    simulation = Simulation(
+        data="shapes",
+        data_folder=str(folder / "set"),
+        partition=str(folder / "partition.npz"),
+        plan=str(folder / "plan.json") if plan.total else None,
+        generator="federations:Shapes",
+        offered=(("log", str(folder / "drawn")),),
+        cache=str(folder / "cache"),
+        cache_seed=0,
+        batch=16,
+        folder=str(folder / "clients"),
+        device="cpu",
+    )
+    shape = data.images.shape[1:]
+    return Federation(simulation, Task(3, shape, *channel_statistics(data)), CLIENTS)
+
+
+def settings(method: str = "fedavg", projection: int = 0, **changed: object) -> Federated:
+    return Federated(
+        rounds=ROUNDS,
+        fraction=0.67,
+        method=method,
+        model=ModelSettings("cnn", projection=projection),
+        local=Local(epochs=2, batch=8, learning_rate=0.05),
+        **changed,
+    )
+
+
+def run(made: Federation, folder: Path, federated: Federated, grid: object = None) -> Trained:
+    grid = grid or InlineGrid(make_client_app(made.simulation.opener()), made.clients)
+    checkpoint = folder / f"{federated.method}.safetensors"
+    return run_rounds(grid, federated, made.task, 42, checkpoint, federated.method, lambda _: {})
+
+
+def trained(
+    folder: Path,
+    method: str = "fedavg",
+    projection: int = 0,
+    recipe: str = "skewed",
+    policy: str = "none",
+) -> dict[str, torch.Tensor]:
+    """Train a federation and return the weights."""
+    made = federation(folder, recipe, policy)
+    return run(made, folder, settings(method, projection)).weights

@@ -1,0 +1,414 @@
+"""Rounds on Flower: the same bits on every grid, after every crash, with weights N_k."""
+
+import itertools
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Message
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from counting import drawn
+from fedeas import InfeasibleError, InputError, Plan
+from fedeas.cache import Cache
+from fedeas.experiments.config import Config, read_config
+from fedeas.experiments.run import run as run_config
+from fedeas.flower import records
+from fedeas.flower.client import make_client_app
+from fedeas.flower.grids import InlineGrid, on_grid
+from fedeas.flower.rounds import _Added, _Node, draw_cohort, exchange
+from fedeas.flower.state import Kept
+from fedeas.flower.sums import ExactSum
+from fedeas.partition import Partition
+from fedeas.seeds import child_rng
+from fedeas.training.loop import accuracy, fit
+from fedeas.training.models import ModelSettings, Task, make_model
+from fedeas.training.samples import Samples
+from federations import CLIENTS, Shapes, federation, run, settings, write_shapes
+from pictures import shapes
+
+TESTS = Path(__file__).parent
+METHODS = [("fedavg", 0), ("fedprox", 0), ("scaffold", 0), ("moon", 16), ("fedgen", 0),
+           ("fedmix", 0)]  # fmt: skip
+
+
+def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+@given(st.lists(st.tuples(st.floats(-4000, 4000, width=32), st.integers(1, 10**6)), min_size=1))
+def test_an_exact_sum_does_not_depend_on_the_order(terms):
+    def mean(order) -> torch.Tensor:
+        total = ExactSum(sum(weight for _, weight in terms))
+        for value, weight in order:
+            total.add({"w": torch.tensor([value, -value])}, weight)
+        return total.mean({"w": torch.zeros(2)})["w"]
+
+    forwards = mean(terms)
+    assert torch.equal(forwards, mean(terms[::-1]))
+    plain = math.fsum(v * w for v, w in terms) / sum(w for _, w in terms)
+    assert forwards[0] == pytest.approx(plain, rel=1e-6, abs=1e-4)
+
+
+def test_an_exact_sum_is_as_precise_as_the_weights():
+    total = ExactSum(60_000)
+    rng = np.random.default_rng(0)
+    terms = [(torch.from_numpy(rng.normal(size=50)).float(), int(n)) for n in (1, 17, 5000, 40_000)]
+    for value, weight in terms:
+        total.add({"w": value}, weight)
+    exact = sum(v.double() * w for v, w in terms) / 45_018
+    assert torch.equal(total.mean({"w": torch.zeros(50)})["w"], exact.float())
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e9])
+def test_an_exact_sum_refuses_nonsense_and_stays_as_it_was(value):
+    total = ExactSum(10)
+    total.add({"w": torch.ones(3)}, 4)
+    with pytest.raises(InputError, match="not finite, or absurdly large"):
+        total.add({"w": torch.tensor([0.0, value, 0.0])}, 4)
+    for weight in (0, -1, 7):
+        with pytest.raises(InputError, match="not a weight"):
+            total.add({"w": torch.ones(3)}, weight)
+    assert total.mean({"w": torch.zeros(3)})["w"].tolist() == [1.0] * 3
+
+
+def test_counters_of_batches_stay_whole_numbers():
+    total = ExactSum(10)
+    for count, weight in ((7, 5), (8, 5)):
+        total.add({"n": torch.tensor(count)}, weight)
+    mean = total.mean({"n": torch.tensor(0)})["n"]
+    assert (mean.dtype, int(mean)) == (torch.int64, 7)
+
+
+def test_cohorts_follow_from_seed_and_round_alone():
+    cohorts = [draw_cohort(42, r, 20, 0.5) for r in range(1, 50)]
+    assert all(len(set(c)) == 10 and c == sorted(c) for c in cohorts)
+    assert len({tuple(c) for c in cohorts}) > 45
+    assert cohorts[7] == draw_cohort(42, 8, 20, 0.5)
+    assert set(itertools.chain(*cohorts)) == set(range(20))
+    assert draw_cohort(1, 1, 3, 0.01) in ([0], [1], [2])
+
+
+def test_the_grids_agree_bit_for_bit_for_every_method(tmp_path):
+    """On Ray two actors answer in any order; every method trains on what FedEAS generates."""
+    made = federation(tmp_path, policy="fedeas(beta=12)")
+    app = make_client_app(made.simulation.opener())
+    inline = {m: run(made, tmp_path, settings(m, p)).weights for m, p in METHODS}
+    other = tmp_path / "ray"
+    other.mkdir()
+    elsewhere = replace(made.simulation, folder=str(other / "clients"))
+    app = make_client_app(elsewhere.opener())
+
+    def main(grid):
+        return {m: run(made, other, settings(m, p), grid).weights for m, p in METHODS}
+
+    on_ray = on_grid("ray", app, CLIENTS, 1, main)
+    for method, _ in METHODS:
+        assert equal(inline[method], on_ray[method]), method
+    assert len({w["fc.bias" if "fc.bias" in w else "fc.3.bias"].sum() for w in inline.values()}) > 4
+
+
+def test_aggregation_weights_are_the_real_samples_whatever_the_cache_adds(tmp_path):
+    made = federation(tmp_path, policy="fedeas(beta=12)")
+    plan, partition = (
+        Plan.load(tmp_path / "plan.json"),
+        Partition.load(tmp_path / "partition.npz"),
+    )
+    samples = plan.samples.copy()
+    samples[0] += 200  # one client generates many times what it has
+    unequal = replace(plan, samples=samples)
+    unequal.save(tmp_path / "plan.json")
+    other = replace(made.simulation, plan=str(tmp_path / "plan.json"))
+    once = replace(settings(), rounds=1, fraction=1.0)
+    trained = run(replace(made, simulation=other), tmp_path, once)
+    from fedeas.data import load_images
+
+    data = load_images("shapes", tmp_path / "set")
+    initial = make_model(once.model, made.task, int(child_rng(42, "weights").integers(2**62)))
+    total = ExactSum(sum(map(len, partition.train)))
+    for k in range(CLIENTS):
+        model = make_model(once.model, made.task, 0)
+        model.load_state_dict(initial.state_dict())
+        cache = Cache(tmp_path / "cache", Shapes.fingerprint, unequal.counts_hash)
+        wanted = samples[k].tolist()
+        own = cache.client(unequal.client_names[k]).images(wanted)
+        mixed = Samples.of(data, partition.train[k], *own)
+        assert len(mixed) == len(partition.train[k]) + sum(wanted)
+        fit(model, mixed, once.local, child_rng(42, "train", 1, k))
+        total.add(model.state_dict(), len(partition.train[k]))
+    assert equal(trained.weights, total.mean(initial.state_dict()))
+    (line,) = trained.history
+    assert line["samples"] == sum(map(len, partition.train))
+    assert line["trained_on"] == line["samples"] + samples.sum()
+
+
+def test_images_are_generated_once_on_first_participation(tmp_path):
+    made = federation(tmp_path, policy="fedeas(beta=12)")
+    plan = Plan.load(tmp_path / "plan.json")
+    federated = replace(settings(), rounds=1, fraction=0.34)
+    run(made, tmp_path, federated)
+    first = draw_cohort(42, 1, CLIENTS, 0.34)
+    assert len(drawn(tmp_path / "drawn")) == plan.samples[first].sum()
+    (tmp_path / "again").mkdir()
+    run(made, tmp_path / "again", replace(federated, rounds=6))
+    seen = {p for r in range(1, 7) for p in draw_cohort(42, r, CLIENTS, 0.34)}
+    assert len(drawn(tmp_path / "drawn")) == plan.samples[sorted(seen)].sum()
+
+
+def test_drift_is_the_dissimilarity_of_directions():
+    before = {"w": torch.zeros(4), "n": torch.tensor(3)}
+    ends = [torch.tensor(v) for v in ([1.0, 0, 0, 0], [0, 2.0, 0, 0], [3.0, 0, 0, 0])]
+    sizes = [10, 30, 60]
+    nodes = {k: _Node(k, k, n) for k, n in enumerate(sizes)}
+    added = _Added(before, 100, 3)
+    for k, end in enumerate(ends):
+        added.take(reply(k, {"w": end, "n": torch.tensor(4)}, sizes[k]), nodes)
+    mean = np.array([0.7, 0.3, 0, 0])
+    assert added.numbers()["drift"] == pytest.approx(1 - (mean**2).sum(), abs=1e-6)
+
+
+def reply(node: int, weights: dict[str, torch.Tensor], size: float) -> Message:
+    """A reply as a client makes it, with whatever it claims."""
+    numbers = {"num-examples": size, "partition": node, "steps": 1, "trained-on": 1}
+    InlineGrid(None, 1)
+    asked = Message(records.pack({}, {}), node, "train")
+    answer = Message(records.pack({"weights": weights}, numbers=numbers), reply_to=asked)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("weights", "size", "message"),
+    [
+        ({"w": torch.full((4,), math.nan)}, 5, "not finite"),
+        ({"w": torch.full((4,), 1e20)}, 5, "absurdly large"),
+        ({"w": torch.ones(5)}, 5, "another shape"),
+        ({"w": torch.ones(4, dtype=torch.float64)}, 5, "another shape or format"),
+        ({"v": torch.ones(4)}, 5, "other names"),
+        ({}, 5, "other names"),
+        ({"w": torch.ones(4)}, -5, "not a number of samples"),
+        ({"w": torch.ones(4)}, 1e15, "not a number of samples"),
+        ({"w": torch.ones(4)}, 5.5, "not a number of samples"),
+        ({"w": torch.ones(4)}, math.nan, "not a number of samples"),
+        ({"w": torch.ones(4)}, 6, "changed number of samples"),
+    ],
+)
+def test_a_client_that_reports_nonsense_is_named_and_left_out(weights, size, message):
+    nodes = {1: _Node(1, 7, 5), 2: _Node(2, 8, 5)}
+    added = _Added({"w": torch.zeros(4)}, 10, 2)
+    added.take(reply(1, weights, size), nodes)
+    added.take(reply(2, {"w": torch.ones(4)}, 5), nodes)
+    added.take(
+        reply(2, {"w": torch.full((4,), 9.0)}, 5), nodes
+    )  # a second reply counts for nothing
+    (wrong,) = added.numbers()["refused"]
+    assert wrong.startswith("client 7: ")
+    assert message in wrong
+    assert added.weights.mean({"w": torch.zeros(4)})["w"].tolist() == [1.0] * 4
+    added.check(1, 2, 0.5)
+    with pytest.raises(InfeasibleError, match="round 1: 1 of 2 clients replied well: client 7"):
+        added.check(1, 2, 1.0)
+
+
+def test_a_failing_client_stops_the_run_with_its_reason(tmp_path):
+    made = federation(tmp_path, policy="fedeas(beta=12)")
+    broken = replace(made.simulation, generator="federations:Missing")
+    with pytest.raises(InfeasibleError, match="cannot import generator"):
+        run(replace(made, simulation=broken), tmp_path, settings())
+
+
+def test_no_more_than_a_window_is_under_way():
+    class Slow:
+        """Answers the oldest message, and notes how many wait."""
+
+        def __init__(self) -> None:
+            self.waiting, self.most = [], 0
+
+        def push_messages(self, messages):
+            self.waiting += [m.name for m in messages]
+            self.most = max(self.most, len(self.waiting))
+            return self.waiting[-1:]
+
+        def pull_messages(self, names):
+            name = self.waiting.pop(0)
+            assert name in names
+            return [type("Reply", (), {"metadata": type("M", (), {"reply_to_message_id": name})})]
+
+    grid = Slow()
+    messages = [type("Sent", (), {"name": str(i)}) for i in range(100)]
+    assert len(list(exchange(grid, messages, window=7, timeout=60))) == 100
+    assert grid.most == 7
+
+
+def test_a_silent_client_costs_at_most_the_timeout():
+    class Silent:
+        def push_messages(self, messages):
+            return ["1"]
+
+        def pull_messages(self, names):
+            return []
+
+    assert list(exchange(Silent(), [None], window=3, timeout=0.2)) == []
+
+
+def test_a_client_keeps_its_state_by_round(tmp_path):
+    kept = Kept(tmp_path)
+    assert kept.before(5) == {}
+    for number in (1, 4, 6):
+        kept.save(number, {"c": torch.tensor(float(number))})
+    assert float(kept.before(6)["c"]) == 4.0
+    kept.save(6, {"c": torch.tensor(6.5)})  # run twice
+    assert [float(kept.before(r)["c"]) for r in (6, 7)] == [4.0, 6.5]
+    kept.save(5, {"c": torch.tensor(5.0)})  # the server went back
+    assert [float(kept.before(r)["c"]) for r in (5, 6, 9)] == [4.0, 5.0, 5.0]
+
+
+# Models
+
+
+def test_resnet18_has_torchvisions_parameters(tmp_path):
+    task = Task(1000, (224, 224, 3), (0.5,) * 3, (0.25,) * 3)
+    model = make_model(ModelSettings("resnet18", stem="imagenet"), task, 0)
+    state = model.state_dict()
+    assert sum(p.numel() for p in model.parameters()) == 11_689_512
+    assert len(state) == 122
+    for name, shape in {
+        "conv1.weight": (64, 3, 7, 7), "bn1.running_mean": (64,), "layer1.0.conv2.weight": (64,) * 2
+        + (3, 3), "layer2.0.downsample.0.weight": (128, 64, 1, 1), "layer4.1.bn2.bias": (512,),
+        "layer3.0.downsample.1.num_batches_tracked": (), "fc.weight": (1000, 512),
+    }.items():  # fmt: skip
+        assert tuple(state[name].shape) == shape
+    save_file(state, tmp_path / "weights.safetensors")
+    small = Task(10, (32, 32, 3), (0.5,) * 3, (0.25,) * 3)
+    path = str(tmp_path / "weights.safetensors")
+    loaded = make_model(ModelSettings("resnet18", stem="imagenet", weights=path), small, 1)
+    assert torch.equal(loaded.state_dict()["layer4.1.conv2.weight"], state["layer4.1.conv2.weight"])
+    assert loaded.state_dict()["fc.weight"].shape == (10, 512)
+    with pytest.raises(InputError, match="other weights"):
+        make_model(ModelSettings("resnet18", stem="cifar", weights=path), small, 1)
+
+
+@pytest.mark.parametrize("norm", ["batch", "group"])
+@pytest.mark.parametrize("stem", ["cifar", "imagenet"])
+def test_resnet18_trains(tmp_path, norm, stem):
+    data = shapes(tmp_path / "shapes", side=16)
+    task = Task(3, (16, 16, 1), (0.2,), (0.3,))
+    model = make_model(ModelSettings("resnet18", norm=norm, stem=stem), task, 0)
+    samples = Samples.of(data, np.arange(16))
+    assert fit(model, samples, settings().local, np.random.default_rng(0)) == 4
+    overall, per_class = accuracy(model, samples)
+    assert 0 <= overall <= 1
+    assert per_class.shape == (3,)
+
+
+def test_a_models_first_weights_follow_from_the_seed_alone():
+    task = Task(3, (8, 8, 1), (0.2,), (0.3,))
+    state = torch.get_rng_state()
+    a, b, c = (make_model(ModelSettings(), task, seed).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(state, torch.get_rng_state())
+    assert equal(a, b)
+    assert not equal(a, c)
+
+
+# Whole runs
+
+
+def config_file(folder: Path, **federated: object) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_shapes(folder / "set")
+    given = {"rounds": 6, "fraction": 0.5, "method": "scaffold", **federated}
+    lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in given.items())
+    path = folder / "run.toml"
+    path.write_text(
+        f'device = "cpu"\n[data]\nname = "shapes"\nfolder = "{folder / "set"}"\n'
+        f'[partition]\nrecipe = "dirichlet"\nclients = 6\nalpha = 0.5\n'
+        f'[augment]\npolicy = "fedeas(beta=12)"\ngenerator = "federations:Shapes"\n'
+        f'cache = "{folder / "cache"}"\nbatch = 8\n'
+        f"[federated]\n{lines}\n[federated.local]\nepochs = 2\nbatch = 8\n"
+    )
+    return path
+
+
+def killed(config: Path, out: Path, kills: int, longest: float) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    script = [sys.executable, "-W", "ignore", TESTS / "killed.py"]
+    done = subprocess.run(
+        [*script, config, out, str(kills), str(longest)],
+        env=environment, capture_output=True, text=True, check=False, cwd=TESTS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def model_of(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "checkpoint.safetensors")
+
+
+def test_killed_twenty_times_it_ends_with_the_same_model(tmp_path):
+    config = config_file(tmp_path, rounds=25)
+    run_config(read_config(config), tmp_path / "straight")
+    killed(config, tmp_path / "killed", 20, 0.8)
+    assert equal(model_of(tmp_path / "straight"), model_of(tmp_path / "killed"))
+    lines = (tmp_path / "killed" / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line)["round"] for line in lines] == list(range(1, 26))
+
+
+def test_killed_on_ray_it_ends_with_the_same_model(tmp_path):
+    config = config_file(tmp_path, rounds=8)
+    run_config(read_config(config), tmp_path / "straight")
+    on_ray = tmp_path / "ray.toml"
+    on_ray.write_text('grid = "ray"\n' + config.read_text())
+    killed(on_ray, tmp_path / "killed", 3, 14.0)
+    assert equal(model_of(tmp_path / "straight"), model_of(tmp_path / "killed"))
+
+
+def test_the_command_runs_and_goes_on(tmp_path, fedeas):
+    config = config_file(tmp_path, rounds=2, method="fedavg")
+    first = fedeas("run", config, "--out", tmp_path / "run")
+    assert first.code == 0, first.err
+    assert "N = 240 training images on 6 clients" in first.err
+    assert "accuracy" in first.out
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["rounds"] == 2
+    again = fedeas("run", config, "--out", tmp_path / "run", "--json")
+    assert json.loads(again.out) == result
+    config.write_text(config.read_text().replace("rounds = 2", "rounds = 3"))
+    assert "holds another run" in fedeas("run", config, "--out", tmp_path / "run").err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("rounds =", "round ="), "has no setting 'round'"),
+        (("rounds =", "round ="), "did you mean 'rounds'?"),
+        (("rounds = 6", 'rounds = "six"'), "is of a wrong kind"),
+        (("rounds = 6", "rounds = true"), "is of a wrong kind"),
+        (('name = "shapes"', ""), "lacks 'name'"),
+        (("[data]", "[dta]"), "did you mean 'data'?"),
+        (('method = "scaffold"', 'method = "scafold"'), "did you mean 'scaffold'?"),
+        (('generator = "federations:Shapes"', ""), "name a generator"),
+        (('device = "cpu"', 'device = "cuda"'), "cannot use the device"),
+        (('device = "cpu"', 'grid = "moon"'), "unknown grid"),
+        (('device = "cpu"', "device = "), "is no TOML"),
+    ],
+)
+def test_a_wrong_config_is_one_line(tmp_path, fedeas, change, message):
+    config = config_file(tmp_path)
+    config.write_text(config.read_text().replace(*change))
+    result = fedeas("run", config, "--out", tmp_path / "run")
+    assert result.code == 2
+    assert message in result.err.splitlines()[-1]
+
+
+def test_another_grid_is_the_same_experiment(tmp_path):
+    config = read_config(config_file(tmp_path))
+    assert replace(config, grid="ray", device="auto").fingerprint == config.fingerprint
+    assert replace(config, seed=1).fingerprint != config.fingerprint
+    assert isinstance(config, Config)
