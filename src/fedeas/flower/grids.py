@@ -8,11 +8,13 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
+from flwr.simulation import run_simulation
 
 # The one private name: a Message outside of Flower's own processes asks it for a run's number.
 from flwr.supercore.task_identity import TaskIdentity
@@ -115,10 +117,8 @@ def _on_ray(app: ClientApp, clients: int, threads: int, main: Callable[[Grid], R
     """Run on Flower's simulation engine: as many actors as the cores allow, `threads` each."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
-    try:
-        from flwr.simulation import run_simulation
-    except ImportError:
-        raise MissingExtraError("the grid 'ray'", "ray") from None
+    if find_spec("ray") is None:
+        raise MissingExtraError("the grid 'ray'", "ray")
     outcome: list[Result] = []
     failed: list[BaseException] = []
     server = ServerApp()
