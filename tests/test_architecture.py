@@ -22,6 +22,7 @@ LEAVES = {
     "hub.py": {"huggingface_hub"},
     "data/load.py": {"PIL"},
     "generators/quality.py": {"torch", "torchmetrics"},
+    "experiments/tracking.py": {"torch", "mlflow"},
     "report/figures.py": {"matplotlib"},
     "report/samples.py": {"PIL"},
 }

@@ -383,6 +383,25 @@ def test_the_command_runs_and_goes_on(tmp_path, fedeas):
     assert "holds another run" in fedeas("run", config, "--out", tmp_path / "run").err
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # within MLflow
+def test_others_can_follow_a_run(tmp_path, fedeas):
+    import mlflow
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    config, out = config_file(tmp_path, rounds=2, method="fedavg"), tmp_path / "run"
+    done = fedeas("run", config, "--out", out, "--track", "tensorboard", "--track", "mlflow")
+    assert done.code == 0, done.err
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    accuracies = [line["accuracy"] for line in lines]
+    events = EventAccumulator(str(out / "tensorboard")).Reload()
+    assert [e.value for e in events.Scalars("accuracy")] == pytest.approx(accuracies)
+    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{out / 'mlflow.db'}")
+    (noted,) = client.search_runs([client.get_experiment_by_name("fedeas").experiment_id])
+    history = client.get_metric_history(noted.info.run_id, "accuracy")
+    assert [m.value for m in history] == pytest.approx(accuracies)
+    assert "unknown tracker" in fedeas("run", config, "--out", out, "--track", "wandb").err
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -1,6 +1,5 @@
 """`fedeas run`: train a federation from a config."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,9 @@ def run(
     out: Path | None = typer.Option(None, help="Folder of the run; runs/NAME unless given."),
     grid: str | None = typer.Option(None, help="'inline' or 'ray', instead of the config's."),
     device: str | None = typer.Option(None, help="auto, cpu, cuda, ..., instead of the config's."),
+    track: list[str] | None = typer.Option(
+        None, help="Also write for 'tensorboard' or 'mlflow'; may be repeated."
+    ),
     as_json: bool = show.json_option(),
 ) -> None:
     """Train a federation, with or without synthetic samples; called again, it goes on.
@@ -33,7 +35,8 @@ def run(
     config = replace(config, **changed)
     folder = out or Path("runs") / config_file.stem
     with show.progress("rounds") as update:
-        result = runs.run(config, folder, show.note, _Reporter(update, config.federated.rounds))
+        reporter = _Reporter(update, config.federated.rounds)
+        result = runs.run(config, folder, show.note, reporter, track or ())
     if as_json:
         show.print_json(result)
         return
@@ -50,7 +53,7 @@ class _Reporter:
     """Shows the round, the accuracy and the seconds of a round."""
 
     def __init__(self, update: show.Update, rounds: int) -> None:
-        self._update, self._rounds, self._begun = update, rounds, time.monotonic()
+        self._update, self._rounds = update, rounds
 
     def __call__(self, line: dict[str, Any]) -> None:
         accuracy = f"accuracy {show.percent(line['accuracy'])}, " if "accuracy" in line else ""

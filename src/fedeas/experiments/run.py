@@ -2,7 +2,8 @@
 
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from fedeas.data import Federation, federate, load_images
 from fedeas.errors import InputError
 from fedeas.experiments.config import Config
+from fedeas.experiments.tracking import Follow, followers
 from fedeas.files import atomic_write, read_text
 from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import on_grid
@@ -56,8 +58,12 @@ def run(
     folder: Path,
     say: Callable[[str], None] | None = None,
     report: Callable[[Line], None] | None = None,
+    track: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Train a federation and return the result; called again, it goes on where it was."""
+    """Train a federation and return the result; called again, it goes on where it was.
+
+    `report` hears a line a round; `track` names others that do: 'tensorboard', 'mlflow'.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     _claim(folder / "config.json", config)
     ready = prepare(config)
@@ -89,7 +95,7 @@ def run(
         device=config.device,
     )
     app = make_client_app(simulation.opener())
-    log = _Log(folder / "log.jsonl", report)
+    log = _Log(folder / "log.jsonl", [report] if report is not None else [])
     test = Samples.of(data, ready.federation.test)
     keep_memory()
 
@@ -112,7 +118,9 @@ def run(
         )
 
     clients, threads = len(ready.federation.partition.train), config.federated.threads
-    trained = on_grid(config.grid, app, clients, threads, main)
+    with ExitStack() as stack:
+        log.listeners += followers(track, folder, _about(config, ready), stack)
+        trained = on_grid(config.grid, app, clients, threads, main)
     log.rewrite(trained.history)
     result = summary(config, ready, trained.history)
     _write_json(folder / "result.json", result)
@@ -124,14 +132,7 @@ def summary(config: Config, ready: Prepared, history: Any) -> dict[str, Any]:
     measured = [line["accuracy"] for line in history if "accuracy" in line]
     last = measured[-max(1, min(20, len(measured) // 4)) :]
     return {
-        "experiment": config.fingerprint,
-        "method": config.federated.method,
-        "policy": config.augment.policy,
-        "generator": config.augment.generator,
-        "protocol": config.data.protocol,
-        "data": ready.federation.describe(),
-        "counts_hash": ready.plan.counts_hash,
-        "generated": ready.plan.total,
+        **_about(config, ready),
         "rounds": len(history),
         "accuracy": measured[-1],
         "accuracy_last": statistics.mean(last),
@@ -142,17 +143,31 @@ def summary(config: Config, ready: Prepared, history: Any) -> dict[str, Any]:
     }
 
 
+def _about(config: Config, ready: Prepared) -> dict[str, Any]:
+    """Return what a run is."""
+    return {
+        "experiment": config.fingerprint,
+        "method": config.federated.method,
+        "policy": config.augment.policy,
+        "generator": config.augment.generator,
+        "protocol": config.data.protocol,
+        "data": ready.federation.describe(),
+        "counts_hash": ready.plan.counts_hash,
+        "generated": ready.plan.total,
+    }
+
+
 class _Log:
     """One line of JSON a round, for whoever reads along."""
 
-    def __init__(self, path: Path, report: Callable[[Line], None] | None) -> None:
-        self._path, self._report = path, report
+    def __init__(self, path: Path, listeners: list[Follow]) -> None:
+        self._path, self.listeners = path, listeners
 
     def add(self, line: Line) -> None:
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line, default=float) + "\n")
-        if self._report is not None:
-            self._report(line)
+        for listener in self.listeners:
+            listener(line)
 
     def rewrite(self, history: Any) -> None:
         """Leave exactly one line a round: a killed run may have written one twice."""
