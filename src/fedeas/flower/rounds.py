@@ -18,7 +18,7 @@ from fedeas.methods.method import Round
 from fedeas.methods.registry import make_method
 from fedeas.seeds import child_rng
 from fedeas.tensors import Tensors, load_tensors, save_tensors
-from fedeas.training.loop import Local
+from fedeas.training.loop import Local, check_settings
 from fedeas.training.models import ModelSettings, Task, make_model
 
 _POLL = 0.02  # seconds between questions for replies
@@ -39,6 +39,18 @@ class Federated:
     timeout: float = 3600.0  # seconds that a round may take
     window: int = 16  # messages under way at a time
     evaluate_every: int = 1
+
+    def __post_init__(self) -> None:
+        whole = "a whole number from 1"
+        check_settings(
+            ("rounds", self.rounds, self.rounds >= 1, whole),
+            ("fraction", self.fraction, 0 < self.fraction <= 1, "above 0, up to 1"),
+            ("threads", self.threads, self.threads >= 1, whole),
+            ("minimum", self.minimum, 0 <= self.minimum <= 1, "0 to 1"),
+            ("timeout", self.timeout, 0 < self.timeout < 1e9, "seconds, above 0"),
+            ("window", self.window, self.window >= 1, whole),
+            ("evaluate_every", self.evaluate_every, self.evaluate_every >= 1, whole),
+        )
 
 
 Line = dict[str, Any]
@@ -179,7 +191,10 @@ def _meet(grid: Grid, federated: Federated, seed: int) -> tuple[dict[int, _Node]
         if reply.has_error():
             raise InfeasibleError(f"a client could not start: {_reason(reply)}")
         partition = int(records.number(reply.content, "partition"))
-        real = _size(reply)
+        try:
+            real = _size(reply)
+        except InputError as error:
+            raise InfeasibleError(f"client {partition} cannot take part: {error}") from None
         if partition in nodes:
             raise InfeasibleError("two nodes are the same client", got=partition)
         nodes[partition] = _Node(reply.metadata.src_node_id, partition, real)

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from fedeas.errors import InputError
 from fedeas.tensors import precision
 from fedeas.training.models import Classifier
 from fedeas.training.samples import Samples
@@ -28,6 +29,23 @@ class Local:
     weight_decay: float = 0.0
     precision: str = "float32"
     compile: bool = False
+
+    def __post_init__(self) -> None:
+        check_settings(
+            ("epochs", self.epochs, self.epochs >= 1, "a whole number from 1"),
+            ("batch", self.batch, self.batch >= 2, "a whole number from 2"),
+            ("learning_rate", self.learning_rate, 0 < self.learning_rate < 1e3, "above 0"),
+            ("momentum", self.momentum, 0 <= self.momentum < 1, "0 to below 1"),
+            ("weight_decay", self.weight_decay, 0 <= self.weight_decay < 1e3, "from 0"),
+        )
+        precision(self.precision)
+
+
+def check_settings(*checks: tuple[str, object, bool, str]) -> None:
+    """Refuse the first wrong setting of (name, value, whether it is right, what is allowed)."""
+    for name, value, right, allowed in checks:
+        if not right:
+            raise InputError(f"{name} cannot be that", got=value, allowed=allowed)
 
 
 class Correction:
