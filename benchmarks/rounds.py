@@ -149,7 +149,9 @@ def worker(name: str, folder: str) -> None:
     """Answer every line of standard input with the seconds of one round."""
     torch.set_num_threads(1)
     if name == "ray":
-        app = make_client_app(partial(open_site, folder, EACH))
+        import rounds  # by name, so that actors find it; `__main__` is another module there
+
+        app = make_client_app(partial(rounds.open_site, folder, EACH))
         on_grid("ray", app, COHORT + 1, 1, lambda grid: serve(timed_rounds(grid, settings(2), "")))
         return
     contestants: dict[str, Callable[[], Iterator[float]]] = {
@@ -178,7 +180,11 @@ class Contestant:
     """A worker process that is asked for one round at a time."""
 
     def __init__(self, command: list[str]) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_DEDUP_LOGS": "0"}
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(Path(__file__).parent),
+        }
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
             stderr=subprocess.DEVNULL,

@@ -46,6 +46,25 @@ class Shapes(Counting):
         return images[chosen]
 
 
+class Animals(Shapes):
+    """Says that it draws something else."""
+
+    classes = ("cat", "dog", "bird")
+
+
+class Painter(Shapes):
+    """Another generator by its fingerprint."""
+
+    fingerprint = "painter-1"
+
+
+class Broken(Shapes):
+    """Fails as a GPU does."""
+
+    def sample(self, labels, seeds):
+        raise RuntimeError("out of memory")
+
+
 def write_shapes(folder: Path) -> Path:
     """Write the pictures as a data set in Parquet."""
     if not folder.exists():

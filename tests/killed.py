@@ -1,8 +1,11 @@
 """Run a federation again and again, killed at random moments, then to its end.
 
+Prints the rounds that were done at every kill.
+
 python killed.py CONFIG OUT KILLS LONGEST
 """
 
+import contextlib
 import os
 import random
 import signal
@@ -12,6 +15,12 @@ from pathlib import Path
 
 from fedeas.experiments.config import read_config
 from fedeas.experiments.run import run
+
+
+def rounds_done(out: str) -> int:
+    """Return the rounds in the run's log."""
+    log = Path(out) / "log.jsonl"
+    return len(log.read_text().splitlines()) if log.exists() else 0
 
 
 def main(config: str, out: str, kills: int, longest: float) -> int:
@@ -25,15 +34,20 @@ def main(config: str, out: str, kills: int, longest: float) -> int:
             os.setpgid(0, 0)
             run(settings, Path(out))
             os._exit(0)
+        with contextlib.suppress(OSError):
+            os.setpgid(child, child)  # here too: the child may not have come to it
         if done == kills:
             break
-        deadline = time.monotonic() + chance.uniform(0.0, longest)
-        while time.monotonic() < deadline and os.waitpid(child, os.WNOHANG) == (0, 0):
+        # One in four anywhere from the start, the others at any moment after one more round.
+        goal = 0 if chance.random() < 0.25 else rounds_done(out) + 1
+        while rounds_done(out) < goal and os.waitpid(child, os.WNOHANG) == (0, 0):
             time.sleep(0.002)
+        time.sleep(chance.uniform(0.0, longest))
         try:
             os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
             done += 1
+            sys.stdout.write(f"{rounds_done(out)}\n")
         except (ProcessLookupError, ChildProcessError):
             break  # it came to its end
     else:

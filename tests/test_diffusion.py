@@ -5,9 +5,11 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +73,16 @@ def test_everything_that_images_depend_on_is_in_the_fingerprint(model, data, tmp
     made.append(make_generator(f"diffusion(model={other})"))
     assert len({one.fingerprint for one in made}) == len(made)
     assert make_generator(f"diffusion(model={model})").fingerprint == made[0].fingerprint
+
+
+def test_a_head_that_does_not_fit_the_weights_is_refused(model, tmp_path):
+    shutil.copytree(model, tmp_path / "model")
+    head = tmp_path / "model" / "generator.json"
+    content = json.loads(head.read_text())
+    for change in ({"classes": ["a", "b", "c", "d"]}, {"shape": [8, 8, 3]}, {"shape": [8, 8]}):
+        head.write_text(json.dumps(content | change))
+        with pytest.raises(InputError):
+            Diffusion.load(tmp_path / "model")
 
 
 def test_guidance_of_one_needs_no_second_pass(model):
@@ -148,7 +160,7 @@ def test_a_flipped_byte_in_a_checkpoint_is_refused(data, tmp_path):
 def command(out: Path, *launcher: str, batch: int = 4) -> list[str]:
     launched = ["-m", "accelerate.commands.launch", *launcher] if launcher else []
     arguments = ["generator", "train", "fashion_mnist", "--out", str(out), "--device", "cpu"]
-    sizes = ["--steps", "5", "--batch", str(batch), "--checkpoint", "1", "--no-grids"]
+    sizes = ["--steps", "8", "--batch", str(batch), "--checkpoint", "1", "--no-grids"]
     return [sys.executable, "-W", "ignore", *launched, "-m", "fedeas", *arguments, *sizes]
 
 
@@ -164,18 +176,18 @@ def fashion(tmp_path_factory, store) -> Path:
 def test_killed_at_random_moments_it_ends_with_the_same_bytes(fashion, tmp_path, store):
     environment = {**os.environ, "FEDEAS_STORE": str(store)}
     chance, checkpoint = random.Random(0), tmp_path / "checkpoint.safetensors"
-    for kill in range(3):
+    for _ in range(3):
+        before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
         process = subprocess.Popen(
-            command(tmp_path), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            command(tmp_path), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        # From the first checkpoint on, at any moment.
-        while kill == 0 and not checkpoint.exists() and process.poll() is None:
-            pass
-        try:
-            process.wait(chance.uniform(0.05, 0.5) if kill == 0 else chance.uniform(6, 9))
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-        process.communicate()
+        # From its first new checkpoint on, at any moment of a step.
+        while not checkpoint.exists() or checkpoint.stat().st_mtime_ns == before:
+            assert process.poll() is None
+            time.sleep(0.002)
+        time.sleep(chance.uniform(0.0, 0.1))
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
     done = subprocess.run(command(tmp_path), env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert files(tmp_path / "model") == files(fashion / "model")

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -21,20 +22,22 @@ from counting import drawn
 from fedeas import InfeasibleError, InputError, Plan
 from fedeas.cache import Cache
 from fedeas.experiments.config import Config, read_config
+from fedeas.experiments.run import prepare
 from fedeas.experiments.run import run as run_config
 from fedeas.flower import records
 from fedeas.flower.client import make_client_app
-from fedeas.flower.grids import InlineGrid, on_grid
-from fedeas.flower.rounds import _Added, _Node, draw_cohort, exchange
+from fedeas.flower.grids import InlineGrid
+from fedeas.flower.rounds import Added, Node, draw_cohort, exchange, run_rounds
 from fedeas.flower.state import Kept
 from fedeas.flower.sums import ExactSum
-from fedeas.partition import Partition
+from fedeas.methods.registry import make_method
+from fedeas.partition import IndexLists, Partition
 from fedeas.seeds import child_rng
 from fedeas.training.loop import accuracy, fit
 from fedeas.training.models import ModelSettings, Task, make_model
 from fedeas.training.samples import Samples
 from federations import CLIENTS, Shapes, federation, run, settings, write_shapes
-from pictures import shapes
+from pictures import CLASSES, draw_shapes, shapes, write_set
 
 TESTS = Path(__file__).parent
 METHODS = [("fedavg", 0), ("fedprox", 0), ("scaffold", 0), ("moon", 16), ("fedgen", 0),
@@ -99,22 +102,22 @@ def test_cohorts_follow_from_seed_and_round_alone():
 
 
 def test_the_grids_agree_bit_for_bit_for_every_method(tmp_path):
-    """On Ray two actors answer in any order; every method trains on what FedEAS generates."""
+    """On Ray two actors answer in any order; every method trains on what FedEAS generates.
+
+    Ray's server is a process of its own, so that nothing of the inline one is left in it.
+    """
     made = federation(tmp_path, policy="fedeas(beta=12)")
-    app = make_client_app(made.simulation.opener())
     inline = {m: run(made, tmp_path, settings(m, p)).weights for m, p in METHODS}
-    other = tmp_path / "ray"
-    other.mkdir()
-    elsewhere = replace(made.simulation, folder=str(other / "clients"))
-    app = make_client_app(elsewhere.opener())
-
-    def main(grid):
-        return {m: run(made, other, settings(m, p), grid).weights for m, p in METHODS}
-
-    on_ray = on_grid("ray", app, CLIENTS, 1, main)
+    script = [sys.executable, "-W", "ignore", TESTS / "on_ray.py", tmp_path, json.dumps(METHODS)]
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
+    environment["PYTHONPATH"] = str(TESTS)
+    done = subprocess.run(script, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     for method, _ in METHODS:
-        assert equal(inline[method], on_ray[method]), method
-    assert len({w["fc.bias" if "fc.bias" in w else "fc.3.bias"].sum() for w in inline.values()}) > 4
+        on_ray = load_file(tmp_path / "ray" / f"{method}.safetensors")
+        weights = {f"weights.{k}": v for k, v in inline[method].items()}
+        assert equal(weights, {k: v for k, v in on_ray.items() if k in weights}), method
+    assert len({w["conv1.bias"].sum() for w in inline.values()}) == len(METHODS)
 
 
 def test_aggregation_weights_are_the_real_samples_whatever_the_cache_adds(tmp_path):
@@ -164,58 +167,139 @@ def test_images_are_generated_once_on_first_participation(tmp_path):
     assert len(drawn(tmp_path / "drawn")) == plan.samples[sorted(seen)].sum()
 
 
-def test_drift_is_the_dissimilarity_of_directions():
-    before = {"w": torch.zeros(4), "n": torch.tensor(3)}
-    ends = [torch.tensor(v) for v in ([1.0, 0, 0, 0], [0, 2.0, 0, 0], [3.0, 0, 0, 0])]
+class Tiny(torch.nn.Module):
+    """A model of four weights, with a counter and a running statistic."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.zeros(4))
+        self.register_buffer("seen", torch.tensor(0))
+        self.register_buffer("running", torch.zeros(2))
+
+
+def ends(w: torch.Tensor, **changed: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {"w": w, "seen": torch.tensor(4), "running": torch.full((2,), 50.0), **changed}
+
+
+def added(method: str = "fedavg", samples: int = 10) -> Added:
+    model = Tiny()
+    return Added(dict(model.state_dict()), model, make_method(method), samples)
+
+
+def test_drift_is_the_dissimilarity_of_directions_of_what_is_trained():
     sizes = [10, 30, 60]
-    nodes = {k: _Node(k, k, n) for k, n in enumerate(sizes)}
-    added = _Added(before, 100, 3)
-    for k, end in enumerate(ends):
-        added.take(reply(k, {"w": end, "n": torch.tensor(4)}, sizes[k]), nodes)
+    nodes = {k: Node(k, k, n) for k, n in enumerate(sizes)}
+    found = added(samples=100)
+    for k, end in enumerate(([1.0, 0, 0, 0], [0, 2.0, 0, 0], [3.0, 0, 0, 0])):
+        found.take(reply(k, {"weights": ends(torch.tensor(end))}, sizes[k]), nodes)
     mean = np.array([0.7, 0.3, 0, 0])
-    assert added.numbers()["drift"] == pytest.approx(1 - (mean**2).sum(), abs=1e-6)
+    assert found.numbers()["drift"] == pytest.approx(1 - (mean**2).sum(), abs=1e-6)
 
 
-def reply(node: int, weights: dict[str, torch.Tensor], size: float) -> Message:
+def reply(node: int, arrays: dict, size: float, **numbers: float) -> Message:
     """A reply as a client makes it, with whatever it claims."""
-    numbers = {"num-examples": size, "partition": node, "steps": 1, "trained-on": 1}
+    numbers = {"num-examples": size, "partition": node, "steps": 1, "trained-on": 1, **numbers}
     InlineGrid(None, 1)
     asked = Message(records.pack({}, {}), node, "train")
-    answer = Message(records.pack({"weights": weights}, numbers=numbers), reply_to=asked)
-    return answer
+    return Message(records.pack(arrays, numbers=numbers), reply_to=asked)
+
+
+ONES = torch.ones(4)
+VARIATE = {"w": ONES}
 
 
 @pytest.mark.parametrize(
-    ("weights", "size", "message"),
+    ("arrays", "numbers", "message"),
     [
-        ({"w": torch.full((4,), math.nan)}, 5, "not finite"),
-        ({"w": torch.full((4,), 1e20)}, 5, "absurdly large"),
-        ({"w": torch.ones(5)}, 5, "another shape"),
-        ({"w": torch.ones(4, dtype=torch.float64)}, 5, "another shape or format"),
-        ({"v": torch.ones(4)}, 5, "other names"),
-        ({}, 5, "other names"),
-        ({"w": torch.ones(4)}, -5, "not a number of samples"),
-        ({"w": torch.ones(4)}, 1e15, "not a number of samples"),
-        ({"w": torch.ones(4)}, 5.5, "not a number of samples"),
-        ({"w": torch.ones(4)}, math.nan, "not a number of samples"),
-        ({"w": torch.ones(4)}, 6, "changed number of samples"),
+        ({"weights": ends(ONES * math.nan)}, {}, "not finite"),
+        ({"weights": ends(ONES * 1e20)}, {}, "absurdly large"),
+        ({"weights": ends(ONES, running=torch.tensor([0.0, math.inf]))}, {}, "not finite"),
+        ({"weights": ends(torch.ones(5))}, {}, "another shape"),
+        ({"weights": ends(ONES.double())}, {}, "another shape or format"),
+        ({"weights": {"v": ONES}}, {}, "other names"),
+        ({}, {}, "other names"),
+        ({"weights": ends(ONES)}, {"num-examples": -5}, "not a whole number"),
+        ({"weights": ends(ONES)}, {"num-examples": 1e15}, "not a number of samples"),
+        ({"weights": ends(ONES)}, {"num-examples": 5.5}, "not a whole number"),
+        ({"weights": ends(ONES)}, {"num-examples": math.nan}, "not a whole number"),
+        ({"weights": ends(ONES)}, {"num-examples": 6}, "changed number of samples"),
+        ({"weights": ends(ONES)}, {"num-examples": 0}, "not a number of samples"),
+        ({"weights": ends(ONES)}, {"steps": math.inf}, "not a whole number"),
+        ({"weights": ends(ONES)}, {"trained-on": -1}, "not a whole number"),
+        ({"weights": ends(ONES), "added": {"w": ONES * math.nan}}, {}, "not finite"),
+        ({"weights": ends(ONES), "added": {"w": torch.tensor(1.0)}}, {}, "another shape"),
+        ({"weights": ends(ONES), "added": {"w": ONES, "x": ONES}}, {}, "other names"),
+        ({"weights": ends(ONES), "added": VARIATE, "shown": {"x": ONES}}, {}, "other names"),
     ],
 )
-def test_a_client_that_reports_nonsense_is_named_and_left_out(weights, size, message):
-    nodes = {1: _Node(1, 7, 5), 2: _Node(2, 8, 5)}
-    added = _Added({"w": torch.zeros(4)}, 10, 2)
-    added.take(reply(1, weights, size), nodes)
-    added.take(reply(2, {"w": torch.ones(4)}, 5), nodes)
-    added.take(
-        reply(2, {"w": torch.full((4,), 9.0)}, 5), nodes
-    )  # a second reply counts for nothing
-    (wrong,) = added.numbers()["refused"]
+def test_a_client_that_reports_nonsense_is_named_and_left_out(arrays, numbers, message):
+    nodes = {1: Node(1, 7, 5), 2: Node(2, 8, 5)}
+    found = added("scaffold")
+    given = {"added": VARIATE, **arrays}
+    found.take(reply(1, given, 5, **numbers), nodes)
+    good = {"weights": ends(ONES), "added": VARIATE}
+    found.take(reply(2, good, 5), nodes)
+    found.take(reply(2, {**good, "weights": ends(ONES * 9)}, 5), nodes)  # again: it counts once
+    found.take(reply(3, good, 5), nodes)  # nobody asked it
+    (wrong,) = found.numbers()["refused"]
     assert wrong.startswith("client 7: ")
     assert message in wrong
-    assert added.weights.mean({"w": torch.zeros(4)})["w"].tolist() == [1.0] * 4
-    added.check(1, 2, 0.5)
+    assert found.weights.mean(ends(ONES))["w"].tolist() == [1.0] * 4
+    assert found.sums()["w"].tolist() == [5.0] * 4
+    found.check(1, 2, 0.5)
     with pytest.raises(InfeasibleError, match="round 1: 1 of 2 clients replied well: client 7"):
-        added.check(1, 2, 1.0)
+        found.check(1, 2, 1.0)
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"\x80\x04K\x01.", None])
+def test_bytes_that_are_no_array_are_refused(content):
+    found = added()
+    bad = reply(1, {"weights": ends(ONES)}, 5)
+    array = bad.content.array_records["weights"]["w"]
+    array.data = array.data[:-3] if content is None else content
+    found.take(bad, {1: Node(1, 7, 5)})
+    (wrong,) = found.numbers()["refused"]
+    assert "cannot be read" in wrong or "not what it says" in wrong
+
+
+@pytest.mark.parametrize("spec", ["os:system(command=true)", "federations:Shapes"])
+def test_a_server_cannot_name_code_to_run(spec):
+    with pytest.raises(InputError, match="dotted path"):
+        make_method(spec)
+
+
+def test_a_server_cannot_name_a_path(tmp_path):
+    made = federation(tmp_path)
+    grid = InlineGrid(make_client_app(made.simulation.opener()), made.clients)
+    name = str(tmp_path / "outside")
+    once = replace(settings("scaffold"), rounds=1)
+    run_rounds(grid, once, made.task, 42, tmp_path / "c.safetensors", name, lambda _: {})
+    assert not (tmp_path / "outside").exists()
+    assert list((tmp_path / "clients").rglob("1.safetensors"))
+
+
+def test_a_client_without_samples_is_named(tmp_path):
+    made = federation(tmp_path)
+    partition = Partition.load(tmp_path / "partition.npz")
+    emptied = [own if k != 2 else own[:0] for k, own in enumerate(partition.train)]
+    replace(partition, train=IndexLists.of(emptied)).save(tmp_path / "empty.npz")
+    empty = replace(made.simulation, partition=str(tmp_path / "empty.npz"))
+    with pytest.raises(InfeasibleError, match="client 2 cannot take part"):
+        run(replace(made, simulation=empty), tmp_path, settings())
+
+
+def test_a_generator_of_other_classes_is_refused(tmp_path):
+    made = federation(tmp_path, policy="fedeas(beta=12)")
+    other = replace(made.simulation, generator="federations:Animals")
+    with pytest.raises(InfeasibleError, match="different classes"):
+        run(replace(made, simulation=other), tmp_path, settings())
+
+
+def test_a_fault_of_a_clients_code_is_its_reply(tmp_path):
+    made = federation(tmp_path, policy="fedeas(beta=12)")
+    broken = replace(made.simulation, generator="federations:Broken")
+    with pytest.raises(InfeasibleError, match="RuntimeError: out of memory"):
+        run(replace(made, simulation=broken), tmp_path, settings())
 
 
 def test_a_failing_client_stops_the_run_with_its_reason(tmp_path):
@@ -261,14 +345,14 @@ def test_a_silent_client_costs_at_most_the_timeout():
 
 def test_a_client_keeps_its_state_by_round(tmp_path):
     kept = Kept(tmp_path)
-    assert kept.before(5) == {}
-    for number in (1, 4, 6):
-        kept.save(number, {"c": torch.tensor(float(number))})
-    assert float(kept.before(6)["c"]) == 4.0
-    kept.save(6, {"c": torch.tensor(6.5)})  # run twice
-    assert [float(kept.before(r)["c"]) for r in (6, 7)] == [4.0, 6.5]
-    kept.save(5, {"c": torch.tensor(5.0)})  # the server went back
-    assert [float(kept.before(r)["c"]) for r in (5, 6, 9)] == [4.0, 5.0, 5.0]
+    assert kept.after(0) == {}
+    for number, last in ((1, 0), (4, 1), (6, 4)):
+        kept.save(number, last, {"c": torch.tensor(float(number))})
+    kept.save(6, 4, {"c": torch.tensor(6.5)})  # run twice
+    assert [float(kept.after(r)["c"]) for r in (4, 6)] == [4.0, 6.5]
+    kept.save(5, 4, {"c": torch.tensor(5.0)})  # came too late, or the server went back
+    assert [float(kept.after(r)["c"]) for r in (4, 5, 6)] == [4.0, 5.0, 6.5]
+    assert kept.after(1) == {}  # nobody will ask for it again
 
 
 # Models
@@ -337,7 +421,7 @@ def config_file(folder: Path, **federated: object) -> Path:
     return path
 
 
-def killed(config: Path, out: Path, kills: int, longest: float) -> None:
+def killed(config: Path, out: Path, kills: int, longest: float) -> list[int]:
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
     script = [sys.executable, "-W", "ignore", TESTS / "killed.py"]
     done = subprocess.run(
@@ -345,19 +429,25 @@ def killed(config: Path, out: Path, kills: int, longest: float) -> None:
         env=environment, capture_output=True, text=True, check=False, cwd=TESTS,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    return [int(line) for line in done.stdout.split()]
 
 
 def model_of(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "checkpoint.safetensors")
 
 
-def test_killed_twenty_times_it_ends_with_the_same_model(tmp_path):
-    config = config_file(tmp_path, rounds=25)
+@pytest.mark.parametrize("method", ["scaffold", "moon"])
+def test_killed_twenty_times_it_ends_with_the_same_model(tmp_path, method):
+    config = config_file(tmp_path, rounds=45, method=method)
+    if method == "moon":
+        config.write_text(config.read_text() + "[federated.model]\nprojection = 16\n")
     run_config(read_config(config), tmp_path / "straight")
-    killed(config, tmp_path / "killed", 20, 0.8)
+    kills = killed(config, tmp_path / "killed", 20, 0.25)
+    assert len(kills) == 20
+    assert len(set(kills)) >= 5  # they fell into the training, not only before it
     assert equal(model_of(tmp_path / "straight"), model_of(tmp_path / "killed"))
     lines = (tmp_path / "killed" / "log.jsonl").read_text().splitlines()
-    assert [json.loads(line)["round"] for line in lines] == list(range(1, 26))
+    assert [json.loads(line)["round"] for line in lines] == list(range(1, 46))
 
 
 def test_killed_on_ray_it_ends_with_the_same_model(tmp_path):
@@ -365,7 +455,9 @@ def test_killed_on_ray_it_ends_with_the_same_model(tmp_path):
     run_config(read_config(config), tmp_path / "straight")
     on_ray = tmp_path / "ray.toml"
     on_ray.write_text('grid = "ray"\n' + config.read_text())
-    killed(on_ray, tmp_path / "killed", 3, 14.0)
+    kills = killed(on_ray, tmp_path / "killed", 3, 0.5)
+    assert len(kills) == 3
+    assert max(kills) >= 1
     assert equal(model_of(tmp_path / "straight"), model_of(tmp_path / "killed"))
 
 
@@ -379,8 +471,14 @@ def test_the_command_runs_and_goes_on(tmp_path, fedeas):
     assert result["rounds"] == 2
     again = fedeas("run", config, "--out", tmp_path / "run", "--json")
     assert json.loads(again.out) == result
-    config.write_text(config.read_text().replace("rounds = 2", "rounds = 3"))
+    text = config.read_text()
+    config.write_text(text.replace("rounds = 2", "rounds = 3"))
     assert "holds another run" in fedeas("run", config, "--out", tmp_path / "run").err
+    # A config that cannot run claims no folder.
+    config.write_text(text.replace('generator = "federations:Shapes"', ""))
+    assert "name a generator" in fedeas("run", config, "--out", tmp_path / "other").err
+    config.write_text(text)
+    assert fedeas("run", config, "--out", tmp_path / "other").code == 0
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # within MLflow
@@ -432,8 +530,29 @@ def test_a_wrong_config_is_one_line(tmp_path, fedeas, change, message):
     assert message in result.err.splitlines()[-1]
 
 
-def test_another_grid_is_the_same_experiment(tmp_path):
+def test_an_experiment_is_known_by_contents_not_by_places(tmp_path):
     config = read_config(config_file(tmp_path))
-    assert replace(config, grid="ray", device="auto").fingerprint == config.fingerprint
-    assert replace(config, seed=1).fingerprint != config.fingerprint
+    known = prepare(config).experiment
+    moved = tmp_path / "moved"
+    shutil.copytree(tmp_path / "set", moved)
+    elsewhere = replace(config, data=replace(config.data, folder=str(moved)), grid="ray")
+    assert prepare(elsewhere).experiment == known
+    assert prepare(replace(config, seed=1)).experiment != known
+    images, _ = draw_shapes(300)
+    shutil.rmtree(moved)
+    write_set(moved, list(255 - images[:240]), list(images[240:]), CLASSES)
+    assert prepare(elsewhere).experiment != known
+    animals = replace(config.augment, generator="federations:Painter")
+    assert prepare(replace(config, augment=animals)).experiment != known
     assert isinstance(config, Config)
+
+
+def test_a_lost_line_of_the_log_comes_back(tmp_path):
+    config = read_config(config_file(tmp_path, rounds=3))
+    run_config(config, tmp_path / "run")
+    log = tmp_path / "run" / "log.jsonl"
+    whole = log.read_text()
+    log.write_text("".join(whole.splitlines(keepends=True)[:-1]))
+    run_config(config, tmp_path / "run")
+    again = [json.loads(line) for line in log.read_text().splitlines()]
+    assert again == [json.loads(line) for line in whole.splitlines()]

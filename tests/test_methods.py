@@ -4,15 +4,21 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from fedeas import InputError
 from fedeas.flower.client import make_client_app
+from fedeas.methods.fedgen import FedGen
+from fedeas.methods.fedmix import FedMix
 from fedeas.methods.fedprox import FedProx
 from fedeas.methods.method import Round, Turn
+from fedeas.methods.moon import Moon
 from fedeas.methods.registry import make_method
 from fedeas.methods.scaffold import Scaffold
 from fedeas.training.loop import Correction, Local
+from fedeas.training.models import ModelSettings, Task, make_model
 from federations import ROUNDS, federation, trained
+from pictures import draw_shapes
 
 RATE, STEPS = 0.05, 7
 
@@ -39,13 +45,15 @@ def turn(model: Quadratic, before, received, kept) -> Turn:
 
 def test_scaffold_is_its_closed_form_on_quadratics():
     a, b = np.array([1.0, 3.0, 0.5]), np.array([-2.0, 1.0, 4.0])
+    sizes = np.array([10, 1, 5])  # clients weigh N_k
+    share = sizes / sizes.sum()
     steps = [STEPS, STEPS - 3, STEPS + 4]  # the real number of steps differs between clients
     method = Scaffold()
     weights = {"w": torch.zeros((), dtype=torch.float64)}
     state, kept = {}, [{} for _ in a]
     w, c, own = 0.0, 0.0, np.zeros(3)
-    for number in range(1, 301):
-        ends, sums = [], {"w": torch.zeros((), dtype=torch.float64)}
+    for number in range(1, 601):
+        mean, sums = (torch.zeros((), dtype=torch.float64) for _ in range(2))
         for k in range(3):
             model = Quadratic()
             model.load_state_dict(weights)
@@ -53,20 +61,20 @@ def test_scaffold_is_its_closed_form_on_quadratics():
             model.descend(a[k], b[k], method.correction(here), steps[k])
             done = method.finish(here, steps[k])
             kept[k] = done.kept
-            sums["w"] += done.added["w"]
-            ends.append(model.w.detach())
-        mean = {"w": torch.stack(ends).mean()}
-        weights, state = method.update(state, Round(weights, mean, sums, [], 3, number, 0))
+            sums += sizes[k] * done.added["w"]
+            mean += share[k] * model.w.detach()
+        done = Round(weights, {"w": mean}, {"w": sums}, [], int(sizes.sum()), number, 0)
+        weights, state = method.update(state, done)
         # A local step is w <- w - r (a (w - b) - c_k + c): it contracts to b + (c_k - c)/a.
         fixed = b + (own - c) / a
         after = fixed + (1 - RATE * a) ** np.array(steps) * (w - fixed)
         changed = own - c + (w - after) / (np.array(steps) * RATE)
-        c += (changed - own).sum() / 3
-        own, w = changed, after.mean()
+        c += share @ (changed - own)
+        own, w = changed, share @ after
         assert float(weights["w"]) == pytest.approx(w, rel=1e-10, abs=1e-12)
         assert float(state["w"]) == pytest.approx(c, rel=1e-10, abs=1e-12)
-    # At the optimum of the sum the controlled gradients of all clients vanish.
-    assert w == pytest.approx((a * b).sum() / a.sum(), abs=1e-6)
+    # The optimum of the weighted objective, which drifting clients miss.
+    assert w == pytest.approx((share * a * b).sum() / (share * a).sum(), abs=1e-6)
 
 
 def test_scaffold_refuses_momentum_and_keeps_what_it_had_without_steps():
@@ -80,9 +88,15 @@ def test_scaffold_refuses_momentum_and_keeps_what_it_had_without_steps():
 
 def test_the_servers_rate_is_a_step_along_the_mean_update():
     before, mean = {"w": torch.tensor(1.0)}, {"w": torch.tensor(3.0)}
-    done = Round(before, mean, {"w": torch.tensor(0.5)}, [], 5, 1, 0)
-    weights, state = Scaffold(server_rate=0.5).update({}, done)
-    assert (float(weights["w"]), float(state["w"])) == (2.0, pytest.approx(0.1))
+    done = Round(
+        {**before, "running": torch.tensor(1.0)},
+        {**mean, "running": torch.tensor(0.4)},
+        {"w": torch.tensor(0.5, dtype=torch.float64)},
+        [], 5, 1, 0,
+    )  # fmt: skip
+    weights, state = Scaffold(server_rate=2.0).update({}, done)
+    assert (float(weights["w"]), float(state["w"])) == (5.0, pytest.approx(0.1))
+    assert float(weights["running"]) == pytest.approx(0.4)  # a statistic, not a parameter
 
 
 def test_fedprox_pulls_towards_the_server():
@@ -125,9 +139,87 @@ def test_fedeas_on_balanced_clients_is_fedavg_bit_for_bit(tmp_path):
     assert any(not torch.equal(w, skewed[n]) for n, w in trained(tmp_path / "skewed2").items())
 
 
+TASK = Task(3, (8, 8, 1), (0.2,), (0.3,))
+
+
+def batch() -> tuple[torch.Tensor, torch.Tensor]:
+    images, labels = draw_shapes(6)
+    return torch.from_numpy(images), torch.from_numpy(labels)
+
+
+def test_moons_loss_is_the_papers():
+    model, server, last = (make_model(ModelSettings(projection=16), TASK, s) for s in (1, 2, 3))
+    before, kept = dict(server.state_dict()), dict(last.state_dict())
+    here = Turn(model, before, {}, kept, None, Local(), 2, np.random.default_rng(0))
+    images, labels = batch()
+    found = Moon(mu=3.0, tau=0.7).correction(here).loss(model, images, labels)
+    z, near, far = (m.fc[:-1](m.features(images)) for m in (model, server, last))
+    pull, push = (torch.exp(functional.cosine_similarity(z, o) / 0.7) for o in (near, far))
+    contrast = -torch.log(pull / (pull + push)).mean()
+    plain = functional.cross_entropy(model(images), labels)
+    assert found.item() == pytest.approx((plain + 3.0 * contrast).item(), rel=1e-5)
+
+
+def test_fedmixs_loss_is_the_papers():
+    model = make_model(ModelSettings(), TASK, 1)
+    images, labels = batch()
+    share = 0.2
+    mashed = {"images": torch.rand(1, 8, 8, 1) * 255, "labels": torch.tensor([[0.2, 0.3, 0.5]])}
+    here = Turn(model, {}, mashed, {}, None, Local(), 2, np.random.default_rng(0))
+    found = FedMix(share=share).correction(here).loss(model, images, labels)
+    x, other = model.normalise(images), model.normalise(mashed["images"])
+
+    def first(x: torch.Tensor) -> torch.Tensor:
+        logits = model.fc(model.body((1 - share) * x))
+        return (1 - share) * functional.cross_entropy(logits, labels)
+
+    # The slope along the mashed image, by a central difference in double precision.
+    model.double()
+    x, other, small = x.double(), other.double(), 1e-6
+    slope = (first(x + small * other) - first(x - small * other)) / (2 * small)
+    logits = model.fc(model.body((1 - share) * x))
+    theirs = functional.cross_entropy(logits, mashed["labels"].double().expand(6, 3))
+    expected = first(x) + share * theirs + share * slope
+    assert found.item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_fedgens_server_learns_features_that_the_last_layers_know():
+    method, model = FedGen(steps=400, rate=3e-3), make_model(ModelSettings(), TASK, 1)
+    state = method.start(model, TASK, [], 0)
+    rng = torch.Generator().manual_seed(0)
+    shown = []
+    for k in range(3):  # each client knows one class well, and holds it alone
+        weight = torch.randn(3, 128, generator=rng)
+        counts = torch.tensor([50.0 if c == k else 0.0 for c in range(3)])
+        shown.append({"weight": weight, "bias": torch.zeros(3), "counts": counts})
+    done = Round({}, {}, {}, shown, 150, 1, 0)
+
+    def recognised(state: dict[str, torch.Tensor]) -> float:
+        received = {**state, "counts": torch.ones(3)}
+        here = Turn(model, {}, received, {}, None, Local(), 2, np.random.default_rng(0))
+        labels = torch.arange(3).repeat(40)
+        drawn = method.correction(here)._draw(labels)
+        named = torch.stack([
+            (d @ shown[y]["weight"].T).argmax() for d, y in zip(drawn, labels.tolist(), strict=True)
+        ])  # fmt: skip
+        return (named == labels).float().mean().item()
+
+    _, after = method.update(state, done)
+    assert recognised(state) < 0.7
+    assert recognised(after) > 0.95
+    assert after["counts"].tolist() == [50.0] * 3
+
+
 @pytest.mark.parametrize(
     "spec",
-    ["fedprox(mu=-1)", "scaffold(server_rate=0)", "moon(tau=0)", "fedmix(share=1)", "fedgn"],
+    [
+        "fedprox(mu=-1)",
+        "scaffold(server_rate=0)",
+        "moon(tau=0)",
+        "fedmix(share=1)",
+        "fedmix(mash=2)",
+        "fedgn",
+    ],
 )
 def test_bad_settings_are_refused(spec):
     with pytest.raises(InputError):

@@ -22,7 +22,7 @@ def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], about: object)
     held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(about, sort_keys=True)
     with atomic_write(path) as temporary:
-        save_file(held, temporary, {"about": text, "sha256": _digest(held, text)})
+        save_file(held, temporary, {"about": text, "sha256": tensors_digest(held, text)})
 
 
 def load_tensors(path: Path) -> tuple[Tensors, Any]:
@@ -31,7 +31,7 @@ def load_tensors(path: Path) -> tuple[Tensors, Any]:
         with safe_open(path, framework="pt") as file:
             head = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if head.get("sha256") != _digest(tensors, head.get("about", "")):
+        if head.get("sha256") != tensors_digest(tensors, head.get("about", "")):
             raise ValueError("another content")
         return tensors, json.loads(head["about"])
     except OSError as error:
@@ -62,10 +62,11 @@ def precision(name: str) -> torch.dtype:
     return PRECISIONS[name]
 
 
-def _digest(tensors: Mapping[str, torch.Tensor], about: str) -> str:
+def tensors_digest(tensors: Mapping[str, torch.Tensor], about: str = "") -> str:
+    """Return the hash of tensors' names, formats, shapes and values."""
     found = hashlib.sha256(about.encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         found.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        found.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()

@@ -1,7 +1,16 @@
 """Generated images on disk: content-addressed, per client, safe against crashes and damage."""
 
-from fedeas.cache.fill import Filled, fill, fill_client
+from fedeas.cache.fill import Filled, check_classes, fill, fill_client
 from fedeas.cache.store import Cache, ClientCache
 from fedeas.cache.verify import Problem, verify
 
-__all__ = ["Cache", "ClientCache", "Filled", "Problem", "fill", "fill_client", "verify"]
+__all__ = [
+    "Cache",
+    "ClientCache",
+    "Filled",
+    "Problem",
+    "check_classes",
+    "fill",
+    "fill_client",
+    "verify",
+]

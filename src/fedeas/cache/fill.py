@@ -49,7 +49,7 @@ def fill(
     Batches mix clients and classes, so that small requests do not cost a batch each. `progress`
     hears the images made and to be made in all, `waiting` that another process fills this cache.
     """
-    _check_classes(plan, generator)
+    check_classes(plan, generator)
     wanted = dict(zip(plan.client_names, plan.samples.tolist(), strict=True))
     with locked(cache.folder, waiting):
         return _fill(wanted, generator, cache, cache.journal, batch_size, progress)
@@ -145,7 +145,7 @@ def _check(cache: Cache, wanted: Wanted) -> list[str]:
     return mended
 
 
-def _check_classes(plan: Plan, generator: Generator) -> None:
+def check_classes(plan: Plan, generator: Generator) -> None:
     """Refuse a generator that says it knows other classes than the plan."""
     known = getattr(generator, "classes", None)
     if known is None:

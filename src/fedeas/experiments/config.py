@@ -62,15 +62,19 @@ class Config:
     grid: str = "inline"
     device: str = "auto"
 
-    @property
-    def fingerprint(self) -> str:
-        """Name what the outcome depends on; another grid or device is the same experiment."""
+    def identity(self, data: str, generator: str, weights: str) -> str:
+        """Name what the outcome depends on: settings, and the contents behind names and paths.
+
+        Another grid, device, folder or cache is the same experiment.
+        """
         held = asdict(self)
         for place in ("grid", "device"):
             held.pop(place)
-        for place in ("window", "timeout", "evaluate_every"):
+        for place in ("window", "timeout"):
             held["federated"].pop(place)
-        held["augment"].pop("cache")
+        held["data"] |= {"name": data, "folder": None}
+        held["augment"] |= {"generator": generator, "cache": None}
+        held["federated"]["model"]["weights"] = weights
         return hashlib.sha256(json.dumps(held, sort_keys=True).encode()).hexdigest()
 
 

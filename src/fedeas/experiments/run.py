@@ -1,24 +1,29 @@
 """One config, one folder: config, partition, plan, checkpoint, log, result."""
 
+import hashlib
 import json
+import os
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
+from fedeas.cache import check_classes
 from fedeas.data import Federation, federate, load_images
 from fedeas.errors import InputError
 from fedeas.experiments.config import Config
 from fedeas.experiments.tracking import Follow, followers
-from fedeas.files import atomic_write, read_text
+from fedeas.files import atomic_write, read_text, unreadable
 from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import on_grid
 from fedeas.flower.rounds import Line, Trained, run_rounds
 from fedeas.flower.site import Simulation
+from fedeas.generators import make_generator
 from fedeas.partition import make_recipe
 from fedeas.plan import Plan
 from fedeas.policies.registry import make_policy
@@ -30,14 +35,15 @@ from fedeas.training.samples import Samples, channel_statistics
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that can begin: who has what, and who generates what."""
+    """A run that can begin: who has what, who generates what, and the name of all that."""
 
     federation: Federation
     plan: Plan
+    experiment: str
 
 
 def prepare(config: Config) -> Prepared:
-    """Share out the data and plan, without training."""
+    """Share out the data, plan, and open the generator, without training."""
     data = load_images(config.data.name, config.data.folder)
     cut = {k: v for k, v in asdict(config.partition).items() if k != "recipe"}
     recipe = make_recipe(config.partition.recipe, **cut, seed=config.seed)
@@ -45,12 +51,20 @@ def prepare(config: Config) -> Prepared:
         data, recipe, config.data.protocol, config.data.hold_out, seed=config.seed
     )
     plan = make_policy(config.augment.policy).plan(federation.counts)
-    if plan.total and not config.augment.generator:
-        raise InputError(
-            f"policy {config.augment.policy!r} generates {plan.total:,} samples",
-            fix="name a generator in [augment]",
-        )
-    return Prepared(federation, plan)
+    drawn_by = ""
+    if plan.total:
+        if not config.augment.generator:
+            raise InputError(
+                f"policy {config.augment.policy!r} generates {plan.total:,} samples",
+                fix="name a generator in [augment]",
+            )
+        generator = make_generator(config.augment.generator, **dict(_offered(config)))
+        check_classes(plan, generator)
+        drawn_by = generator.fingerprint
+    weights = config.federated.model.weights
+    known = hashlib.sha256(_content(Path(weights))).hexdigest() if weights else ""
+    identity = config.identity(data.fingerprint, drawn_by, known)
+    return Prepared(federation, plan, identity)
 
 
 def run(
@@ -64,9 +78,10 @@ def run(
 
     `report` hears a line a round; `track` names others that do: 'tensorboard', 'mlflow'.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    _claim(folder / "config.json", config)
+    config = replace(config, device=str(choose_device(config.device)))
     ready = prepare(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    _claim(folder / "config.json", config, ready.experiment)
     if say is not None:
         say(ready.federation.describe())
         say(repr(ready.plan))
@@ -80,14 +95,7 @@ def run(
         partition=str(folder / "partition.npz"),
         plan=str(folder / "plan.json") if ready.plan.total else None,
         generator=config.augment.generator,
-        # What makes `pool` draw exactly the images that were held out here.
-        offered=(
-            ("data", config.data.name),
-            ("folder", config.data.folder),
-            ("hold_out", config.data.hold_out),
-            ("protocol", config.data.protocol),
-            ("seed", config.seed),
-        ),
+        offered=_offered(config),
         cache=config.augment.cache,
         cache_seed=config.augment.seed,
         batch=config.augment.batch,
@@ -100,7 +108,7 @@ def run(
     keep_memory()
 
     def evaluate(weights: Tensors) -> Line:
-        model = make_model(config.federated.model, task, 0).to(choose_device(config.device))
+        model = make_model(config.federated.model, task, 0).to(config.device)
         model.load_state_dict(weights)
         overall, per_class = accuracy(model, test)
         return {"accuracy": overall, "per_class": [round(float(a), 5) for a in per_class]}
@@ -112,19 +120,39 @@ def run(
             task,
             config.seed,
             folder / "checkpoint.safetensors",
-            config.fingerprint,
+            ready.experiment,
             evaluate,
             log.add,
+            log.go_on,
         )
 
     clients, threads = len(ready.federation.partition.train), config.federated.threads
     with ExitStack() as stack:
         log.listeners += followers(track, folder, _about(config, ready), stack)
-        trained = on_grid(config.grid, app, clients, threads, main)
-    log.rewrite(trained.history)
+        trained = on_grid(config.grid, app, clients, threads, main, _gpus(config))
     result = summary(config, ready, trained.history)
     _write_json(folder / "result.json", result)
     return result
+
+
+def _offered(config: Config) -> tuple[tuple[str, object], ...]:
+    """Return what a generator takes if it has it; `pool` then draws exactly what is held out."""
+    return (
+        ("data", config.data.name),
+        ("folder", config.data.folder),
+        ("hold_out", config.data.hold_out),
+        ("protocol", config.data.protocol),
+        ("seed", config.seed),
+        ("device", config.device),
+    )
+
+
+def _gpus(config: Config) -> float:
+    """Return the part of a GPU that a client on Ray gets: all cores' clients share them all."""
+    if not config.device.startswith("cuda"):
+        return 0.0
+    at_a_time = max(1, (os.cpu_count() or 1) // config.federated.threads)
+    return float(torch.cuda.device_count() / at_a_time)
 
 
 def summary(config: Config, ready: Prepared, history: Any) -> dict[str, Any]:
@@ -146,7 +174,7 @@ def summary(config: Config, ready: Prepared, history: Any) -> dict[str, Any]:
 def _about(config: Config, ready: Prepared) -> dict[str, Any]:
     """Return what a run is."""
     return {
-        "experiment": config.fingerprint,
+        "experiment": ready.experiment,
         "method": config.federated.method,
         "policy": config.augment.policy,
         "generator": config.augment.generator,
@@ -169,24 +197,33 @@ class _Log:
         for listener in self.listeners:
             listener(line)
 
-    def rewrite(self, history: Any) -> None:
-        """Leave exactly one line a round: a killed run may have written one twice."""
+    def go_on(self, history: Sequence[Line]) -> None:
+        """Leave exactly the lines of the checkpoint: a killed run may lack its last one."""
         with atomic_write(self._path) as temporary:
             text = "".join(json.dumps(line, default=float) + "\n" for line in history)
             temporary.write_text(text, encoding="utf-8")
+        for listener in self.listeners:
+            listener(history[-1])
 
 
-def _claim(path: Path, config: Config) -> None:
+def _claim(path: Path, config: Config, experiment: str) -> None:
     """Write the config down, or see that the folder is of the same experiment."""
     if not path.exists():
-        _write_json(path, {"experiment": config.fingerprint, "config": asdict(config)})
+        _write_json(path, {"experiment": experiment, "config": asdict(config)})
         return
     try:
         found = json.loads(read_text(path))["experiment"]
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{path} is damaged", fix="remove it, or choose another folder") from None
-    if found != config.fingerprint:
+    if found != experiment:
         raise InputError(f"{path.parent} holds another run", fix="choose another folder")
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from None
 
 
 def _write_json(path: Path, body: object) -> None:

@@ -57,7 +57,11 @@ def _mlflow(folder: Path, settings: dict[str, Any], stack: ExitStack) -> Follow:
     if not earlier:
         for key in ("method", "policy", "data"):
             client.log_param(run.info.run_id, key, settings[key])
-    stack.callback(client.set_terminated, run.info.run_id)
+
+    def end(kind: object, *_: object) -> None:
+        client.set_terminated(run.info.run_id, "FINISHED" if kind is None else "FAILED")
+
+    stack.push(end)
 
     def follow(line: Line) -> None:
         for key in _SHOWN:

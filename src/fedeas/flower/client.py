@@ -1,11 +1,11 @@
 """The client's half: who it is, and one turn of local training. It does not know its grid."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
@@ -15,7 +15,7 @@ from fedeas.methods.method import Turn
 from fedeas.methods.registry import make_method
 from fedeas.seeds import child_rng
 from fedeas.tensors import choose_device
-from fedeas.training.loop import Local, fit, keep_memory
+from fedeas.training.loop import Local, fit, keep_memory, use_threads
 from fedeas.training.models import Classifier, ModelSettings, Task, make_model
 from fedeas.training.samples import Samples
 
@@ -63,7 +63,8 @@ def _hello(message: Message, site: Site) -> Message:
 def _train(message: Message, site: Site) -> Message:
     """Train on the client's samples, from the server's weights."""
     asked = records.settings(message.content)
-    _use_threads(int(asked["threads"]))
+    keep_memory()
+    use_threads(int(asked["threads"]))
     number, seed = int(asked["round"]), int(asked["seed"])
     method = make_method(asked["method"])
     device = choose_device(site.device)
@@ -71,13 +72,15 @@ def _train(message: Message, site: Site) -> Message:
     received = {k: v.to(device) for k, v in records.tensors(message.content, "method").items()}
     model = _model(asked).to(device)
     model.load_state_dict(before)
-    kept = Kept(site.folder / asked["experiment"])
+    # The name comes from another party: only its hash becomes a path.
+    experiment = hashlib.sha256(str(asked["experiment"]).encode()).hexdigest()[:32]
+    kept = Kept(site.folder / experiment)
     local = Local(**asked["local"])
     turn = Turn(
         model,
         before,
         received,
-        {k: v.to(device) for k, v in kept.before(number).items()},
+        {k: v.to(device) for k, v in kept.after(int(asked["last"])).items()},
         site.samples(),
         local,
         number,
@@ -86,7 +89,7 @@ def _train(message: Message, site: Site) -> Message:
     rng = child_rng(seed, "train", number, site.partition)
     steps = fit(model, turn.samples, local, rng, method.correction(turn))
     outcome = method.finish(turn, steps)
-    kept.save(number, outcome.kept)
+    kept.save(number, int(asked["last"]), outcome.kept)
     arrays = {"weights": model.state_dict(), "added": outcome.added, "shown": outcome.shown}
     numbers = {
         "partition": site.partition,
@@ -108,9 +111,3 @@ def _model(asked: dict[str, Any]) -> Classifier:
         tuple(map(float, task["spread"])),
     )
     return make_model(ModelSettings(**{**asked["model"], "weights": ""}), made, seed=0)
-
-
-def _use_threads(threads: int) -> None:
-    keep_memory()
-    if threads != torch.get_num_threads():
-        torch.set_num_threads(threads)

@@ -80,7 +80,10 @@ class InlineGrid(Grid):
         try:
             return self._app(message, context)
         except FedeasError as error:
-            return Message(Error(code=0, reason=str(error)), reply_to=message)
+            reason = str(error)
+        except Exception as error:  # as on the other grids: a client's fault is its reply
+            reason = f"{type(error).__name__}: {error}"
+        return Message(Error(code=0, reason=reason), reply_to=message)
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
@@ -103,17 +106,27 @@ class InlineGrid(Grid):
 
 
 def on_grid(
-    kind: str, app: ClientApp, clients: int, threads: int, main: Callable[[Grid], Result]
+    kind: str,
+    app: ClientApp,
+    clients: int,
+    threads: int,
+    main: Callable[[Grid], Result],
+    gpus: float = 0.0,
 ) -> Result:
-    """Run the server's `main` on a grid with this ClientApp on every node."""
+    """Run the server's `main` on a grid with this ClientApp on every node.
+
+    On Ray every client has `threads` cores and `gpus` of a GPU: so many run at a time.
+    """
     if kind == "inline":
         return main(InlineGrid(app, clients))
     if kind == "ray":
-        return _on_ray(app, clients, threads, main)
+        return _on_ray(app, clients, threads, main, gpus)
     raise InputError("unknown grid", got=kind, allowed=", ".join(GRIDS))
 
 
-def _on_ray(app: ClientApp, clients: int, threads: int, main: Callable[[Grid], Result]) -> Result:
+def _on_ray(
+    app: ClientApp, clients: int, threads: int, main: Callable[[Grid], Result], gpus: float
+) -> Result:
     """Run on Flower's simulation engine: as many actors as the cores allow, `threads` each."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
@@ -134,7 +147,7 @@ def _on_ray(app: ClientApp, clients: int, threads: int, main: Callable[[Grid], R
 
     cores = os.cpu_count() or 1
     config: dict[str, Any] = {
-        "client_resources": {"num_cpus": threads, "num_gpus": 0.0},
+        "client_resources": {"num_cpus": threads, "num_gpus": gpus},
         "init_args": {"num_cpus": max(threads, cores), "log_to_driver": False},
     }
     logging.getLogger("flwr").setLevel(logging.CRITICAL)

@@ -33,6 +33,13 @@ def pack(
     return content
 
 
+def with_settings(content: RecordDict, asked: object) -> RecordDict:
+    """Return the same records with settings of their own; arrays are not copied."""
+    own = RecordDict(dict(content))
+    own[SETTINGS] = ConfigRecord({"json": json.dumps(asked)})
+    return own
+
+
 def tensors(content: RecordDict, group: str) -> Tensors:
     """Read a group of tensors; an absent one is empty, and anything but plain arrays is refused."""
     if group not in content.array_records:
@@ -42,7 +49,10 @@ def tensors(content: RecordDict, group: str) -> Tensors:
         # `Array.numpy` loads with allow_pickle=False; a strange type or form is refused before.
         if array.stype != "numpy.ndarray" or array.dtype not in _DTYPES:
             raise InputError(f"array {name!r} is of a kind that is not accepted", got=array.dtype)
-        values = array.numpy()
+        try:
+            values = array.numpy()
+        except Exception as error:  # whatever the bytes of another party lead to
+            raise InputError(f"array {name!r} cannot be read: {type(error).__name__}") from None
         if list(values.shape) != list(array.shape) or str(values.dtype) != array.dtype:
             raise InputError(f"array {name!r} is not what it says", got=values.shape)
         found[name] = torch.from_numpy(values.copy() if not values.flags.writeable else values)
@@ -57,12 +67,15 @@ def settings(content: RecordDict) -> Any:
         raise InputError("a message without settings") from None
 
 
-def number(content: RecordDict, name: str) -> float:
-    """Read one number of a message."""
+def whole(content: RecordDict, name: str) -> int:
+    """Read a whole number, from 0 to 2**53."""
     try:
-        return float(content.metric_records["numbers"][name])  # type: ignore[arg-type]
-    except (KeyError, TypeError, ValueError):
+        value = content.metric_records["numbers"][name]
+    except KeyError:
         raise InputError(f"a reply without {name!r}") from None
+    if isinstance(value, list) or not 0 <= value <= 2**53 or value != int(value):
+        raise InputError(f"{name!r} is not a whole number from 0", got=value)
+    return int(value)
 
 
 def check_like(found: Tensors, model: Tensors, what: str) -> None:

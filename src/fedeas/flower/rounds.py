@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,15 @@ from flwr.serverapp import Grid
 from fedeas.errors import FedeasError, InfeasibleError, InputError
 from fedeas.flower import records
 from fedeas.flower.client import HELLO, TRAIN
-from fedeas.flower.sums import ExactSum
-from fedeas.methods.method import Round
+from fedeas.flower.sums import ExactSum, check_values
+from fedeas.methods.method import Method, Round
 from fedeas.methods.registry import make_method
 from fedeas.seeds import child_rng
 from fedeas.tensors import Tensors, load_tensors, save_tensors
-from fedeas.training.loop import Local, check_settings
-from fedeas.training.models import ModelSettings, Task, make_model
+from fedeas.training.loop import Local, check_settings, use_threads
+from fedeas.training.models import Classifier, ModelSettings, Task, make_model
 
+_COMPILED = ("fedavg", "fedprox", "scaffold")
 _POLL = 0.02  # seconds between questions for replies
 _MOST_SAMPLES = 2**40  # of one client
 
@@ -50,6 +51,12 @@ class Federated:
             ("timeout", self.timeout, 0 < self.timeout < 1e9, "seconds, above 0"),
             ("window", self.window, self.window >= 1, whole),
             ("evaluate_every", self.evaluate_every, self.evaluate_every >= 1, whole),
+            (
+                "compile",
+                self.local.compile,
+                not self.local.compile or self.method.split("(")[0] in _COMPILED,
+                f"with {', '.join(_COMPILED)}, whose loss is the plain one",
+            ),
         )
 
 
@@ -75,66 +82,87 @@ def run_rounds(
     experiment: str,
     evaluate: Evaluate,
     report: Report | None = None,
+    resumed: Callable[[Sequence[Line]], None] | None = None,
 ) -> Trained:
     """Train a federation, from its checkpoint where there is one.
 
     `experiment` names the run: clients keep their state under it, and a checkpoint of another
-    experiment is refused. `evaluate` measures the server's weights after a round.
+    experiment is refused. `evaluate` measures the server's weights after a round; `report` hears
+    every new line, `resumed` those of a run that goes on.
     """
+    use_threads(federated.threads)  # of the server's own arithmetic too, on every grid
     method = make_method(federated.method)
     model = make_model(federated.model, task, _weight_seed(seed))
     nodes, known = _meet(grid, federated, seed)
-    clients = len(nodes)
-    weights: Tensors = dict(model.state_dict())
-    state = method.start(model, task, known, seed)
-    history: list[Line] = []
+    now = _State(dict(model.state_dict()), method.start(model, task, known, seed), [], {})
     if checkpoint.exists():
-        weights, state, history = _restore(checkpoint, experiment)
-    for number in range(len(history) + 1, federated.rounds + 1):
+        now = _restore(checkpoint, experiment)
+        if resumed is not None:
+            resumed(now.history)
+    asked = {
+        "seed": seed,
+        "method": federated.method,
+        "model": asdict(federated.model),
+        "local": asdict(federated.local),
+        "task": asdict(task),
+        "threads": federated.threads,
+        "experiment": experiment,
+    }
+    for number in range(len(now.history) + 1, federated.rounds + 1):
         begun = time.monotonic()
-        cohort = draw_cohort(seed, number, clients, federated.fraction)
-        sent = method.send(state, number, seed)
-        asked = {
-            "round": number,
-            "seed": seed,
-            "method": federated.method,
-            "model": asdict(federated.model),
-            "local": asdict(federated.local),
-            "task": asdict(task),
-            "threads": federated.threads,
-            "experiment": experiment,
-        }
-        content = records.pack({"weights": weights, "method": sent}, asked)
+        cohort = draw_cohort(seed, number, len(nodes), federated.fraction)
+        content = records.pack(
+            {"weights": now.weights, "method": method.send(now.method, number, seed)}
+        )
         # The largest first: the last ones to finish are then short.
         order = sorted(cohort, key=lambda p: (-nodes[p].real, p))
-        messages = [
-            Message(content, nodes[p].node, TRAIN, ttl=federated.timeout, group_id=str(number))
+        messages = (
+            Message(
+                records.with_settings(
+                    content, {**asked, "round": number, "last": now.accepted.get(p, 0)}
+                ),
+                nodes[p].node,
+                TRAIN,
+                ttl=federated.timeout,
+                group_id=str(number),
+            )
             for p in order
-        ]
-        added = _Added(weights, sum(nodes[p].real for p in cohort), len(cohort))
+        )
+        added = Added(now.weights, model, method, sum(nodes[p].real for p in cohort))
         by_node = {nodes[p].node: nodes[p] for p in cohort}
         for reply in exchange(grid, messages, federated.window, federated.timeout):
             added.take(reply, by_node)
         added.check(number, len(cohort), federated.minimum)
         done = Round(
-            weights,
-            added.weights.mean(weights),
+            now.weights,
+            added.weights.mean(now.weights),
             added.sums(),
             [added.shown[p] for p in sorted(added.shown)],
-            clients,
+            sum(node.real for node in nodes.values()),
             number,
             seed,
         )
-        weights, state = method.update(state, done)
+        weights, state = method.update(now.method, done)
         line: Line = {"round": number, **added.numbers()}
         if number % federated.evaluate_every == 0 or number == federated.rounds:
             line |= evaluate(weights)
         line["seconds"] = round(time.monotonic() - begun, 3)
-        history.append(line)
-        _save(checkpoint, experiment, weights, state, history)
+        accepted = now.accepted | dict.fromkeys(added.good, number)
+        now = _State(weights, state, [*now.history, line], accepted)
+        _save(checkpoint, experiment, now)
         if report is not None:
             report(line)
-    return Trained(weights, history)
+    return Trained(now.weights, now.history)
+
+
+@dataclass(frozen=True)
+class _State:
+    """All that the server knows between two rounds; a checkpoint holds exactly this."""
+
+    weights: Tensors
+    method: Tensors
+    history: list[Line]
+    accepted: dict[int, int]  # the last round of a client whose reply counted
 
 
 def draw_cohort(seed: int, number: int, clients: int, fraction: float) -> list[int]:
@@ -174,30 +202,32 @@ def exchange(
 
 
 @dataclass(frozen=True)
-class _Node:
+class Node:
+    """A client that the server has met: its node, its number, its N_k."""
+
     node: int
     partition: int
     real: int
 
 
-def _meet(grid: Grid, federated: Federated, seed: int) -> tuple[dict[int, _Node], list[Tensors]]:
+def _meet(grid: Grid, federated: Federated, seed: int) -> tuple[dict[int, Node], list[Tensors]]:
     """Ask every node which client it is; node ids are random, partitions are not."""
     ids = sorted(grid.get_node_ids())
     asked = records.pack({}, {"seed": seed, "method": federated.method})
     messages = (Message(asked, node, HELLO, ttl=federated.timeout) for node in ids)
-    nodes: dict[int, _Node] = {}
+    nodes: dict[int, Node] = {}
     known: dict[int, Tensors] = {}
     for reply in exchange(grid, messages, federated.window, federated.timeout):
         if reply.has_error():
             raise InfeasibleError(f"a client could not start: {_reason(reply)}")
-        partition = int(records.number(reply.content, "partition"))
+        partition = records.whole(reply.content, "partition")
         try:
             real = _size(reply)
         except InputError as error:
             raise InfeasibleError(f"client {partition} cannot take part: {error}") from None
         if partition in nodes:
             raise InfeasibleError("two nodes are the same client", got=partition)
-        nodes[partition] = _Node(reply.metadata.src_node_id, partition, real)
+        nodes[partition] = Node(reply.metadata.src_node_id, partition, real)
         known[partition] = records.tensors(reply.content, "known")
     if sorted(nodes) != list(range(len(ids))):
         raise InfeasibleError(
@@ -206,72 +236,81 @@ def _meet(grid: Grid, federated: Federated, seed: int) -> tuple[dict[int, _Node]
     return nodes, [known[p] for p in sorted(known)]
 
 
-class _Added:
+class Added:
     """Replies of a round, added up as they come; what is wrong with one is noted, not added."""
 
-    def __init__(self, before: Tensors, samples: int, cohort: int) -> None:
-        self._before = before
-        self.weights = ExactSum(samples)
-        self._directions = ExactSum(samples)
-        self._extra = ExactSum(cohort)
+    def __init__(self, before: Tensors, model: Classifier, method: Method, samples: int) -> None:
+        self._before, self._model, self._method = before, model, method
+        self._trained = {name for name, _ in model.named_parameters()}
+        self.weights, self._directions, self._extra = (ExactSum(samples) for _ in range(3))
         self.shown: dict[int, Tensors] = {}
+        self.good: list[int] = []
         self._wrong: list[str] = []
-        self._steps = self._trained = 0
-        self._good: set[int] = set()
+        self._steps = self._samples = 0
 
-    def take(self, reply: Message, by_node: dict[int, _Node]) -> None:
-        """Add a reply, or note why not."""
+    def take(self, reply: Message, by_node: Mapping[int, Node]) -> None:
+        """Add a reply if all of it is sound, or note why not."""
         node = by_node.get(reply.metadata.src_node_id)
-        if node is None or node.partition in self._good:
+        if node is None or node.partition in self.good:
             return
         try:
             if reply.has_error():
                 raise InputError(_reason(reply))
-            after = records.tensors(reply.content, "weights")
+            content = reply.content
+            if (size := _size(reply)) != node.real:
+                raise InputError("a changed number of samples", got=size)
+            after = records.tensors(content, "weights")
             records.check_like(after, self._before, "weights")
-            if _size(reply) != node.real:
-                raise InputError("a changed number of samples", got=_size(reply))
+            extra = records.tensors(content, "added")
+            records.check_like(extra, self._method.added_like(self._model), "sums")
+            shown = records.tensors(content, "shown")
+            records.check_like(shown, self._method.shown_like(self._model), "what is shown")
+            steps = records.whole(content, "steps")
+            trained_on = records.whole(content, "trained-on")
             direction = self._direction(after)
-            self.weights.add(after, node.real)
+            for tensors in (after, extra, shown):
+                check_values(tensors)
         except FedeasError as error:
             self._wrong.append(f"client {node.partition}: {error}")
             return
-        self._good.add(node.partition)
+        self.good.append(node.partition)
+        self.weights.add(after, node.real)
         if direction:
             self._directions.add(direction, node.real)
-        if added := records.tensors(reply.content, "added"):
-            self._extra.add(added, 1)
-        if shown := records.tensors(reply.content, "shown"):
+        if extra:
+            self._extra.add(extra, node.real)
+        if shown:
             self.shown[node.partition] = shown
-        self._steps += int(records.number(reply.content, "steps"))
-        self._trained += int(records.number(reply.content, "trained-on"))
+        self._steps += steps
+        self._samples += trained_on
 
     def check(self, number: int, cohort: int, minimum: float) -> None:
         """Refuse a round with too few good replies."""
-        if len(self._good) < max(1, minimum * cohort):
+        if len(self.good) < max(1, minimum * cohort):
             first = f": {self._wrong[0]}" if self._wrong else ", the others were too late"
             raise InfeasibleError(
-                f"round {number}: {len(self._good)} of {cohort} clients replied well{first}"
+                f"round {number}: {len(self.good)} of {cohort} clients replied well{first}"
             )
 
     def sums(self) -> Tensors:
-        """Return the sums of what the method adds."""
-        return {name: total.float() for name, total in self._extra.total().items()}
+        """Return the sums of N_k times what the method adds."""
+        return self._extra.total()
 
     def numbers(self) -> Line:
         """Return what the round's line says.
 
         `drift` is the directional dissimilarity of the updates d_k, 1 - ||sum_k w_k d_k/||d_k||||^2
-        with w_k = N_k / N: 0 where all point the same way.
+        with w_k = N_k / N: 0 where all point the same way. Only what is trained counts: running
+        statistics are not updates.
         """
         squared = sum(
             float((total / self.weights.weight).square().sum())
             for total in self._directions.total().values()
         )
         return {
-            "clients": len(self._good),
+            "clients": len(self.good),
             "samples": self.weights.weight,
-            "trained_on": self._trained,
+            "trained_on": self._samples,
             "steps": self._steps,
             "drift": 1.0 - squared,
             "refused": self._wrong,
@@ -282,7 +321,7 @@ class _Added:
         moved = {
             name: self._before[name].double() - tensor.double()
             for name, tensor in after.items()
-            if tensor.is_floating_point()
+            if name in self._trained
         }
         length = math.sqrt(sum(float(d.square().sum()) for d in moved.values()))
         if not math.isfinite(length):
@@ -291,10 +330,10 @@ class _Added:
 
 
 def _size(reply: Message) -> int:
-    real = records.number(reply.content, "num-examples")
-    if not (0 < real < _MOST_SAMPLES and real == int(real)):  # false for NaN too
+    real = records.whole(reply.content, "num-examples")
+    if not 0 < real < _MOST_SAMPLES:
         raise InputError("not a number of samples", got=real, allowed=f"1 to {_MOST_SAMPLES - 1}")
-    return int(real)
+    return real
 
 
 def _reason(reply: Message) -> str:
@@ -305,21 +344,23 @@ def _weight_seed(seed: int) -> int:
     return int(child_rng(seed, "weights").integers(2**62))
 
 
-def _save(
-    path: Path, experiment: str, weights: Tensors, state: Tensors, history: Sequence[Line]
-) -> None:
-    tensors = {f"weights.{k}": v for k, v in weights.items()}
-    tensors |= {f"state.{k}": v for k, v in state.items()}
-    save_tensors(path, tensors, {"experiment": experiment, "history": list(history)})
+def _save(path: Path, experiment: str, now: _State) -> None:
+    tensors = {f"weights.{k}": v for k, v in now.weights.items()}
+    tensors |= {f"state.{k}": v for k, v in now.method.items()}
+    about = {
+        "experiment": experiment,
+        "history": now.history,
+        "accepted": list(now.accepted.items()),
+    }
+    save_tensors(path, tensors, about)
 
 
-def _restore(path: Path, experiment: str) -> tuple[Tensors, Tensors, list[Line]]:
+def _restore(path: Path, experiment: str) -> _State:
     tensors, about = load_tensors(path)
     if about.get("experiment") != experiment:
         raise InputError(f"{path} is of another experiment", fix="choose another folder")
-    parts: list[Tensors] = []
-    for prefix in ("weights.", "state."):
-        parts.append(
-            {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-        )
-    return parts[0], parts[1], about["history"]
+    weights, state = (
+        {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        for prefix in ("weights.", "state.")
+    )
+    return _State(weights, state, about["history"], {int(p): int(r) for p, r in about["accepted"]})

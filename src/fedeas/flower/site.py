@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flwr.app import Context
 
-from fedeas.cache import Cache, fill_client
+from fedeas.cache import Cache, check_classes, fill_client
 from fedeas.data import ImageData, load_images
 from fedeas.flower.client import OpenSite, Site
 from fedeas.generators import Generator, make_generator
@@ -59,6 +59,7 @@ def _augmented(simulation: Simulation, real: Samples, number: int) -> Samples:
     if not any(wanted):
         return real
     generator = _generator(simulation.generator, simulation.offered)
+    check_classes(plan, generator)
     cache = Cache(simulation.cache, generator.fingerprint, plan.counts_hash, simulation.cache_seed)
     own = cache.client(name)
     if own.missing(wanted):

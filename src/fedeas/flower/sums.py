@@ -51,15 +51,18 @@ class ExactSum:
         return found
 
     def _whole(self, name: str, tensor: torch.Tensor, weight: int) -> torch.Tensor:
+        check_values({name: tensor})
         values = tensor.detach().double()
-        # One test for all three: a comparison with NaN is false.
-        if values.numel() and not float(values.abs().max()) <= _limit(tensor):
-            raise InputError(f"the values of {name!r} are not finite, or absurdly large")
         if not tensor.is_floating_point():
             values = values.clamp(max=_LARGEST)  # counters of batches saturate
         whole: torch.Tensor = (values * (weight * self._scale)).round_().to(torch.int64)
         return whole
 
 
-def _limit(tensor: torch.Tensor) -> float:
-    return _LARGEST if tensor.is_floating_point() else 2.0**53
+def check_values(tensors: Tensors) -> None:
+    """Refuse tensors that are not finite, or so large that training has diverged."""
+    for name, tensor in tensors.items():
+        most = _LARGEST if tensor.is_floating_point() else 2.0**53
+        # A comparison with NaN is false.
+        if tensor.numel() and not float(tensor.detach().double().abs().max()) <= most:
+            raise InputError(f"the values of {name!r} are not finite, or absurdly large")

@@ -20,6 +20,7 @@ import torch
 from diffusers import DDIMScheduler, DDPMScheduler, DPMSolverMultistepScheduler, UNet2DModel
 from diffusers.utils.torch_utils import randn_tensor
 from numpy.typing import NDArray
+from safetensors.torch import load_file
 from torch.nn import functional
 
 from fedeas.errors import InputError
@@ -164,13 +165,15 @@ class Diffusion:
             folder = _SHIPPED / str(model)
         head = read_head(folder)
         weights = folder / "unet" / "diffusion_pytorch_model.safetensors"
+        height, width, colours = head.shape
         try:
+            # The network is what the head says; `unet/config.json` is for other programs.
+            with torch.random.fork_rng():
+                side = head.design.padded(height, width)
+                network = head.design.network(len(head.classes), colours, side)
             with weights.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-            with torch.random.fork_rng():  # weights are drawn before they are read
-                network = UNet2DModel.from_pretrained(
-                    folder / "unet", use_safetensors=True, local_files_only=True
-                ).float()
+            network.load_state_dict(load_file(weights))
         except Exception as error:  # whatever the libraries below make of a hostile file
             raise InputError(f"{folder} holds no usable weights: {_first_line(error)}") from None
         return cls(network, head, digest, **settings)

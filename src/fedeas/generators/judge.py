@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedeas.data.images import ImageData
 from fedeas.errors import InputError
 from fedeas.seeds import child_rng
-from fedeas.tensors import load_tensors, save_tensors
+from fedeas.tensors import load_tensors, save_tensors, tensors_digest
 from fedeas.training.loop import Local, fit, predict
 from fedeas.training.models import Classifier, ModelSettings, Task, make_model
 from fedeas.training.samples import Samples, channel_statistics
@@ -79,8 +79,8 @@ class Judge:
 
     @property
     def fingerprint(self) -> str:
-        """Name the judge by what it was trained on and how."""
-        return f"judge-{self.about['data']}-{self.about['seed']}-{self.accuracy}"
+        """Name the judge by its weights."""
+        return f"judge-{tensors_digest(self.model.state_dict())}"
 
     def __call__(self, images: Bytes) -> Ints:
         """Name the class of every image."""

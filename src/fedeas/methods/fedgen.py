@@ -8,12 +8,12 @@ draws, and the prediction for an image is pulled to that for drawn features of i
 original, clients tell the server their label counts.
 """
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
@@ -49,7 +49,12 @@ class FedGen(Method):
         with torch.random.fork_rng():
             torch.manual_seed(int(stream(seed, "generator").initial_seed()))
             made = _generator(self, task.classes, model.fc.in_features)
-        return dict(made.state_dict())
+        return {**made.state_dict(), _COUNTS: torch.ones(task.classes)}
+
+    def shown_like(self, model: Classifier) -> Tensors:
+        """Clients show their last layer and their label counts."""
+        own = dict(model.fc.named_parameters())
+        return {**own, _COUNTS: torch.zeros(len(own["bias"]))}
 
     def send(self, state: Tensors, number: int, seed: int) -> Tensors:
         """Send the generator."""
@@ -59,11 +64,13 @@ class FedGen(Method):
         """Return the losses on drawn features; none in the first round, as in the original."""
         if turn.round == 1 or not self.weight:
             return Correction()
-        classes = len(turn.samples.data.classes)
-        made = _generator(self, classes, turn.model.fc.in_features)  # type: ignore[arg-type]
-        made.load_state_dict(turn.received)
+        counts = turn.received[_COUNTS]
+        made = _generator(self, len(counts), turn.model.fc.in_features)  # type: ignore[arg-type]
+        made.load_state_dict({k: v for k, v in turn.received.items() if k != _COUNTS})
+        made = made.to(counts.device).eval().requires_grad_(False)
         weight = self.weight * self.decay**turn.round
-        return _Taught(made.eval().requires_grad_(False), classes, self, weight, turn.rng)
+        known = np.flatnonzero(counts.cpu().numpy() > 0)  # what the generator has learnt
+        return _Taught(made, len(counts), known, self, weight, turn.rng)
 
     def finish(self, turn: Turn, steps: int) -> Outcome:
         """Show the last layer and the label counts to the server."""
@@ -74,12 +81,14 @@ class FedGen(Method):
 
     def update(self, state: Tensors, done: Round) -> tuple[Tensors, Tensors]:
         """Train the generator against the clients' last layers."""
-        counts = torch.stack([one[_COUNTS] for one in done.shown])
+        counts = torch.stack([one[_COUNTS] for one in done.shown]).clamp(min=0)
+        if not float(counts.sum()):
+            return done.mean, state
         shares = counts / counts.sum(0).clamp(min=1)
         weights = torch.stack([one["weight"] for one in done.shown])
         biases = torch.stack([one["bias"] for one in done.shown])
         made = _generator(self, counts.shape[1], weights.shape[2])
-        made.load_state_dict(state)
+        made.load_state_dict({k: v for k, v in state.items() if k != _COUNTS})
         optimizer = torch.optim.Adam(made.parameters(), self.rate)
         rng = stream(done.seed, "generator", done.number)
         for _ in range(self.steps):
@@ -94,7 +103,8 @@ class FedGen(Method):
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        return done.mean, {k: v.detach().clone() for k, v in made.state_dict().items()}
+        learnt = {k: v.detach().clone() for k, v in made.state_dict().items()}
+        return done.mean, {**learnt, _COUNTS: counts.sum(0)}
 
 
 def _generator(settings: FedGen, classes: int, width: int) -> nn.Sequential:
@@ -113,7 +123,8 @@ def _condition(noise: torch.Tensor, labels: torch.Tensor, classes: int) -> torch
 def _sameness(drawn: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     """Punish a generator that draws the same whatever the noise."""
     apart = torch.cdist(drawn, drawn, 1) / drawn.shape[1]
-    return torch.exp((-apart * torch.cdist(noise, noise)).mean())
+    other = torch.cdist(noise, noise).square() / noise.shape[1]
+    return torch.exp((-apart * other).mean())
 
 
 class _Taught(Correction):
@@ -121,19 +132,21 @@ class _Taught(Correction):
         self,
         generator: nn.Module,
         classes: int,
+        known: NDArray[np.int64],
         settings: FedGen,
         weight: float,
         rng: np.random.Generator,
     ) -> None:
-        self._generator, self._classes, self._settings = copy.deepcopy(generator), classes, settings
-        self._weight, self._rng = weight, rng
+        self._generator, self._classes, self._known = generator, classes, known
+        self._settings, self._weight, self._rng = settings, weight, rng
 
     def loss(self, model: Classifier, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         logits = model(images)
         plain = functional.cross_entropy(logits, labels)
-        asked = torch.from_numpy(self._rng.integers(self._classes, size=self._settings.batch))
+        chosen = self._rng.choice(self._known, self._settings.batch)
+        asked = torch.from_numpy(chosen).to(labels.device)
         teach = functional.cross_entropy(model.fc(self._draw(asked)), asked)
-        alike = model.fc(self._draw(labels.cpu())).detach()
+        alike = model.fc(self._draw(labels)).detach()
         pull = functional.kl_div(
             functional.log_softmax(logits, 1), functional.softmax(alike, 1), reduction="batchmean"
         )
@@ -141,7 +154,6 @@ class _Taught(Correction):
 
     def _draw(self, labels: torch.Tensor) -> torch.Tensor:
         noise = self._rng.standard_normal((len(labels), self._settings.noise), np.float32)
-        drawn: torch.Tensor = self._generator(
-            _condition(torch.from_numpy(noise), labels, self._classes)
-        )
+        placed = torch.from_numpy(noise).to(labels.device)
+        drawn: torch.Tensor = self._generator(_condition(placed, labels, self._classes))
         return drawn

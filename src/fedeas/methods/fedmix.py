@@ -22,6 +22,7 @@ from fedeas.training.loop import Correction
 from fedeas.training.models import Classifier, Task
 from fedeas.training.samples import Samples
 
+_LEAST = 16  # images of an average: a server cannot ask for less and see single images
 _SENT = 64  # mashed images that go to the clients of a round
 
 
@@ -33,18 +34,18 @@ class FedMix(Method):
     mash: int = 64
 
     def __post_init__(self) -> None:
-        if not (0 <= self.share < 1 and self.mash >= 2):
+        if not (0 <= self.share < 1 and self.mash >= _LEAST):
             raise InputError(
                 "not FedMix's settings",
                 got=(self.share, self.mash),
-                allowed="share from 0 to below 1, mash from 2",
+                allowed=f"share from 0 to below 1, mash from {_LEAST}",
             )
 
     def introduce(self, samples: Samples, rng: np.random.Generator) -> Tensors:
-        """Average the client's real images in groups of `mash`; fewer than two stay private."""
+        """Average the client's real images in groups of `mash`; a rest of few stays private."""
         order = rng.permutation(len(samples))
         groups = [order[i : i + self.mash] for i in range(0, len(order), self.mash)]
-        groups = [group for group in groups if len(group) > 1]
+        groups = [group for group in groups if len(group) >= _LEAST]
         classes = len(samples.data.classes)
         images = np.empty((len(groups), *samples.data.images.shape[1:]), np.float32)
         labels = np.empty((len(groups), classes), np.float32)
@@ -58,7 +59,7 @@ class FedMix(Method):
         """Put all clients' averages together."""
         found = {key: torch.cat([one[key] for one in known]) for key in ("images", "labels")}
         if not len(found["images"]):
-            raise InputError("no client has two images to average", fix="use another method")
+            raise InputError(f"no client has {_LEAST} images to average", fix="use another method")
         return found
 
     def send(self, state: Tensors, number: int, seed: int) -> Tensors:
@@ -77,7 +78,8 @@ class _Mixed(Correction):
 
     def loss(self, model: Classifier, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         share = self._share
-        chosen = torch.from_numpy(self._rng.integers(len(self._mashed["images"]), size=len(images)))
+        drawn = self._rng.integers(len(self._mashed["images"]), size=len(images))
+        chosen = torch.from_numpy(drawn).to(self._mashed["images"].device)
         others = model.normalise(self._mashed["images"][chosen].to(images.device))
         their_labels = self._mashed["labels"][chosen].to(images.device)
         x = model.normalise(images).requires_grad_()

@@ -35,7 +35,7 @@ class Turn:
 class Outcome:
     """What a turn leaves beside the weights."""
 
-    added: Tensors = field(default_factory=dict)  # summed over the cohort at the server
+    added: Tensors = field(default_factory=dict)  # the server adds N_k times this
     shown: Tensors = field(default_factory=dict)  # given to the server as it is; small
     kept: Tensors = field(default_factory=dict)  # stays with the client
 
@@ -46,9 +46,9 @@ class Round:
 
     before: Tensors
     mean: Tensors  # the clients' weights, averaged with weights N_k
-    sums: Tensors  # of what they `added`
+    sums: Tensors  # of N_k times what they `added`, in double precision
     shown: Sequence[Tensors]  # in the order of partition ids
-    clients: int  # in the whole federation
+    samples: int  # N, of all clients of the federation
     number: int
     seed: int
 
@@ -72,6 +72,14 @@ class Method:
 
     def send(self, state: Tensors, number: int, seed: int) -> Tensors:
         """Return what goes to the clients with the weights of a round."""
+        return {}
+
+    def added_like(self, model: Classifier) -> Tensors:
+        """Return tensors of the names, shapes and formats of what clients add."""
+        return {}
+
+    def shown_like(self, model: Classifier) -> Tensors:
+        """Return tensors of the names, shapes and formats of what clients show."""
         return {}
 
     def correction(self, turn: Turn) -> Correction:

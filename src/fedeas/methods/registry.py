@@ -7,7 +7,7 @@ from fedeas.methods.fedprox import FedProx
 from fedeas.methods.method import FedAvg, Method
 from fedeas.methods.moon import Moon
 from fedeas.methods.scaffold import Scaffold
-from fedeas.specs import Registry
+from fedeas.specs import Registry, parse
 
 METHODS = Registry(
     "method",
@@ -26,9 +26,14 @@ METHODS = Registry(
 def make_method(spec: str) -> Method:
     """Make a method from its name and settings.
 
+    Only ours and those of installed packages: clients make the method that a server names, and a
+    dotted path would let it run any code there.
+
     >>> make_method("fedprox(mu=0.1)")
     FedProx(mu=0.1)
     """
+    if ":" in parse(spec, "method")[0]:
+        raise InputError("a method by dotted path", got=spec, allowed="an installed method's name")
     method = METHODS.make(spec, {})
     if not isinstance(method, Method):
         raise InputError(f"{spec!r} is no method", allowed="a subclass of fedeas' Method")

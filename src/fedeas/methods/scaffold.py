@@ -3,9 +3,10 @@
     Karimireddy, Kale, Mohri, Reddi, Stich, Suresh: SCAFFOLD: Stochastic Controlled Averaging for
     Federated Learning, 2020; option II for the clients' control variates.
 
-A client steps along g - c_k + c and sets c_k <- c_k - c + (w_server - w) / (steps * rate) with
-the number of steps that it really took. The server adds the sum of changes over the number of all
-clients to c. Client variates stay with the clients.
+A client steps along g - c_k + c and sets c_k <- c_k - c + (w_server - w) / (steps * rate) with the
+number of steps that it really took. The paper weighs clients alike; here, as in every other method,
+client k weighs N_k / N, in the mean of weights and in c = sum_k N_k/N c_k, so that all methods
+minimise the same objective. Client variates stay with the clients.
 """
 
 from dataclasses import dataclass
@@ -46,7 +47,8 @@ class Scaffold(Method):
     def finish(self, turn: Turn, steps: int) -> Outcome:
         """Set the client's variate from the way that it really went."""
         if not steps:
-            return Outcome(kept=turn.kept)
+            same = {name: torch.zeros_like(w) for name, w in turn.model.named_parameters()}
+            return Outcome(added={k: v.detach() for k, v in same.items()}, kept=turn.kept)
         scale = 1.0 / (steps * turn.local.learning_rate)
         after = dict(turn.model.named_parameters())
         kept, changes = {}, {}
@@ -55,17 +57,23 @@ class Scaffold(Method):
             changes[name] = kept[name] - own
         return Outcome(added=changes, kept=kept)
 
+    def added_like(self, model: Classifier) -> Tensors:
+        """Clients add the change of their variate, of every parameter."""
+        return dict(model.named_parameters())
+
     def update(self, state: Tensors, done: Round) -> tuple[Tensors, Tensors]:
         """Step along the mean update, and add the changes of the variates."""
         variate = {
-            name: state.get(name, torch.zeros_like(change)) + change / done.clients
+            name: state.get(name, torch.zeros_like(done.before[name]))
+            + (change / done.samples).to(done.before[name].dtype)
             for name, change in done.sums.items()
         }
         if self.server_rate == 1.0:
             return done.mean, variate
+        # Running statistics are no parameters: they are taken as they are.
         moved = {
             name: torch.lerp(done.before[name], mean, self.server_rate)
-            if mean.is_floating_point()
+            if name in done.sums
             else mean
             for name, mean in done.mean.items()
         }

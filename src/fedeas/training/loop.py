@@ -131,6 +131,12 @@ def accuracy(model: Classifier, samples: Samples, block: int = 2048) -> tuple[fl
     return float(right.sum() / max(1.0, total.sum())), per_class
 
 
+def use_threads(threads: int) -> None:
+    """Compute with that many threads: the rounding of sums depends on their number."""
+    if threads != torch.get_num_threads():
+        torch.set_num_threads(threads)
+
+
 def keep_memory() -> bool:
     """Ask the C library not to give freed memory back: every batch needs the same again.
 

@@ -168,6 +168,8 @@ def make_model(settings: ModelSettings, task: Task, seed: int) -> Classifier:
     ):
         if value not in allowed:
             raise InputError(f"unknown {name}", got=value, allowed=", ".join(allowed))
+    if settings.projection < 0:
+        raise InputError("not a width", got=settings.projection, allowed="projection from 0")
     if min(task.shape[:2]) < 8:
         raise InputError("images too small for a model", got=task.shape, allowed="8 x 8 and more")
     # PyTorch draws initial weights from the global stream: it is put back as it was.
