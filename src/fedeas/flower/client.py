@@ -1,8 +1,10 @@
 """The client's half: who it is, and one turn of local training. It does not know its grid."""
 
 import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +104,13 @@ def _train(message: Message, site: Site) -> Message:
 
 def _model(asked: dict[str, Any]) -> Classifier:
     """Return the model that the server describes; its weights come with the message."""
-    task = asked["task"]
+    return _made(json.dumps([asked["model"], asked["task"]], sort_keys=True))
+
+
+@lru_cache(maxsize=2)
+def _made(described: str) -> Classifier:
+    """Make a model once a process: every turn writes all of its weights and buffers anew."""
+    settings, task = json.loads(described)
     height, width, colours = map(int, task["shape"])
     made = Task(
         int(task["classes"]),
@@ -110,4 +118,4 @@ def _model(asked: dict[str, Any]) -> Classifier:
         tuple(map(float, task["mean"])),
         tuple(map(float, task["spread"])),
     )
-    return make_model(ModelSettings(**{**asked["model"], "weights": ""}), made, seed=0)
+    return make_model(ModelSettings(**{**settings, "weights": ""}), made, seed=0)
