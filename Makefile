@@ -18,6 +18,7 @@ test:
 slow:
 	python benchmarks/plan.py
 	python benchmarks/fill.py
+	python benchmarks/rounds.py
 
 format:
 	ruff check --fix .

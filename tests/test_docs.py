@@ -3,9 +3,12 @@
 import doctest
 import importlib.util
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from fedeas.experiments.config import Config, build
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
@@ -31,6 +34,16 @@ def test_the_examples_of_the_readme_run(monkeypatch):
     result = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
     assert result.attempted >= 8
     assert result.failed == 0
+
+
+def test_the_configs_shown_and_shipped_are_configs():
+    shown = "".join((ROOT / name).read_text() for name in DOCUMENTS)
+    blocks = re.findall(r"```toml\n(.*?)```", shown, re.DOTALL)
+    files = [path.read_text() for path in (ROOT / "examples").glob("*.toml")]
+    assert blocks
+    assert files
+    for text in (*blocks, *files):
+        assert build(Config, tomllib.loads(text), "a config").data.name == "cifar10"
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
