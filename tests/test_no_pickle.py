@@ -141,7 +141,6 @@ def places(tmp_path):
     model = train(data, out, SMALL, device="cpu")
     for path in (
         model / "generator.json",
-        model / "unet" / "config.json",
         model / "unet" / "diffusion_pytorch_model.safetensors",
     ):
         yield path, lambda: Diffusion.load(model)
