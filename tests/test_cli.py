@@ -161,10 +161,7 @@ def test_ctrl_c_stops_with_one_word_and_leaves_nothing(tmp_path):
     out = tmp_path / "cut.npz"
     slow = ["balanced:10x6000", "--recipe", "flbench", "--clients", "100", "--alpha", "0.05"]
     command = [sys.executable, "-W", "ignore", "-m", "fedeas", "partition", *slow, "--out", out]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored under nohup
-    )  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     time.sleep(3)
     process.send_signal(signal.SIGINT)
     shown = process.communicate(timeout=30)
