@@ -40,3 +40,8 @@ class MissingExtraError(FedeasError):
             f"{purpose} needs an optional package",
             fix=f'install it with: pip install "fedeas[{extra}]"',
         )
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of what another library says, or the kind of its error."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,22 @@ def precision(name: str) -> torch.dtype:
     if name not in PRECISIONS:
         raise InputError("unknown precision", got=name, allowed=" or ".join(PRECISIONS))
     return PRECISIONS[name]
+
+
+def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
+    """Compute what follows in a number format; float32 is the plain one."""
+    return torch.autocast(device.type, dtype, enabled=dtype is not torch.float32)
+
+
+@contextmanager
+def fresh_weights(seed: int) -> Iterator[None]:
+    """Let the initial weights of a model that is made here follow from the seed alone.
+
+    PyTorch draws them from the global stream: it is put back as it was.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
 
 
 def tensors_digest(tensors: Mapping[str, torch.Tensor], about: str = "") -> str:

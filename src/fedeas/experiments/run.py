@@ -22,8 +22,7 @@ from fedeas.files import atomic_write, read_text, unreadable
 from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import on_grid
 from fedeas.flower.rounds import Line, Trained, run_rounds
-from fedeas.flower.site import Simulation
-from fedeas.generators import make_generator
+from fedeas.flower.site import Simulation, open_generator
 from fedeas.partition import make_recipe
 from fedeas.plan import Plan
 from fedeas.policies.registry import make_policy
@@ -58,7 +57,7 @@ def prepare(config: Config) -> Prepared:
                 f"policy {config.augment.policy!r} generates {plan.total:,} samples",
                 fix="name a generator in [augment]",
             )
-        generator = make_generator(config.augment.generator, **dict(_offered(config)))
+        generator = open_generator(config.augment.generator, _offered(config))
         check_classes(plan, generator)
         drawn_by = generator.fingerprint
     weights = config.federated.model.weights

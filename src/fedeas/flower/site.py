@@ -58,7 +58,7 @@ def _augmented(simulation: Simulation, real: Samples, number: int) -> Samples:
     name, wanted = plan.client_names[number], plan.samples[number].tolist()
     if not any(wanted):
         return real
-    generator = _generator(simulation.generator, simulation.offered)
+    generator = open_generator(simulation.generator, simulation.offered)
     check_classes(plan, generator)
     cache = Cache(simulation.cache, generator.fingerprint, plan.counts_hash, simulation.cache_seed)
     own = cache.client(name)
@@ -84,5 +84,6 @@ def _plan(path: str) -> Plan:
 
 
 @lru_cache(maxsize=1)
-def _generator(spec: str, offered: tuple[tuple[str, object], ...]) -> Generator:
+def open_generator(spec: str, offered: tuple[tuple[str, object], ...]) -> Generator:
+    """Make a generator, with the settings that it takes of those offered."""
     return make_generator(spec, **dict(offered))

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch.nn import functional
 
-from fedeas.errors import InputError
+from fedeas.errors import InputError, first_line
 from fedeas.files import atomic_write, read_text
-from fedeas.tensors import choose_device, precision
+from fedeas.tensors import autocast, choose_device, fresh_weights, precision
 
 _HEAD = "generator.json"
 _FORMAT = "diffusion/1"
@@ -168,14 +168,14 @@ class Diffusion:
         height, width, colours = head.shape
         try:
             # The network is what the head says; `unet/config.json` is for other programs.
-            with torch.random.fork_rng():
+            with fresh_weights(0):
                 side = head.design.padded(height, width)
                 network = head.design.network(len(head.classes), colours, side)
             with weights.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             network.load_state_dict(load_file(weights))
         except Exception as error:  # whatever the libraries below make of a hostile file
-            raise InputError(f"{folder} holds no usable weights: {_first_line(error)}") from None
+            raise InputError(f"{folder} holds no usable weights: {first_line(error)}") from None
         return cls(network, head, digest, **settings)
 
     @torch.inference_mode()
@@ -198,9 +198,7 @@ class Diffusion:
         if guided:
             any_class = torch.full_like(labels, len(self.classes))
             x, labels = torch.cat([x, x]), torch.cat([labels, any_class])
-        with torch.autocast(
-            self._device.type, self._dtype, enabled=self._dtype is not torch.float32
-        ):
+        with autocast(self._device, self._dtype):
             predicted: torch.Tensor = self._network(x, t, class_labels=labels).sample.float()
         if guided:
             asked, unasked = predicted.chunk(2)
@@ -261,7 +259,3 @@ def to_images(x: torch.Tensor, head: Head) -> NDArray[np.uint8]:
     x = x[:, :, top : top + height, left : left + width]
     pixels = ((x.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
     return pixels.permute(0, 2, 3, 1).cpu().numpy()
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

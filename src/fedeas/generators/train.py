@@ -24,7 +24,15 @@ from fedeas.data.images import ImageData
 from fedeas.errors import InputError
 from fedeas.generators.diffusion import Design, Diffusion, Head, save_model, to_pixels
 from fedeas.seeds import child_rng
-from fedeas.tensors import Tensors, choose_device, load_tensors, precision, save_tensors
+from fedeas.tensors import (
+    Tensors,
+    autocast,
+    choose_device,
+    fresh_weights,
+    load_tensors,
+    precision,
+    save_tensors,
+)
 
 Ints = NDArray[np.int64]
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -140,9 +148,7 @@ class _Run:
         self._training, self._accelerator = training, accelerator
         height, width, colours = head.shape
         side = training.design.padded(height, width)
-        # The library draws initial weights from the global stream: it is put back as it was.
-        with torch.random.fork_rng():
-            torch.manual_seed(int(child_rng(seed, "weights").integers(2**62)))
+        with fresh_weights(int(child_rng(seed, "weights").integers(2**62))):
             network = training.design.network(len(head.classes), colours, side)
         self._network = network.to(accelerator.device)
         self._average = EMAModel(self._network.parameters(), decay=training.average, foreach=True)
@@ -163,10 +169,7 @@ class _Run:
         noisy = self._noise.add_noise(x, noise, times)
         velocity = training.design.prediction == "v_prediction"
         target = self._noise.get_velocity(x, noise, times) if velocity else noise
-        autocast = torch.autocast(
-            accelerator.device.type, self._dtype, enabled=self._dtype is not torch.float32
-        )
-        with autocast:
+        with autocast(accelerator.device, self._dtype):
             labels = batch.labels[own].to(accelerator.device)
             predicted = self._wrapped(noisy, times, class_labels=labels).sample
         loss = torch.nn.functional.mse_loss(predicted.float(), target)

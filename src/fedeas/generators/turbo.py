@@ -18,7 +18,7 @@ from diffusers import StableDiffusionPipeline
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from fedeas.errors import InputError
+from fedeas.errors import InputError, first_line
 from fedeas.files import read_text
 from fedeas.hub import fetch
 from fedeas.tensors import choose_device, precision
@@ -92,8 +92,7 @@ def _open(folder: Path) -> Any:
             local_files_only=True,
         )
     except Exception as error:  # whatever the libraries below make of a hostile folder
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{folder} holds no usable pipeline: {first}") from None
+        raise InputError(f"{folder} holds no usable pipeline: {first_line(error)}") from None
 
 
 def _check_index(path: Path) -> None:

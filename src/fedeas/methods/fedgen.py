@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from fedeas.errors import InputError
 from fedeas.methods.method import Method, Outcome, Round, Turn, stream
-from fedeas.tensors import Tensors
+from fedeas.tensors import Tensors, fresh_weights
 from fedeas.training.loop import Correction
 from fedeas.training.models import Classifier, Task
 
@@ -46,8 +46,7 @@ class FedGen(Method):
         """Return a fresh generator."""
         if not isinstance(model.fc, nn.Linear):
             raise InputError("FedGen needs a plain last layer", fix="set projection = 0 in [model]")
-        with torch.random.fork_rng():
-            torch.manual_seed(int(stream(seed, "generator").initial_seed()))
+        with fresh_weights(stream(seed, "generator").initial_seed()):
             made = _generator(self, task.classes, model.fc.in_features)
         return {**made.state_dict(), _COUNTS: torch.ones(task.classes)}
 

@@ -84,11 +84,10 @@ def _variates(turn: Turn) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     """Return the server's and the client's variate of every parameter; zero at first."""
     return {
         name: (
-            turn.received.get(name, torch.zeros_like(weight)),
-            turn.kept.get(name, torch.zeros_like(weight)),
+            turn.received.get(name, torch.zeros_like(turn.before[name])),
+            turn.kept.get(name, torch.zeros_like(turn.before[name])),
         )
-        for name, weight in turn.before.items()
-        if name in dict(turn.model.named_parameters())
+        for name, _ in turn.model.named_parameters()
     }
 
 

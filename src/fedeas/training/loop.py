@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from fedeas.errors import InputError
-from fedeas.tensors import precision
+from fedeas.tensors import autocast, precision
 from fedeas.training.models import Classifier
 from fedeas.training.samples import Samples
 
@@ -82,7 +82,7 @@ def fit(
     steps = 0
     for epoch in range(local.epochs):
         for images, labels in batches(samples, local.batch, rng):
-            with torch.autocast(device.type, dtype, enabled=dtype is not torch.float32):
+            with autocast(device, dtype):
                 loss = correction.loss(called, images.to(device), labels.to(device))
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]

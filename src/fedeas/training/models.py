@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedeas.errors import InputError
+from fedeas.tensors import fresh_weights
 
 Norm = Callable[[int], nn.Module]
 _NORMS: dict[str, Norm] = {
@@ -172,9 +173,7 @@ def make_model(settings: ModelSettings, task: Task, seed: int) -> Classifier:
         raise InputError("not a width", got=settings.projection, allowed="projection from 0")
     if min(task.shape[:2]) < 8:
         raise InputError("images too small for a model", got=task.shape, allowed="8 x 8 and more")
-    # PyTorch draws initial weights from the global stream: it is put back as it was.
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with fresh_weights(seed):
         model = _MODELS[settings.name](task, settings)
     if settings.weights:
         load_weights(model, Path(settings.weights))
