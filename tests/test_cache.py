@@ -15,7 +15,8 @@ from counting import Counting, drawn
 from fedeas import FedEAS, InputError, LabelCounts, Plan, Uniform
 from fedeas.cache import Cache, fill, verify
 from fedeas.cache.shard import Segment, Shard
-from fedeas.cache.store import locked, missing_segments, read_json, write_json
+from fedeas.cache.store import locked, missing_segments
+from fedeas.files import read_json, write_json
 
 TESTS = Path(__file__).parent
 COUNTS = LabelCounts(

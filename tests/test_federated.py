@@ -22,6 +22,7 @@ from counting import drawn
 from fedeas import InfeasibleError, InputError, Plan
 from fedeas.cache import Cache
 from fedeas.experiments.config import Config, read_config
+from fedeas.experiments.results import read_result
 from fedeas.experiments.run import prepare
 from fedeas.experiments.run import run as run_config
 from fedeas.flower import records
@@ -352,7 +353,8 @@ def test_a_client_keeps_its_state_by_round(tmp_path):
     assert [float(kept.after(r)["c"]) for r in (4, 6)] == [4.0, 6.5]
     kept.save(5, 4, {"c": torch.tensor(5.0)})  # came too late, or the server went back
     assert [float(kept.after(r)["c"]) for r in (4, 5, 6)] == [4.0, 5.0, 6.5]
-    assert kept.after(1) == {}  # nobody will ask for it again
+    with pytest.raises(InputError, match=r"1\.safetensors is gone"):
+        kept.after(1)  # nobody will ask for it again
 
 
 # Models
@@ -467,7 +469,7 @@ def test_the_command_runs_and_goes_on(tmp_path, fedeas):
     assert first.code == 0, first.err
     assert "N = 240 training images on 6 clients" in first.err
     assert "accuracy" in first.out
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    result = read_result(tmp_path / "run" / "result.json")
     assert result["rounds"] == 2
     again = fedeas("run", config, "--out", tmp_path / "run", "--json")
     assert json.loads(again.out) == result
@@ -497,7 +499,8 @@ def test_others_can_follow_a_run(tmp_path, fedeas):
     (noted,) = client.search_runs([client.get_experiment_by_name("fedeas").experiment_id])
     history = client.get_metric_history(noted.info.run_id, "accuracy")
     assert [m.value for m in history] == pytest.approx(accuracies)
-    assert "unknown tracker" in fedeas("run", config, "--out", out, "--track", "wandb").err
+    other = tmp_path / "other"
+    assert "unknown tracker" in fedeas("run", config, "--out", other, "--track", "wandb").err
 
 
 @pytest.mark.parametrize(
@@ -553,6 +556,7 @@ def test_a_lost_line_of_the_log_comes_back(tmp_path):
     log = tmp_path / "run" / "log.jsonl"
     whole = log.read_text()
     log.write_text("".join(whole.splitlines(keepends=True)[:-1]))
+    (tmp_path / "run" / "result.json").unlink()  # as it was when the process was killed
     run_config(config, tmp_path / "run")
     again = [json.loads(line) for line in log.read_text().splitlines()]
     assert again == [json.loads(line) for line in whole.splitlines()]

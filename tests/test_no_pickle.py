@@ -14,8 +14,8 @@ import torch
 from counting import Counting
 from fedeas import IID, FedEAS, FedeasError, LabelCounts, Partition, Plan
 from fedeas.cache import Cache, fill, verify
-from fedeas.cache.store import read_json
 from fedeas.data import ImageData, load_images
+from fedeas.files import read_json
 from fedeas.generators.diffusion import Design, Diffusion
 from fedeas.generators.judge import Judge
 from fedeas.generators.train import Training, train

@@ -1,10 +1,13 @@
 """Files that are whole or absent: a reader never sees one half-written."""
 
+import hashlib
+import json
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from fedeas.errors import InputError
 
@@ -46,3 +49,27 @@ def unreadable(path: Path, error: OSError) -> InputError:
     return InputError(
         f"cannot read {path}: {error.strerror or 'no such file'}", fix="check the path"
     )
+
+
+def write_json(path: Path, body: object) -> None:
+    """Write JSON with the hash of its content, whole or not at all."""
+    text = json.dumps(body, sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    with atomic_write(path) as temporary:
+        temporary.write_text(f'{{"sha256": "{digest}", "body": {text}}}\n', encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON that `write_json` wrote, refusing every change to it."""
+    try:
+        text = path.read_bytes().decode()
+        body = json.loads(text)["body"]
+        canonical = json.dumps(body, sort_keys=True)
+        digest = hashlib.sha256(canonical.encode()).hexdigest()
+        if text != f'{{"sha256": "{digest}", "body": {canonical}}}\n':
+            raise ValueError("another content")
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{path} is damaged") from None
+    return body

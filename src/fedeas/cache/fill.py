@@ -7,6 +7,7 @@ in the last digit, on the batch that they were made in.
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.cache.shard import SUFFIX, Segment, Shard, read_shard
-from fedeas.cache.store import Cache, locked, read_json, remove_half_written, write_json
+from fedeas.cache.store import Cache, locked, remove_half_written
 from fedeas.errors import InputError
+from fedeas.files import read_json, write_json
 from fedeas.generators import Generator
 from fedeas.plan import Plan
 
@@ -34,6 +36,7 @@ class Filled:
     generated: int
     reused: int
     mended: tuple[str, ...]
+    seconds: float  # of generating and writing, without waiting for others
 
 
 def fill(
@@ -80,7 +83,7 @@ def _fill(
     mended = _check(cache, wanted)
     missing = _missing(cache, wanted)
     reused = sum(map(sum, wanted.values())) - sum(segment.size for _, segment in missing)
-    generated = 0
+    generated, seconds = 0, 0.0
     shelf = _Shelf(cache)
     # Twice where a fill that was killed left a journal, and more has gone missing since.
     for _ in range(2):
@@ -91,7 +94,9 @@ def _fill(
             for batch in batches(requests, batch_size):
                 size = sum(segment.size for _, segment in batch)
                 if not shelf.holds(batch):
+                    begun = time.monotonic()
                     shelf.put(batch, _draw(cache, generator, batch))
+                    seconds += time.monotonic() - begun
                     generated += size
                 done += size
                 if progress is not None:
@@ -101,7 +106,7 @@ def _fill(
         journal.unlink(missing_ok=True)
         if not (missing := _missing(cache, wanted)):
             break
-    return Filled(generated, reused, tuple(mended))
+    return Filled(generated, reused, tuple(mended), seconds)
 
 
 def batches(requests: Sequence[Request], size: int) -> Iterator[list[Request]]:

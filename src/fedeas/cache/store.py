@@ -19,14 +19,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.cache.shard import SUFFIX, Bytes, Segment, Shard, check_shard, read_shard, write_shard
 from fedeas.errors import InputError
-from fedeas.files import atomic_write
+from fedeas.files import read_json, write_json
 
 Ints = NDArray[np.int64]
 _FORMAT = "cache/1"
@@ -264,27 +263,3 @@ def client_folder(name: str) -> str:
     """Return a safe folder name for a client: readable, and different for different clients."""
     readable = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:40]
     return f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-
-
-def write_json(path: Path, body: object) -> None:
-    """Write JSON with the hash of its content, whole or not at all."""
-    text = json.dumps(body, sort_keys=True)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    with atomic_write(path) as temporary:
-        temporary.write_text(f'{{"sha256": "{digest}", "body": {text}}}\n', encoding="utf-8")
-
-
-def read_json(path: Path) -> Any:
-    """Read JSON that `write_json` wrote, refusing every change to it."""
-    try:
-        text = path.read_bytes().decode()
-        body = json.loads(text)["body"]
-        canonical = json.dumps(body, sort_keys=True)
-        digest = hashlib.sha256(canonical.encode()).hexdigest()
-        if text != f'{{"sha256": "{digest}", "body": {canonical}}}\n':
-            raise ValueError("another content")
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
-        raise InputError(f"{path} is damaged") from None
-    return body

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedeas.cache.shard import SUFFIX, check_shard
-from fedeas.cache.store import Cache, client_folder, read_json
+from fedeas.cache.store import Cache, client_folder
 from fedeas.errors import InputError
+from fedeas.files import read_json
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from fedeas.cli.partition import partition
 from fedeas.cli.plan import plan
 from fedeas.cli.run import run
 from fedeas.cli.select import select
+from fedeas.cli.sweep import sweep
 from fedeas.errors import FedeasError
 
 app = typer.Typer(
@@ -31,6 +32,7 @@ app.command()(compare)
 app.command()(select)
 app.command()(fill)
 app.command()(run)
+app.command()(sweep)
 app.add_typer(generator, name="generator")
 app.add_typer(cache, name="cache")
 app.add_typer(paper, name="paper")

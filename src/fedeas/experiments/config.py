@@ -62,18 +62,22 @@ class Config:
     grid: str = "inline"
     device: str = "auto"
 
-    def identity(self, data: str, generator: str, weights: str) -> str:
-        """Name what the outcome depends on: settings, and the contents behind names and paths.
-
-        Another grid, device, folder or cache is the same experiment.
-        """
+    def settings(self) -> dict[str, Any]:
+        """Return what makes a run this run; where and how fast it happens is left out."""
         held = asdict(self)
         for place in ("grid", "device"):
             held.pop(place)
         for place in ("window", "timeout"):
             held["federated"].pop(place)
-        held["data"] |= {"name": data, "folder": None}
-        held["augment"] |= {"generator": generator, "cache": None}
+        held["data"].pop("folder")
+        held["augment"].pop("cache")
+        return held
+
+    def identity(self, data: str, generator: str, weights: str, code: str) -> str:
+        """Name what the outcome depends on: settings, the contents behind names and paths, code."""
+        held = self.settings() | {"code": code}
+        held["data"]["name"] = data
+        held["augment"]["generator"] = generator
         held["federated"]["model"]["weights"] = weights
         return hashlib.sha256(json.dumps(held, sort_keys=True).encode()).hexdigest()
 

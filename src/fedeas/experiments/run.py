@@ -1,35 +1,44 @@
-"""One config, one folder: config, partition, plan, checkpoint, log, result."""
+"""One config, one folder: config, partition, plan, generation, checkpoint, log, result.
+
+A result holds all that tables and figures need, and its own checksum. It follows from the
+checkpoint, which has one too; the other files are for readers, and are written anew on every start.
+"""
 
 import hashlib
 import json
 import os
-import statistics
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from fedeas.cache import check_classes
+from fedeas.cache import Cache, check_classes, fill
+from fedeas.cache.store import locked
 from fedeas.data import Federation, federate, load_images
 from fedeas.errors import InputError
+from fedeas.experiments.code import code_hash, library_version
 from fedeas.experiments.config import Config
+from fedeas.experiments.results import curves, figures, read_result
 from fedeas.experiments.tracking import Follow, followers
-from fedeas.files import atomic_write, read_text, unreadable
+from fedeas.files import atomic_write, read_json, unreadable, write_json
 from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import on_grid
 from fedeas.flower.rounds import Line, Trained, run_rounds
 from fedeas.flower.site import Simulation, open_generator
+from fedeas.generators import Generator
 from fedeas.partition import make_recipe
 from fedeas.plan import Plan
 from fedeas.policies.registry import make_policy
 from fedeas.tensors import Tensors, choose_device
-from fedeas.training.loop import accuracy, keep_memory
+from fedeas.training.loop import accuracy, keep_memory, use_threads
 from fedeas.training.models import Task, make_model
 from fedeas.training.samples import Samples, channel_statistics
+
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -39,18 +48,27 @@ class Prepared:
     federation: Federation
     plan: Plan
     experiment: str
+    generator: Generator | None  # None where nothing is generated
+
+    @property
+    def drawn_by(self) -> str:
+        """The generator's fingerprint, empty where nothing is generated."""
+        return "" if self.generator is None else self.generator.fingerprint
+
+
+def share_out(config: Config) -> Federation:
+    """Share out the data as a config says."""
+    data = load_images(config.data.name, config.data.folder)
+    cut = {k: v for k, v in asdict(config.partition).items() if k != "recipe"}
+    recipe = make_recipe(config.partition.recipe, **cut, seed=config.seed)
+    return federate(data, recipe, config.data.protocol, config.data.hold_out, seed=config.seed)
 
 
 def prepare(config: Config) -> Prepared:
     """Share out the data, plan, and open the generator, without training."""
-    data = load_images(config.data.name, config.data.folder)
-    cut = {k: v for k, v in asdict(config.partition).items() if k != "recipe"}
-    recipe = make_recipe(config.partition.recipe, **cut, seed=config.seed)
-    federation = federate(
-        data, recipe, config.data.protocol, config.data.hold_out, seed=config.seed
-    )
+    federation = share_out(config)
     plan = make_policy(config.augment.policy).plan(federation.counts)
-    drawn_by = ""
+    generator = None
     if plan.total:
         if not config.augment.generator:
             raise InputError(
@@ -59,11 +77,11 @@ def prepare(config: Config) -> Prepared:
             )
         generator = open_generator(config.augment.generator, _offered(config))
         check_classes(plan, generator)
-        drawn_by = generator.fingerprint
+    drawn_by = "" if generator is None else generator.fingerprint
     weights = config.federated.model.weights
     known = hashlib.sha256(_content(Path(weights))).hexdigest() if weights else ""
-    identity = config.identity(data.fingerprint, drawn_by, known)
-    return Prepared(federation, plan, identity)
+    identity = config.identity(federation.data.fingerprint, drawn_by, known, code_hash())
+    return Prepared(federation, plan, identity, generator)
 
 
 def run(
@@ -72,20 +90,44 @@ def run(
     say: Callable[[str], None] | None = None,
     report: Callable[[Line], None] | None = None,
     track: Sequence[str] = (),
+    generated: Progress | None = None,
 ) -> dict[str, Any]:
     """Train a federation and return the result; called again, it goes on where it was.
 
-    `report` hears a line a round; `track` names others that do: 'tensorboard', 'mlflow'.
+    `report` hears a line a round; `track` names others that do: 'tensorboard', 'mlflow';
+    `generated` hears the images made and to be made, before the first round.
     """
     config = replace(config, device=str(choose_device(config.device)))
     ready = prepare(config)
-    folder.mkdir(parents=True, exist_ok=True)
-    _claim(folder / "config.json", config, ready.experiment)
-    if say is not None:
-        say(ready.federation.describe())
-        say(repr(ready.plan))
-    ready.federation.partition.save(folder / "partition.npz")
-    ready.plan.save(folder / "plan.json")
+    with _alone(folder):
+        _claim(folder / "config.json", config, ready.experiment)
+        if (done := _finished(folder / "result.json", ready.experiment)) is not None:
+            return done
+        if say is not None:
+            say(ready.federation.describe())
+            say(repr(ready.plan))
+        ready.federation.partition.save(folder / "partition.npz")
+        ready.plan.save(folder / "plan.json")
+        use_threads(config.federated.threads)
+        made = _generate(config, ready, folder / "generation.json", generated)
+        found = curves(_train(config, ready, folder, report, track).history)
+        result = {
+            **_about(config, ready),
+            **figures(found),
+            "generation": made,
+            "curves": found,
+        }
+        write_json(folder / "result.json", result)
+    return result
+
+
+def _train(
+    config: Config,
+    ready: Prepared,
+    folder: Path,
+    report: Callable[[Line], None] | None,
+    track: Sequence[str],
+) -> Trained:
     data = ready.federation.data
     task = Task(len(data.classes), data.images.shape[1:], *channel_statistics(data))
     simulation = Simulation(
@@ -109,8 +151,9 @@ def run(
     def evaluate(weights: Tensors) -> Line:
         model = make_model(config.federated.model, task, 0).to(config.device)
         model.load_state_dict(weights)
-        overall, per_class = accuracy(model, test)
-        return {"accuracy": overall, "per_class": [round(float(a), 5) for a in per_class]}
+        overall, per_class = accuracy(model, test, dtype=config.federated.local.precision)
+        shown = [None if a != a else round(float(a), 5) for a in per_class]  # noqa: PLR0124 - nan
+        return {"accuracy": overall, "per_class": shown}
 
     def main(grid: Any) -> Trained:
         return run_rounds(
@@ -128,10 +171,30 @@ def run(
     clients, threads = len(ready.federation.partition.train), config.federated.threads
     with ExitStack() as stack:
         log.listeners += followers(track, folder, _about(config, ready), stack)
-        trained = on_grid(config.grid, app, clients, threads, main, _gpus(config))
-    result = summary(config, ready, trained.history)
-    _write_json(folder / "result.json", result)
-    return result
+        return on_grid(config.grid, app, clients, threads, main, _gpus(config))
+
+
+def _generate(
+    config: Config, ready: Prepared, note: Path, progress: Progress | None
+) -> dict[str, Any]:
+    """Fill the cache, in batches that mix all clients, and note what that took in all starts."""
+    made: dict[str, Any] = {"made": 0, "seconds": 0.0}
+    if ready.generator is None:
+        return made
+    augment = config.augment
+    cache = Cache(augment.cache, ready.drawn_by, ready.plan.counts_hash, augment.seed)
+    filled = fill(ready.plan, ready.generator, cache, augment.batch, progress)
+    try:
+        before = read_json(note)
+        made = {"made": int(before["made"]), "seconds": float(before["seconds"])}
+    except (InputError, KeyError, TypeError, ValueError):
+        pass  # the first start, or a damaged note: what was made then is not counted
+    made = {
+        "made": made["made"] + filled.generated,
+        "seconds": round(made["seconds"] + filled.seconds, 3),
+    }
+    write_json(note, made)
+    return made
 
 
 def _offered(config: Config) -> tuple[tuple[str, object], ...]:
@@ -154,33 +217,29 @@ def _gpus(config: Config) -> float:
     return float(torch.cuda.device_count() / at_a_time)
 
 
-def summary(config: Config, ready: Prepared, history: Any) -> dict[str, Any]:
-    """Return the figures of a run."""
-    measured = [line["accuracy"] for line in history if "accuracy" in line]
-    last = measured[-max(1, min(20, len(measured) // 4)) :]
-    return {
-        **_about(config, ready),
-        "rounds": len(history),
-        "accuracy": measured[-1],
-        "accuracy_last": statistics.mean(last),
-        "accuracy_last_rounds": len(last),
-        "accuracy_peak": max(measured),
-        "drift_median": statistics.median(line["drift"] for line in history),
-        "seconds": round(sum(line["seconds"] for line in history), 1),
-    }
-
-
 def _about(config: Config, ready: Prepared) -> dict[str, Any]:
     """Return what a run is."""
     return {
         "experiment": ready.experiment,
+        "settings": config.settings(),
         "method": config.federated.method,
         "policy": config.augment.policy,
         "generator": config.augment.generator,
         "protocol": config.data.protocol,
         "data": ready.federation.describe(),
+        "seed": config.seed,
         "counts_hash": ready.plan.counts_hash,
+        "generator_hash": ready.drawn_by,
+        "code_hash": code_hash(),
         "generated": ready.plan.total,
+        "reduction": ready.plan.reduction,
+        "synthetic_share": ready.plan.synthetic_share,
+        "on": {
+            "device": config.device,
+            "machine": platform.machine(),
+            "threads": config.federated.threads,
+            "torch": library_version("torch"),
+        },
     }
 
 
@@ -205,17 +264,44 @@ class _Log:
             listener(history[-1])
 
 
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold a run's folder; a second process is told, instead of training the same run twice."""
+
+    def busy() -> None:
+        raise InputError(f"{folder} is being run by another process", fix="wait for it")
+
+    with locked(folder, busy):
+        yield
+
+
 def _claim(path: Path, config: Config, experiment: str) -> None:
-    """Write the config down, or see that the folder is of the same experiment."""
-    if not path.exists():
-        _write_json(path, {"experiment": experiment, "config": asdict(config)})
-        return
+    """Write the config down, or see that the folder is of the same experiment.
+
+    A damaged config is written anew: result and checkpoint name their experiment themselves.
+    """
     try:
-        found = json.loads(read_text(path))["experiment"]
-    except (ValueError, KeyError, TypeError):
-        raise InputError(f"{path} is damaged", fix="remove it, or choose another folder") from None
-    if found != experiment:
-        raise InputError(f"{path.parent} holds another run", fix="choose another folder")
+        found = read_json(path)
+    except InputError:
+        write_json(path, {"experiment": experiment, "code": code_hash(), "config": asdict(config)})
+        return
+    if found["experiment"] == experiment:
+        return
+    if found["code"] != code_hash():
+        raise InputError(
+            f"{path.parent} was begun by another version of the code or its libraries",
+            fix="remove it to run it again, or choose another folder",
+        )
+    raise InputError(f"{path.parent} holds another run", fix="choose another folder")
+
+
+def _finished(path: Path, experiment: str) -> dict[str, Any] | None:
+    """Return the result of this experiment where there is a whole one."""
+    try:
+        found = read_result(path)
+    except InputError:
+        return None
+    return found if found["experiment"] == experiment else None
 
 
 def _content(path: Path) -> bytes:
@@ -223,12 +309,3 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from None
-
-
-def _write_json(path: Path, body: object) -> None:
-    with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(body, indent=1, default=_plain) + "\n", encoding="utf-8")
-
-
-def _plain(value: object) -> object:
-    return value.item() if isinstance(value, np.generic) else str(value)

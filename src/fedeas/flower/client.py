@@ -77,12 +77,13 @@ def _train(message: Message, site: Site) -> Message:
     # The name comes from another party: only its hash becomes a path.
     experiment = hashlib.sha256(str(asked["experiment"]).encode()).hexdigest()[:32]
     kept = Kept(site.folder / experiment)
+    own = kept.after(int(asked["last"])) if method.keeps else {}
     local = Local(**asked["local"])
     turn = Turn(
         model,
         before,
         received,
-        {k: v.to(device) for k, v in kept.after(int(asked["last"])).items()},
+        {k: v.to(device) for k, v in own.items()},
         site.samples(),
         local,
         number,

@@ -8,6 +8,7 @@ run twice, or whose reply came too late, does no harm.
 import re
 from pathlib import Path
 
+from fedeas.errors import InputError
 from fedeas.tensors import Tensors, load_tensors, save_tensors
 
 
@@ -19,8 +20,15 @@ class Kept:
 
     def after(self, number: int) -> Tensors:
         """Return the state after a round; empty for round 0, before the first turn."""
+        if not number:
+            return {}
         path = self._file(number)
-        return load_tensors(path)[0] if number and path.exists() else {}
+        if not path.exists():
+            raise InputError(
+                f"{path} is gone: what a client kept after round {number}",
+                fix="put it back, or remove the run's folder and begin anew",
+            )
+        return load_tensors(path)[0]
 
     def save(self, number: int, last: int, tensors: Tensors) -> None:
         """Keep the state after a round; those before the last one that counted go."""

@@ -6,6 +6,7 @@ Networks from Decentralized Data, 2017.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -56,6 +57,8 @@ class Round:
 @dataclass(frozen=True)
 class Method:
     """FedAvg: nothing is changed."""
+
+    keeps: ClassVar[bool] = False  # whether a client keeps something from one turn to the next
 
     @property
     def name(self) -> str:

@@ -8,6 +8,7 @@ mu * -log( exp(sim(z, z_server)/tau) / (exp(sim(z, z_server)/tau) + exp(sim(z, z
 
 import copy
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -24,6 +25,7 @@ from fedeas.training.models import Classifier
 class Moon(Method):
     """The contrastive term with weight `mu` and temperature `tau`; mu = 0 is FedAvg."""
 
+    keeps: ClassVar[bool] = True
     mu: float = 5.0
     tau: float = 0.5
 

@@ -10,6 +10,7 @@ minimise the same objective. Client variates stay with the clients.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -24,6 +25,7 @@ from fedeas.training.models import Classifier
 class Scaffold(Method):
     """Control variates; `server_rate` is the server's step along the mean update."""
 
+    keeps: ClassVar[bool] = True
     server_rate: float = 1.0
 
     def __post_init__(self) -> None:
@@ -48,10 +50,11 @@ class Scaffold(Method):
         """Set the client's variate from the way that it really went."""
         if not steps:
             same = {name: torch.zeros_like(w) for name, w in turn.model.named_parameters()}
-            return Outcome(added={k: v.detach() for k, v in same.items()}, kept=turn.kept)
+            kept = {name: own for name, (_, own) in _variates(turn).items()}
+            return Outcome(added={k: v.detach() for k, v in same.items()}, kept=kept)
         scale = 1.0 / (steps * turn.local.learning_rate)
         after = dict(turn.model.named_parameters())
-        kept, changes = {}, {}
+        changes, kept = {}, {}
         for name, (c, own) in _variates(turn).items():
             kept[name] = own - c + (turn.before[name] - after[name].detach()) * scale
             changes[name] = kept[name] - own

@@ -107,24 +107,29 @@ def batches(
 
 
 @torch.inference_mode()
-def predict(model: Classifier, images: NDArray[np.uint8], batch: int = 512) -> Ints:
+def predict(
+    model: Classifier, images: NDArray[np.uint8], batch: int = 512, dtype: str = "float32"
+) -> Ints:
     """Return the most likely class of every image."""
     model.eval()
     device = next(model.parameters()).device
-    found = [
-        model(torch.from_numpy(np.array(images[i : i + batch])).to(device)).argmax(1)
-        for i in range(0, len(images), batch)
-    ]
+    with autocast(device, precision(dtype)):
+        found = [
+            model(torch.from_numpy(np.array(images[i : i + batch])).to(device)).argmax(1)
+            for i in range(0, len(images), batch)
+        ]
     return torch.cat(found).cpu().numpy() if found else np.empty(0, np.int64)
 
 
-def accuracy(model: Classifier, samples: Samples, block: int = 2048) -> tuple[float, Floats]:
+def accuracy(
+    model: Classifier, samples: Samples, block: int = 2048, dtype: str = "float32"
+) -> tuple[float, Floats]:
     """Return the accuracy on samples, and that of every class (nan where there are none)."""
     classes = len(samples.data.classes)
     right, total = np.zeros(classes), np.zeros(classes)
     for start in range(0, len(samples), block):
         images, labels = samples.take(np.arange(start, min(start + block, len(samples))))
-        hit = predict(model, images) == labels
+        hit = predict(model, images, dtype=dtype) == labels
         right += np.bincount(labels[hit], minlength=classes)
         total += np.bincount(labels, minlength=classes)
     per_class = np.divide(right, total, out=np.full(classes, np.nan), where=total > 0)

@@ -1,0 +1,134 @@
+"""A run's result: what is read from its curves, and what is read from several results together."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedeas.errors import InputError
+from fedeas.files import read_json
+
+Result = dict[str, Any]
+_KEPT = ("accuracy", "drift", "seconds", "trained_on")  # of every round
+_LEAST = 5  # rounds that the mean at the end is over, at least
+
+
+def curves(history: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return what figures and tables need of the rounds, None where a round was not measured.
+
+    Accuracy by class is that of the last rounds, on average.
+    """
+    found: dict[str, list[Any]] = {key: [line.get(key) for line in history] for key in _KEPT}
+    measured = [line["per_class"] for line in history if "per_class" in line]
+    last = measured[-tail(len(measured)) :]
+    found["per_class"] = [
+        None if None in own else round(statistics.mean(own), 5) for own in zip(*last, strict=True)
+    ]
+    return found
+
+
+def tail(rounds: int) -> int:
+    """Return how many rounds the accuracy at the end is averaged over: a tenth, at least five.
+
+    The paper's 200 rounds give its last 20.
+
+    >>> tail(200), tail(40), tail(3)
+    (20, 5, 3)
+    """
+    return min(rounds, max(_LEAST, rounds // 10))
+
+
+def figures(found: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Return the figures of a run from its curves."""
+    measured = [a for a in found["accuracy"] if a is not None]
+    last = measured[-tail(len(measured)) :]
+    return {
+        "rounds": len(found["accuracy"]),
+        "accuracy": measured[-1],
+        "accuracy_last": statistics.mean(last),
+        "accuracy_last_rounds": len(last),
+        "accuracy_peak": max(measured),
+        "drift_median": statistics.median(found["drift"]),
+        "seconds": round(sum(found["seconds"]), 1),
+    }
+
+
+def rounds_to(accuracy: Sequence[float | None], threshold: float) -> int | None:
+    """Return the first round whose accuracy reaches a threshold; None where none does.
+
+    >>> rounds_to([0.2, None, 0.5, 0.4], 0.45)
+    3
+    """
+    reached = (n for n, a in enumerate(accuracy, start=1) if a is not None and a >= threshold)
+    return next(reached, None)
+
+
+def efficiency(accuracy: float, without: float, generated: int) -> float | None:
+    """Return the paper's eta: percentage points gained over no generation, per 1,000 samples.
+
+    >>> round(efficiency(0.7165, 0.5552, 13_437), 3)
+    1.2
+    """
+    return 1e5 * (accuracy - without) / generated if generated else None
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over seeds with its 95 % confidence interval, of Student's t; one value has none."""
+
+    value: float
+    half: float | None  # half of the interval's width
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Mean":
+        """Return the mean of at least one value.
+
+        >>> Mean.of([1.0, 2.0, 3.0])
+        Mean(value=2.0, half=2.484..., count=3)
+        """
+        count = len(values)
+        if count == 1:
+            return cls(values[0], None, 1)
+        half = student(count - 1) * statistics.stdev(values) / math.sqrt(count)
+        return cls(statistics.mean(values), half, count)
+
+
+def student(freedom: int, level: float = 0.95) -> float:
+    """Return the t that a Student variable stays within with probability `level`.
+
+    >>> [round(student(n), 3) for n in (1, 2, 4, 30)]
+    [12.706, 4.303, 2.776, 2.042]
+    """
+    low, high = 0.0, 1e3
+    for _ in range(100):
+        middle = (low + high) / 2
+        if _within(middle, freedom) < level:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _within(t: float, freedom: int) -> float:
+    """Return P(|T| < t) for a whole number of degrees of freedom (Abramowitz, Stegun 26.7.3-4)."""
+    angle = math.atan(t / math.sqrt(freedom))
+    cosine = math.cos(angle)
+    odd = freedom % 2
+    term = total = cosine if odd else 1.0
+    for i in range(2 + odd, freedom - 1, 2):
+        term *= cosine**2 * (i - 1) / i
+        total += term
+    if odd:
+        return (angle + (math.sin(angle) * total if freedom > 1 else 0.0)) * 2 / math.pi
+    return math.sin(angle) * total
+
+
+def read_result(path: Path) -> Result:
+    """Read a run's result, refusing one that is not as it was written."""
+    found = read_json(path)
+    if not isinstance(found, dict) or "curves" not in found:
+        raise InputError(f"{path} is no result", fix="name a folder of `fedeas run`")
+    return found

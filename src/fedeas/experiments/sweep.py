@@ -1,0 +1,218 @@
+"""Many configs from one file: a base, and grids of what varies; matched budgets between them.
+
+A sweep is a TOML file. `[base]` is a config as `fedeas run` takes it. Every `[[grid]]` names
+settings of it; a list stands for one run per value, and lists combine. `match` names the policy
+whose realised total those policies get that take a total and are not given one: on the same counts
+all of a grid's policies then spend the same. A list of `match` is one more list to combine, and
+the policy 'match' stands for the matched one itself. Grids of one name are shown as one.
+"""
+
+import hashlib
+import itertools
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from fedeas.counts import LabelCounts
+from fedeas.errors import InputError
+from fedeas.experiments.config import Config, build
+from fedeas.experiments.run import share_out
+from fedeas.files import read_text
+from fedeas.policies.registry import make_policy
+from fedeas.specs import parse
+
+Settings = dict[str, Any]
+_MATCH = "match"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One block of a sweep: what is fixed, and what varies."""
+
+    name: str
+    title: str
+    match: tuple[str, ...]  # policies whose total the others get; empty where nothing is matched
+    threshold: float | None  # accuracy that counts as arrived
+    settings: Settings  # dotted names; a list varies
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A base config and its grids."""
+
+    name: str
+    title: str
+    base: Settings
+    grids: tuple[Grid, ...]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run of a sweep, before its matched total is known."""
+
+    grid: Grid
+    config: Config
+    match: str  # empty where nothing is matched
+    varied: tuple[tuple[str, Any], ...]  # the settings that vary in its grid, without the policy
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A run of a sweep, with all that it takes to run it."""
+
+    planned: Planned
+    config: Config  # every total written out
+    name: str  # of its folder
+    generated: int
+
+    @property
+    def policy(self) -> str:
+        """The policy as the sweep names it, without a total that was matched."""
+        return self.planned.config.augment.policy
+
+
+def read_sweep(path: Path) -> Sweep:
+    """Read a sweep; a wrong key is an error that names the nearest right one."""
+    try:
+        content = tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is no TOML: {error}") from None
+    if "grid" not in content or "base" not in content:
+        raise InputError(
+            f"{path} is no sweep", allowed="a table [base] and at least one [[grid]]",
+            fix="a single config is for `fedeas run`",
+        )  # fmt: skip
+    known = {"name", "title", "base", "grid"}
+    if unknown := sorted(content.keys() - known):
+        raise InputError(f"{path} has no setting {unknown[0]!r}", allowed=", ".join(sorted(known)))
+    grids = content["grid"]
+    if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
+        raise InputError(f"{path}: grid is no list of tables", fix="write [[grid]]")
+    made = tuple(_grid(grid, f"{path}: grid {n}") for n, grid in enumerate(grids, start=1))
+    name = str(content.get("name", path.stem))
+    sweep = Sweep(name, str(content.get("title", "")), content["base"], made)
+    for _ in plan_runs(sweep):  # every config is made once: what is wrong is wrong now
+        pass
+    return sweep
+
+
+def _grid(content: Mapping[str, Any], where: str) -> Grid:
+    settings = dict(content)
+    name = settings.pop("name", None)
+    if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
+        raise InputError(f"{where} needs a name", got=name, allowed="letters, digits, - and _")
+    title = settings.pop("title", "")
+    match = settings.pop(_MATCH, [])
+    threshold = settings.pop("threshold", None)
+    matches = tuple(match) if isinstance(match, list) else (match,)
+    if not isinstance(title, str) or not all(isinstance(m, str) for m in matches):
+        raise InputError(f"{where}: title and match are text", got=(title, match))
+    if threshold is not None and not (isinstance(threshold, float) and 0 < threshold < 1):
+        raise InputError(f"{where}: not a threshold", got=threshold, allowed="0.0 to 1.0")
+    return Grid(name, title, matches, threshold, dict(_flat(settings)))
+
+
+def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield nested settings by dotted names."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+def plan_runs(sweep: Sweep) -> Iterator[Planned]:
+    """Yield the runs of all grids, in the order of the file; the last list varies fastest."""
+    for grid in sweep.grids:
+        lists = {k: v for k, v in grid.settings.items() if isinstance(v, list)}
+        fixed = {k: v for k, v in grid.settings.items() if k not in lists}
+        for empty in (k for k, v in lists.items() if not v):
+            raise InputError(f"grid {grid.name}: {empty} is an empty list")
+        for match in grid.match or ("",):
+            for values in itertools.product(*lists.values()):
+                own = dict(zip(lists, values, strict=True))
+                config = _config(sweep, fixed | own, f"grid {grid.name}")
+                if config.augment.policy == _MATCH:
+                    if not match:
+                        raise InputError(f"grid {grid.name}: nothing to match", fix="set `match`")
+                    augment = replace(config.augment, policy=match)
+                    config = replace(config, augment=augment)
+                varied = tuple((k, v) for k, v in own.items() if k != "augment.policy")
+                yield Planned(grid, config, match, varied)
+
+
+def _config(sweep: Sweep, changed: Settings, where: str) -> Config:
+    content = json.loads(json.dumps(sweep.base))
+    for dotted, value in changed.items():
+        *above, last = dotted.split(".")
+        table = content
+        for key in above:
+            table = table.setdefault(key, {})
+        table[last] = value
+    return build(Config, content, where)
+
+
+def fill_in(
+    planned: Sequence[Planned], progress: Callable[[int, int], None] | None = None
+) -> list[Cell]:
+    """Share out the data of every run and give matched policies their totals.
+
+    Runs that are the same in two grids are one run: they have one folder.
+    """
+    shared = _Shared()
+    cells = []
+    for done, run in enumerate(planned, start=1):
+        counts = shared.counts(run.config)
+        total = make_policy(run.match).plan(counts).total if run.match else None
+        policy = run.config.augment.policy
+        spec = with_total(policy, total)
+        config = replace(run.config, augment=replace(run.config.augment, policy=spec))
+        cells.append(Cell(run, config, folder_name(config), make_policy(spec).plan(counts).total))
+        if progress is not None:
+            progress(done, len(planned))
+    return cells
+
+
+class _Shared:
+    """The counts of federations, each shared out once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, LabelCounts] = {}
+
+    def counts(self, config: Config) -> LabelCounts:
+        key = json.dumps([asdict(config.data), asdict(config.partition), config.seed])
+        if key not in self._known:
+            self._known[key] = share_out(config).counts
+        return self._known[key]
+
+
+def with_total(policy: str, total: int | None) -> str:
+    """Write a matched total into a policy that takes one and names none.
+
+    >>> with_total("uniform", 100), with_total("fedeas(beta=8)", 100), with_total("none", None)
+    ('uniform(total=100)', 'fedeas(beta=8)', 'none')
+    """
+    name, settings = parse(policy, "policy")
+    made = make_policy(policy, **({} if total is None else {"total": total}))
+    takes = any(field.name == "total" for field in fields(made))  # type: ignore[arg-type]
+    if total is None or not takes or settings.keys() & {"total", "price"}:
+        return policy
+    inner = ", ".join([*(f"{k}={v}" for k, v in settings.items()), f"total={total}"])
+    return f"{name}({inner})"
+
+
+def folder_name(config: Config) -> str:
+    """Name the folder of a run: readable, and different for different runs."""
+    settings = json.dumps(config.settings(), sort_keys=True)
+    known_by = hashlib.sha256(settings.encode()).hexdigest()[:8]
+    cut = config.partition
+    words = [
+        config.data.name, config.data.protocol, f"k{cut.clients}", f"a{cut.alpha}",
+        config.federated.method, config.augment.policy, f"s{config.seed}",
+    ]  # fmt: skip
+    readable = re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(words)).strip("-")
+    return f"{readable[:100]}-{known_by}"
