@@ -53,23 +53,38 @@ def unreadable(path: Path, error: OSError) -> InputError:
 
 def write_json(path: Path, body: object) -> None:
     """Write JSON with the hash of its content, whole or not at all."""
-    text = json.dumps(body, sort_keys=True)
-    digest = hashlib.sha256(text.encode()).hexdigest()
     with atomic_write(path) as temporary:
-        temporary.write_text(f'{{"sha256": "{digest}", "body": {text}}}\n', encoding="utf-8")
+        temporary.write_text(sealed(body), encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:
     """Read JSON that `write_json` wrote, refusing every change to it."""
     try:
         text = path.read_bytes().decode()
-        body = json.loads(text)["body"]
-        canonical = json.dumps(body, sort_keys=True)
-        digest = hashlib.sha256(canonical.encode()).hexdigest()
-        if text != f'{{"sha256": "{digest}", "body": {canonical}}}\n':
-            raise ValueError("another content")
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
+    except ValueError:
         raise InputError(f"{path} is damaged") from None
+    return unsealed(text, str(path))
+
+
+def sealed(body: object) -> str:
+    r"""Return a line of JSON with the hash of its content.
+
+    >>> sealed({"a": 1}).endswith(', "body": {"a": 1}}\\n')
+    True
+    """
+    text = json.dumps(body, sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f'{{"sha256": "{digest}", "body": {text}}}\n'
+
+
+def unsealed(line: str, name: str) -> Any:
+    """Return what `sealed` was given, refusing every change to it."""
+    try:
+        body = json.loads(line)["body"]
+        if line != sealed(body):
+            raise ValueError("another content")
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{name} is damaged") from None
     return body

@@ -6,10 +6,13 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-_SOURCE = Path(__file__).parents[1]
-# What shows and arranges runs; no number of a run passes through it.
-_BESIDE = ("cli", "report", "comparison.py", "select.py", "stream.py", "__init__.py", "__main__.py")
-_RUN = ("config.py", "run.py")  # of this room, what makes numbers
+_PACKAGE = Path(__file__).parents[1]
+_ENTRY = "fedeas.experiments.run"
+# How files are read and written and what is said about it: no number passes through there.
+_BESIDE = {
+    "fedeas", "fedeas.errors", "fedeas.files", "fedeas.hub", "fedeas.cost", "fedeas.cache.verify",
+    "fedeas.experiments.code", "fedeas.experiments.results", "fedeas.experiments.tracking",
+}  # fmt: skip
 _LIBRARIES = ("numpy", "torch", "flwr", "diffusers")
 
 
@@ -17,21 +20,24 @@ _LIBRARIES = ("numpy", "torch", "flwr", "diffusers")
 def code_hash() -> str:
     """Name the code and the libraries: equal for equal programs, whatever their comments say."""
     digest = hashlib.sha256()
-    for path in code_files():
-        digest.update(f"{path.relative_to(_SOURCE).as_posix()}\n{_program(path)}\n".encode())
+    for module in code_modules():
+        digest.update(f"{module}\n{ast.unparse(_program(module))}\n".encode())
     for library in _LIBRARIES:
         digest.update(f"{library} {library_version(library)}\n".encode())
     return digest.hexdigest()
 
 
-def code_files() -> list[Path]:
-    """Return the source files that a run's numbers can depend on."""
-    found = []
-    for path in sorted(_SOURCE.rglob("*.py")):
-        room, *inner = path.relative_to(_SOURCE).parts
-        if room not in _BESIDE and (room != "experiments" or inner[0] in _RUN):
-            found.append(path)
-    return found
+def code_modules() -> list[str]:
+    """Return the modules of this package that a run uses, however far down."""
+    found: set[str] = set()
+    waiting = [_ENTRY]
+    while waiting:
+        module = waiting.pop()
+        if module in found or module in _BESIDE:
+            continue
+        found.add(module)
+        waiting += _used(module)
+    return sorted(found)
 
 
 def library_version(name: str) -> str:
@@ -42,12 +48,39 @@ def library_version(name: str) -> str:
         return "-"
 
 
-def _program(path: Path) -> str:
+def _used(module: str) -> set[str]:
+    """Return the modules that one imports, at its top or later, or names to import them later."""
+    names: set[str] = set()
+    for node in ast.walk(_program(module)):
+        if isinstance(node, ast.ImportFrom):
+            names |= {str(node.module)} | {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.add(node.value)
+    # A module comes with the packages above it.
+    above = {name.rpartition(".")[0] for name in names if name.startswith("fedeas.")}
+    return {name for name in names | above if _file(name) is not None}
+
+
+def _file(module: str) -> Path | None:
+    root, *parts = module.split(".")
+    if root != "fedeas":
+        return None
+    path = _PACKAGE.joinpath(*parts)
+    for candidate in (path / "__init__.py", path.with_suffix(".py")):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def _program(module: str) -> ast.Module:
     """Return a module's code without comments, layout and docstrings."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    path = _file(module)
+    tree = ast.parse(path.read_text(encoding="utf-8") if path else "")
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
             node, clean=False
         ):
             node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(tree)
+    return tree

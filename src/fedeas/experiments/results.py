@@ -1,5 +1,7 @@
 """A run's result: what is read from its curves, and what is read from several results together."""
 
+import hashlib
+import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -124,6 +126,12 @@ def _within(t: float, freedom: int) -> float:
     if odd:
         return (angle + (math.sin(angle) * total if freedom > 1 else 0.0)) * 2 / math.pi
     return math.sin(angle) * total
+
+
+def known_by(settings: Mapping[str, Any]) -> str:
+    """Return the short name of a run's settings, which ends the name of its folder."""
+    text = json.dumps(settings, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def read_result(path: Path) -> Result:

@@ -7,7 +7,6 @@ all of a grid's policies then spend the same. A list of `match` is one more list
 the policy 'match' stands for the matched one itself. Grids of one name are shown as one.
 """
 
-import hashlib
 import itertools
 import json
 import re
@@ -20,6 +19,7 @@ from typing import Any
 from fedeas.counts import LabelCounts
 from fedeas.errors import InputError
 from fedeas.experiments.config import Config, build
+from fedeas.experiments.results import known_by
 from fedeas.experiments.run import share_out
 from fedeas.files import read_text
 from fedeas.policies.registry import make_policy
@@ -207,12 +207,10 @@ def with_total(policy: str, total: int | None) -> str:
 
 def folder_name(config: Config) -> str:
     """Name the folder of a run: readable, and different for different runs."""
-    settings = json.dumps(config.settings(), sort_keys=True)
-    known_by = hashlib.sha256(settings.encode()).hexdigest()[:8]
     cut = config.partition
     words = [
         config.data.name, config.data.protocol, f"k{cut.clients}", f"a{cut.alpha}",
         config.federated.method, config.augment.policy, f"s{config.seed}",
     ]  # fmt: skip
     readable = re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(words)).strip("-")
-    return f"{readable[:100]}-{known_by}"
+    return f"{readable[:100]}-{known_by(config.settings())}"

@@ -1,0 +1,298 @@
+"""Tables of a sweep: runs that can be compared, averaged over seeds.
+
+A table holds runs of one code; runs that stand beside each other trained on the same counts with
+images of the same generator. What breaks this is refused, or said in the table if it is asked for.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedeas.errors import InputError
+from fedeas.experiments.results import (
+    Mean,
+    Result,
+    efficiency,
+    figures,
+    known_by,
+    read_result,
+    rounds_to,
+)
+from fedeas.files import atomic_write, read_json, read_text, sealed, unsealed, write_json
+
+INDEX = "sweep.json"
+_FORMAT = "sweep/1"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run's place in a sweep."""
+
+    grid: str
+    title: str
+    threshold: float | None
+    match: str  # the policy whose total it spends, empty where nothing is matched
+    method: str
+    policy: str  # as the sweep names it, without a matched total
+    varied: tuple[tuple[str, Any], ...]  # what else varies in its grid: dotted name, value
+    seed: int
+    folder: str  # below the runs' folder
+
+    @property
+    def column(self) -> tuple[tuple[str, Any], ...]:
+        """What varies beside method, policy and seed: runs of one column can be compared."""
+        return tuple((k, v) for k, v in self.varied if k not in ("seed", "federated.method"))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run and its place."""
+
+    entry: Entry
+    result: Result
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method with a policy: means over its seeds."""
+
+    column: tuple[tuple[str, Any], ...]
+    method: str
+    policy: str
+    match: str
+    seeds: int
+    planned: int  # seeds in all
+    accuracy: Mean  # of the last rounds
+    peak: Mean
+    gain: Mean | None  # over FedAvg without synthetic samples, seed by seed
+    eta: Mean | None
+    drift: Mean
+    arrived: Mean | None  # rounds to the threshold, of the seeds that arrived
+    never: int  # seeds that did not
+    generated: Mean
+    generation_seconds: Mean  # at the measured seconds per sample
+    training_seconds: Mean
+    per_class: tuple[float | None, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Generation and training together."""
+        return self.generation_seconds.value + self.training_seconds.value
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of one grid."""
+
+    grid: str
+    title: str
+    threshold: float | None
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]  # what a reader has to know
+
+
+def write_index(root: Path, name: str, title: str, entries: Sequence[Entry]) -> None:
+    """Write down what a folder of runs is, for whoever reads it without the sweep's file."""
+    root.mkdir(parents=True, exist_ok=True)
+    listed = [asdict(entry) for entry in entries]
+    write_json(root / INDEX, {"format": _FORMAT, "name": name, "title": title, "runs": listed})
+
+
+def read_index(root: Path) -> list[Entry]:
+    """Read what `write_index` wrote."""
+    try:
+        content = read_json(root / INDEX)
+        if content["format"] != _FORMAT:
+            raise ValueError("another format")
+        return [_entry(entry) for entry in content["runs"]]
+    except (InputError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{root} is no folder of a sweep: {error}", fix="run `fedeas sweep` into it again"
+        ) from None
+
+
+def _entry(content: Mapping[str, Any]) -> Entry:
+    varied = tuple((str(k), v) for k, v in content["varied"])
+    return Entry(**{**content, "varied": varied})
+
+
+def read_runs(root: Path, entries: Sequence[Entry]) -> tuple[list[Run], list[str]]:
+    """Return the finished runs, and a line for every other one: unfinished, or damaged."""
+    runs, missing = [], []
+    for entry in entries:
+        path = root / entry.folder / "result.json"
+        try:
+            result = read_result(path)
+            _check_place(entry.folder, result)
+        except InputError as error:
+            known = f"{error}" if path.exists() else f"{entry.folder} is not finished"
+            if known not in missing:
+                missing.append(known)
+            continue
+        runs.append(Run(entry, result))
+    return runs, missing
+
+
+def _check_place(folder: str, result: Result) -> None:
+    """Refuse a result that lies in the folder of another run."""
+    if not folder.endswith(f"-{known_by(result['settings'])}"):
+        raise InputError(f"{folder} holds the result of another run", fix="remove the folder")
+
+
+def export(path: Path, runs: Sequence[Run]) -> None:
+    """Write finished runs into one file of JSON lines, each with its checksum."""
+    lines = [sealed({"entry": asdict(run.entry), "result": run.result}) for run in runs]
+    with atomic_write(path) as temporary:
+        temporary.write_text("".join(lines), encoding="utf-8")
+
+
+def read_export(path: Path) -> list[Run]:
+    """Read what `export` wrote, refusing every change to it."""
+    runs = []
+    for number, line in enumerate(read_text(path).splitlines(keepends=True), start=1):
+        body = unsealed(line, f"line {number} of {path}")
+        runs.append(Run(_entry(body["entry"]), body["result"]))
+    return runs
+
+
+def make_tables(
+    runs: Sequence[Run], entries: Sequence[Entry] | None = None, mixed: bool = False
+) -> list[Table]:
+    """Return a table per grid.
+
+    `entries` are all runs that were planned, finished or not. Runs that cannot be compared are
+    refused, or with `mixed` put together all the same; the table then says so.
+    """
+    planned = entries if entries is not None else [run.entry for run in runs]
+    plain = _without_generation(runs)
+    rates = _seconds_per_sample(runs)
+    tables = []
+    for grid in dict.fromkeys(entry.grid for entry in planned):
+        own = [run for run in runs if run.entry.grid == grid]
+        notes = _not_comparable(own)
+        if notes and not mixed:
+            raise InputError(
+                f"grid {grid}: {notes[0]}",
+                fix="run them again, or ask for mixed tables with --mixed",
+            )
+        first = next(entry for entry in planned if entry.grid == grid)
+        keys = dict.fromkeys(_row_key(entry) for entry in planned if entry.grid == grid)
+        rows = []
+        for key in keys:
+            members = [run for run in own if _row_key(run.entry) == key]
+            wanted = sum(entry.grid == grid and _row_key(entry) == key for entry in planned)
+            if members:
+                rows.append(_row(members, wanted, first.threshold, plain, rates))
+            if len(members) < wanted:
+                notes.append(f"{_label(key)}: {len(members)} of {wanted} runs are finished")
+        tables.append(Table(grid, first.title, first.threshold, tuple(rows), tuple(notes)))
+    return tables
+
+
+_Key = tuple[tuple[tuple[str, Any], ...], str, str, str]
+
+
+def _row_key(entry: Entry) -> _Key:
+    return entry.column, entry.method, entry.policy, entry.match
+
+
+def _label(key: _Key) -> str:
+    column, method, policy, _ = key
+    return ", ".join([*(f"{name}={value}" for name, value in column), method, policy])
+
+
+def _not_comparable(runs: Sequence[Run]) -> list[str]:
+    """Return what keeps runs from standing in one table."""
+    notes = []
+    if len(codes := {run.result["code_hash"][:8] for run in runs}) > 1:
+        notes.append(f"runs of different code: {', '.join(sorted(codes))}")
+    beside: dict[tuple[Any, ...], list[Run]] = {}
+    for run in runs:
+        beside.setdefault((run.entry.column, run.entry.seed), []).append(run)
+    for (column, seed), own in beside.items():
+        where = ", ".join([*(f"{name}={value}" for name, value in column), f"seed {seed}"])
+        if len({run.result["counts_hash"] for run in own}) > 1:
+            notes.append(f"runs on different label counts ({where})")
+        drawn = {run.result["generator_hash"] for run in own} - {""}
+        if len(drawn) > 1:
+            notes.append(f"runs with images of different generators ({where})")
+    return notes
+
+
+def _without_generation(runs: Iterable[Run]) -> dict[str, float]:
+    """Return FedAvg's accuracy without synthetic samples, by all that else a run depends on."""
+    return {
+        _setting(run.result): figures(run.result["curves"])["accuracy_last"]
+        for run in runs
+        if run.result["method"] == "fedavg" and run.result["policy"] == "none"
+    }
+
+
+def _setting(result: Result) -> str:
+    """Return what a run and its FedAvg have in common; methods may add to the model."""
+    settings = dict(result["settings"])
+    settings.pop("augment")
+    federated = {k: v for k, v in settings["federated"].items() if k not in ("method", "model")}
+    model = settings["federated"]["model"]["name"]
+    return json.dumps([settings | {"federated": federated}, model], sort_keys=True)
+
+
+def _seconds_per_sample(runs: Iterable[Run]) -> dict[str, float]:
+    """Return what a sample of every generator took, over all that was generated in any run.
+
+    Runs share their images, so a run may find all of its own in the cache.
+    """
+    made: dict[str, tuple[int, float]] = {}
+    for run in {run.entry.folder: run for run in runs}.values():
+        name, own = run.result["generator"], run.result["generation"]
+        count, seconds = made.get(name, (0, 0.0))
+        made[name] = count + own["made"], seconds + own["seconds"]
+    return {name: seconds / count for name, (count, seconds) in made.items() if count}
+
+
+def _row(
+    runs: Sequence[Run],
+    planned: int,
+    threshold: float | None,
+    plain: Mapping[str, float],
+    rates: Mapping[str, float],
+) -> Row:
+    entry = runs[0].entry
+    results = [run.result for run in runs]
+    found = [figures(result["curves"]) for result in results]
+    gains, etas = [], []
+    for result, own in zip(results, found, strict=True):
+        without = plain.get(_setting(result))
+        if without is not None and (result["method"], result["policy"]) != ("fedavg", "none"):
+            gains.append(own["accuracy_last"] - without)
+            eta = efficiency(own["accuracy_last"], without, result["generated"])
+            etas += [] if eta is None else [eta]
+    arrived = [
+        rounds_to(result["curves"]["accuracy"], threshold) if threshold else None
+        for result in results
+    ]
+    reached = [float(number) for number in arrived if number is not None]
+    by_class = zip(*(result["curves"]["per_class"] for result in results), strict=True)
+    return Row(
+        entry.column,
+        entry.method,
+        entry.policy,
+        entry.match,
+        len(runs),
+        planned,
+        accuracy=Mean.of([own["accuracy_last"] for own in found]),
+        peak=Mean.of([own["accuracy_peak"] for own in found]),
+        gain=Mean.of(gains) if len(gains) == len(runs) else None,
+        eta=Mean.of(etas) if len(etas) == len(runs) else None,
+        drift=Mean.of([own["drift_median"] for own in found]),
+        arrived=Mean.of(reached) if reached else None,
+        never=len(arrived) - len(reached),
+        generated=Mean.of([float(result["generated"]) for result in results]),
+        generation_seconds=Mean.of(
+            [result["generated"] * rates.get(result["generator"], 0.0) for result in results]
+        ),
+        training_seconds=Mean.of([own["seconds"] for own in found]),
+        per_class=tuple(None if None in own else sum(own) / len(own) for own in by_class),
+    )
