@@ -34,7 +34,7 @@ class Cost:
     def of(self, samples: int) -> str:
         """Say what that many samples cost."""
         amount = samples * self.per_sample
-        return _duration(amount) if self.unit == "s" else f"{amount:,.2f} {self.unit}"
+        return duration(amount) if self.unit == "s" else f"{amount:,.2f} {self.unit}"
 
     def samples_for(self, spend: str) -> int:
         """Return how many samples an amount such as '3h' or '100EUR' buys."""
@@ -66,7 +66,12 @@ def _parse(text: str) -> tuple[float, str]:
     return amount, unit
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return seconds as one would say them.
+
+    >>> duration(75), duration(11_220)
+    ('75.0s', '3h 7min')
+    """
     if seconds < 120:
         return f"{seconds:.1f}s"
     minutes = round(seconds / 60)

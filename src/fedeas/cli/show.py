@@ -147,6 +147,21 @@ def percent(part: float | None) -> str:
     return "-" if part is None else f"{100 * part:.1f} %"
 
 
+def seconds_text(seconds: float) -> str:
+    """Return seconds as one would say them, a dash for none."""
+    from fedeas.cost import duration
+
+    return duration(seconds) if seconds else "-"
+
+
+def check_known(kind: str, given: Sequence[str] | None, known: Sequence[str]) -> None:
+    """Refuse a name that is not among the known ones."""
+    for name in given or ():
+        if name not in known:
+            allowed = ", ".join(dict.fromkeys(known))
+            raise InputError(f"unknown {kind}", got=name, allowed=allowed)
+
+
 def read_cost(text: str | None) -> "Cost | None":
     """Read '0.8s', or the file that `fedeas generator bench --out` wrote."""
     from fedeas.cost import Cost

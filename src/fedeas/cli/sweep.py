@@ -1,47 +1,202 @@
 """`fedeas sweep`: run a grid of configs, and show them in one table."""
 
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table as RichTable
 
 from fedeas.cli import show
+
+if TYPE_CHECKING:
+    from fedeas.experiments.results import Mean
+    from fedeas.experiments.tables import Table
+
+_STATES = ("failed", "running", "finished", "waiting")  # as they are shown where room is short
 
 
 def sweep(
     sweep_file: Path = typer.Argument(..., metavar="SWEEP", help="A base and its grids (.toml)."),
-    out: Path = typer.Option(Path("runs"), help="Folder of all runs; a folder each."),
+    out: Path | None = typer.Option(None, help="Folder of all runs; runs/NAME unless given."),
     only: list[str] | None = typer.Option(
         None, "--grid", help="Only this grid of the file; may be repeated."
     ),
     jobs: int | None = typer.Option(
         None, help="Runs at once; as many as there are cores or GPUs unless given."
     ),
+    dry_run: bool = typer.Option(
+        False, "--dry-run", help="List the runs, what they generate and what they will take."
+    ),
+    tables_only: bool = typer.Option(False, "--tables", help="Run nothing; show what is finished."),
+    mixed: bool = typer.Option(
+        False, "--mixed", help="Put runs into one table that differ in code, counts or generator."
+    ),
+    export: Path | None = typer.Option(
+        None, help="Write all finished runs into one file (.jsonl), with their curves."
+    ),
+    csv: Path | None = typer.Option(None, help="Write the tables into one file (.csv)."),
+    as_json: bool = show.json_option(),
 ) -> None:
     """Run a grid of configs: what is finished is skipped, what was cut off goes on.
 
+    SWEEP is a TOML file with a table `[base]`, a config, and a `[[grid]]` for every set of runs.
+
     Example: `fedeas sweep configs/cpu/fashion.toml --dry-run`
     """
+    from fedeas.experiments import tables
     from fedeas.generators.generator import heavy
 
     sweeps = heavy("fedeas.experiments.sweep", "federated training", "train")
     crew = heavy("fedeas.experiments.crew", "federated training", "train")
     read = sweeps.read_sweep(sweep_file)
-    planned = [run for run in sweeps.plan_runs(read) if not only or run.grid.name in only]
+    show.check_known("grid", only, [grid.name for grid in read.grids])
+    root = out or Path("runs") / read.name
     with show.progress("sharing out") as update:
-        cells = sweeps.fill_in(planned, update)
-    runs = crew.run_cells(cells, out, jobs, _Lines())
-    failed = [run for run in runs if run.state == crew.FAILED]
-    for run in failed:
-        show.note(f"{run.cell.name}: {run.wrong}")
+        cells = sweeps.fill_in(list(sweeps.plan_runs(read)), update)
+    chosen = [cell for cell in cells if not only or cell.planned.grid.name in only]
+    if dry_run:
+        _list(chosen, root, as_json)
+        return
+    tables.write_index(root, read.name, read.title, [cell.entry for cell in cells])
+    failed: list[Any] = []
+    if not tables_only:
+        with _watching() as watch:
+            runs = crew.run_cells(chosen, root, jobs, watch)
+        failed = [run for run in runs if run.state == crew.FAILED]
+        for run in failed:
+            show.note(f"{run.cell.name} failed: {run.wrong}")
+    finished, missing = tables.read_runs(root, [cell.entry for cell in cells])
+    for line in missing:
+        if "not finished" not in line:
+            show.note(line)
+    wanted = [cell.entry for cell in chosen]
+    grids = {entry.grid for entry in wanted}
+    made = [t for t in tables.make_tables(finished, wanted, mixed) if t.grid in grids]
+    if export is not None:
+        tables.export(export, finished)
+        show.note(f"wrote {len(finished)} runs to {export}")
+    if csv is not None:
+        tables.write_csv(csv, made)
+        show.note(f"wrote {sum(len(t.rows) for t in made)} rows to {csv}")
+    if as_json:
+        show.print_json([tables.plain(table) for table in made])
+    else:
+        for table in made:
+            show.print_table(shown(table))
+            for line in table.notes:
+                typer.echo(f"note: {line}")
     if failed:
         raise typer.Exit(1)
 
 
+def _list(cells: Sequence[Any], root: Path, as_json: bool) -> None:
+    """Print the runs with what they generate and an estimate of time."""
+    from fedeas.generators.generator import heavy
+
+    estimates = heavy("fedeas.experiments.estimate", "federated training", "train")
+    with show.progress("timing") as update:
+        found = estimates.estimate(cells, root, update)
+    open_runs = [one for one in found if not one.finished]
+    seconds = sum(one.seconds for one in open_runs)
+    if as_json:
+        show.print_json(
+            [
+                {
+                    "run": one.cell.name,
+                    "finished": one.finished,
+                    "generated": one.cell.generated,
+                    "passes": one.cell.passes,
+                    "training_seconds": round(one.training, 1),
+                    "generation_seconds": one.generation and round(one.generation, 1),
+                    "why": one.why,
+                }
+                for one in found
+            ]
+        )
+        return
+    table = show.new_table(
+        f"{len(found)} runs, {len(found) - len(open_runs)} of them finished",
+        ("grid", False), ("run", False), ("samples to generate", True), ("generation", True),
+        ("training", True), ("", False),
+    )  # fmt: skip
+    for one in found:
+        generation = "?" if one.generation is None else show.seconds_text(one.generation)
+        table.add_row(
+            one.cell.planned.grid.name,
+            one.cell.name,
+            f"{one.cell.generated:,}",
+            generation if one.cell.generated else "-",
+            show.seconds_text(one.training),
+            "finished" if one.finished else "",
+        )
+    show.print_table(table)
+    typer.echo(
+        f"{len(open_runs)} runs to do: {sum(one.cell.generated for one in open_runs):,} samples at "
+        f"most, some {show.seconds_text(seconds)} one after the other"
+    )
+    for why in dict.fromkeys(one.why for one in found if one.why):
+        show.note(f"generation cannot be timed: {why}")
+
+
+def shown(table: "Table") -> RichTable:
+    """Return a table of results for the terminal."""
+    names = [name for name, _ in table.rows[0].column] if table.rows else []
+    numbers = ["seeds", "accuracy", "gain", "eta", "drift"]
+    if table.threshold:
+        numbers.append(f"to {100 * table.threshold:g} %")
+    numbers += ["generated", "generation", "training"]
+    made = show.new_table(
+        f"{table.grid}: {table.title}",
+        *((name.rpartition(".")[2], False) for name in names),
+        ("method", False), ("policy", False), *((name, True) for name in numbers),
+    )  # fmt: skip
+    for row in table.rows:
+        cells = [*(str(value) for _, value in row.column), row.method]
+        cells += [named(row.policy, row.match), str(row.seeds)]
+        cells += [_points(row.accuracy), _points(row.gain, "+")]
+        cells.append("-" if row.eta is None else f"{row.eta.value:.2f}")
+        cells.append(f"{row.drift.value:.3f}")
+        if table.threshold:
+            late = f" ({row.never} never)" if row.never and row.arrived else ""
+            cells.append(f"{row.arrived.value:.0f}{late}" if row.arrived else "never")
+        cells.append(f"{row.generated.value:,.0f}")
+        cells += [show.seconds_text(row.generation_seconds.value)]
+        cells += [show.seconds_text(row.training_seconds.value)]
+        made.add_row(*cells)
+    return made
+
+
+def named(policy: str, match: str) -> str:
+    """Return a policy's name, with the one whose total it spends where that is another."""
+    return f"{policy} = {match}" if match else policy
+
+
+def _points(mean: "Mean | None", sign: str = "") -> str:
+    if mean is None:
+        return "-"
+    half = "" if mean.half is None else f" ± {100 * mean.half:.1f}"
+    return f"{100 * mean.value:{sign}.1f}{half}"
+
+
+@contextmanager
+def _watching() -> Iterator[Any]:
+    """Yield a function that shows all runs: a live table, or lines where nobody watches."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Lines()
+        return
+    with Live(console=console, refresh_per_second=4, transient=True) as live:
+        yield lambda runs: live.update(_live(runs, console.height - 4))
+
+
 class _Lines:
-    """Where nobody watches: a line when a run begins or ends."""
+    """A line when a run begins or ends."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
@@ -50,5 +205,36 @@ class _Lines:
         for run in runs:
             if self._known.get(run.cell.name) != run.state and run.state != "waiting":
                 self._known[run.cell.name] = run.state
+                done = sum(one.state == "finished" for one in runs)
                 at = time.strftime("%H:%M:%S")
-                show.note(f"{at} {run.state:<8} {run.cell.name} {run.wrong}")
+                show.note(f"{at} {run.state:<8} {run.cell.name} ({done} of {len(runs)} finished)")
+        sys.stderr.flush()
+
+
+def _live(runs: Sequence[Any], height: int) -> RichTable:
+    """Return the table of all runs; where room is short, those that something happens to."""
+    from fedeas.experiments.crew import left
+
+    now = time.monotonic()
+    done = sum(run.state == "finished" for run in runs)
+    table = show.new_table(
+        f"{done} of {len(runs)} runs finished",
+        ("run", False), ("", False), ("round", True), ("accuracy", True), ("left", True),
+    )  # fmt: skip
+    ordered = list(runs)
+    if len(ordered) > height:
+        ordered.sort(key=lambda run: _STATES.index(run.state))
+    for run in ordered[: max(1, height)]:
+        line = run.line
+        number = f"{line['round']}/{run.rounds}" if line.get("round") else ""
+        if run.state == "running" and line.get("of") and not number:
+            number = f"{line['made']:,}/{line['of']:,} images"
+        remaining = left(run, now)
+        table.add_row(
+            run.cell.name,
+            run.wrong or run.state,
+            number,
+            show.percent(line["accuracy"]) if "accuracy" in line else "",
+            "" if remaining is None else show.seconds_text(remaining),
+        )
+    return table

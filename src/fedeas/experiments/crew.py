@@ -50,8 +50,8 @@ def run_cells(
 
     A cell that stands in two grids is run once. One that fails leaves the others running.
     """
-    unique = {cell.name: cell for cell in cells}
-    runs = [Progress(cell) for cell in unique.values()]
+    unique = {cell.name: cell for cell in reversed(cells)}
+    runs = [Progress(cell) for cell in reversed(unique.values())]
     for run in runs:
         if finished_result(run.cell, root) is not None:
             run.state = FINISHED

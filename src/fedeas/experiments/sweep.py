@@ -16,16 +16,22 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedeas.counts import LabelCounts
 from fedeas.errors import InputError
 from fedeas.experiments.config import Config, build
 from fedeas.experiments.results import known_by
 from fedeas.experiments.run import share_out
+from fedeas.experiments.tables import Entry
 from fedeas.files import read_text
+from fedeas.flower.rounds import Federated, draw_cohort
 from fedeas.policies.registry import make_policy
 from fedeas.specs import parse
 
 Settings = dict[str, Any]
+Ints = NDArray[np.int64]
 _MATCH = "match"
 
 
@@ -68,11 +74,19 @@ class Cell:
     config: Config  # every total written out
     name: str  # of its folder
     generated: int
+    passes: int  # images that go through training, counted every time
 
     @property
-    def policy(self) -> str:
-        """The policy as the sweep names it, without a total that was matched."""
-        return self.planned.config.augment.policy
+    def entry(self) -> Entry:
+        """The run's place in the sweep."""
+        planned = self.planned
+        grid, varied = planned.grid, planned.varied
+        seed, method = planned.config.seed, planned.config.federated.method
+        policy = planned.config.augment.policy
+        match = planned.match if policy != self.config.augment.policy else ""
+        return Entry(
+            grid.name, grid.title, grid.threshold, match, method, policy, varied, seed, self.name
+        )
 
 
 def read_sweep(path: Path) -> Sweep:
@@ -164,17 +178,28 @@ def fill_in(
     Runs that are the same in two grids are one run: they have one folder.
     """
     shared = _Shared()
-    cells = []
+    cells: dict[tuple[str, str], Cell] = {}
     for done, run in enumerate(planned, start=1):
         counts = shared.counts(run.config)
         total = make_policy(run.match).plan(counts).total if run.match else None
-        policy = run.config.augment.policy
-        spec = with_total(policy, total)
+        spec = with_total(run.config.augment.policy, total)
         config = replace(run.config, augment=replace(run.config.augment, policy=spec))
-        cells.append(Cell(run, config, folder_name(config), make_policy(spec).plan(counts).total))
+        plan = make_policy(spec).plan(counts)
+        passes = _passes(config.federated, config.seed, counts.sizes + plan.per_client)
+        name = folder_name(config)
+        cells.setdefault((run.grid.name, name), Cell(run, config, name, plan.total, passes))
         if progress is not None:
             progress(done, len(planned))
-    return cells
+    return list(cells.values())
+
+
+def _passes(federated: Federated, seed: int, samples: Ints) -> int:
+    """Return the images that all rounds train on together; the cohorts are known beforehand."""
+    cohorts = (
+        draw_cohort(seed, number, len(samples), federated.fraction)
+        for number in range(1, federated.rounds + 1)
+    )
+    return federated.local.epochs * sum(int(samples[cohort].sum()) for cohort in cohorts)
 
 
 class _Shared:

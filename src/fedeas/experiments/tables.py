@@ -4,6 +4,7 @@ A table holds runs of one code; runs that stand beside each other trained on the
 images of the same generator. What breaks this is refused, or said in the table if it is asked for.
 """
 
+import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -185,8 +186,8 @@ def make_tables(
             wanted = sum(entry.grid == grid and _row_key(entry) == key for entry in planned)
             if members:
                 rows.append(_row(members, wanted, first.threshold, plain, rates))
-            if len(members) < wanted:
-                notes.append(f"{_label(key)}: {len(members)} of {wanted} runs are finished")
+        if (wanted := sum(entry.grid == grid for entry in planned)) > len(own):
+            notes.append(f"{len(own)} of {wanted} runs are finished")
         tables.append(Table(grid, first.title, first.threshold, tuple(rows), tuple(notes)))
     return tables
 
@@ -196,11 +197,6 @@ _Key = tuple[tuple[tuple[str, Any], ...], str, str, str]
 
 def _row_key(entry: Entry) -> _Key:
     return entry.column, entry.method, entry.policy, entry.match
-
-
-def _label(key: _Key) -> str:
-    column, method, policy, _ = key
-    return ", ".join([*(f"{name}={value}" for name, value in column), method, policy])
 
 
 def _not_comparable(runs: Sequence[Run]) -> list[str]:
@@ -296,3 +292,37 @@ def _row(
         training_seconds=Mean.of([own["seconds"] for own in found]),
         per_class=tuple(None if None in own else sum(own) / len(own) for own in by_class),
     )
+
+
+def plain(table: Table) -> dict[str, Any]:
+    """Return a table as plain values."""
+    return asdict(table)
+
+
+_COLUMNS = (
+    "accuracy", "peak", "gain", "eta", "drift", "arrived", "generated", "generation_seconds",
+    "training_seconds",
+)  # fmt: skip
+
+
+def write_csv(path: Path, tables: Sequence[Table]) -> None:
+    """Write tables as one CSV file: a row per row, a mean and half an interval per figure."""
+    head = ["grid", "setting", "method", "policy", "match", "seeds"]
+    for name in _COLUMNS:
+        head += [name, f"{name}_half"]
+    with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(head)
+        for table in tables:
+            for row in table.rows:
+                setting = "; ".join(f"{name}={value}" for name, value in row.column)
+                cells: list[Any] = [table.grid, setting, row.method, row.policy, row.match]
+                cells.append(row.seeds)
+                for name in _COLUMNS:
+                    mean: Mean | None = getattr(row, name)
+                    cells += ["", ""] if mean is None else [_short(mean.value), _short(mean.half)]
+                writer.writerow(cells)
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
