@@ -1,5 +1,6 @@
 """`fedeas paper`: the paper's numbers beside ours."""
 
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
@@ -8,12 +9,47 @@ from rich.text import Text
 
 from fedeas.cli import show
 
-paper = typer.Typer(no_args_is_help=True, help="The paper's numbers beside ours.")
+paper = typer.Typer(help="The paper's claims and numbers beside ours.")
+_COLOURS = {"exact": "green", "agrees at reduced size": "green", "disagrees": "red"}
 
 
-@paper.callback()
-def _group() -> None:
-    """Hold the subcommands of `fedeas paper`."""
+@paper.callback(invoke_without_command=True)
+def everything(
+    context: typer.Context,
+    runs: list[Path] | None = typer.Option(
+        None, help="Folder of a sweep of configs/cpu, instead of the recorded runs; repeatable."
+    ),
+    as_json: bool = show.json_option(),
+) -> None:
+    """Print every claim of the paper with its state: exact, agrees, disagrees, needs a GPU.
+
+    What takes training is judged from runs at a reduced size, which come with fedeas.
+
+    Example: `fedeas paper`
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from fedeas.experiments.evidence import Evidence
+    from fedeas.experiments.paper_claims import all_claims
+    from fedeas.experiments.tables import read_index, read_runs
+
+    own = None
+    if runs:
+        own = {root.name: Evidence(read_runs(root, read_index(root))[0]) for root in runs}
+    found = list(all_claims(own))
+    if as_json:
+        show.print_json([asdict(claim) for claim in found])
+        return
+    table = show.new_table(
+        "The paper's claims",
+        ("where", False), ("what", False), ("paper", False), ("ours", False), ("state", False),
+    )  # fmt: skip
+    for claim in found:
+        state = Text(claim.state, _COLOURS.get(claim.state, ""))
+        table.add_row(claim.where, claim.what, claim.paper, claim.ours, state)
+    show.print_table(table)
+    states = Counter(claim.state for claim in found)
+    typer.echo(", ".join(f"{count} {state}" for state, count in states.most_common()))
 
 
 @paper.command()
