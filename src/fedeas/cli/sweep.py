@@ -147,18 +147,20 @@ def _list(cells: Sequence[Any], root: Path, as_json: bool) -> None:
 def shown(table: "Table") -> RichTable:
     """Return a table of results for the terminal."""
     names = [name for name, _ in table.rows[0].column] if table.rows else []
+    references = {row.match for row in table.rows} - {""}
+    matched = f"; matched to {references.pop()}" if len(references) == 1 else ""
     numbers = ["seeds", "accuracy", "gain", "eta", "drift"]
     if table.threshold:
         numbers.append(f"to {100 * table.threshold:g} %")
     numbers += ["generated", "generation", "training"]
     made = show.new_table(
-        f"{table.grid}: {table.title}",
+        f"{table.grid}: {table.title}{matched}",
         *((name.rpartition(".")[2], False) for name in names),
         ("method", False), ("policy", False), *((name, True) for name in numbers),
     )  # fmt: skip
     for row in table.rows:
         cells = [*(str(value) for _, value in row.column), row.method]
-        cells += [named(row.policy, row.match), str(row.seeds)]
+        cells += [row.policy if matched else named(row.policy, row.match), str(row.seeds)]
         cells += [_points(row.accuracy), _points(row.gain, "+")]
         cells.append("-" if row.eta is None else f"{row.eta.value:.2f}")
         cells.append(f"{row.drift.value:.3f}")

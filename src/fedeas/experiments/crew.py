@@ -1,5 +1,6 @@
 """Running the cells of a sweep, several at once, each in a process of its own."""
 
+import io
 import itertools
 import json
 import os
@@ -119,7 +120,8 @@ class _Worker:
         with suppress(BrokenPipeError):  # it has died already: `ended` says why
             self._pipe.write(json.dumps(job).encode() + b"\n")
             self._pipe.flush()
-        threading.Thread(target=self._hear, args=(run,), daemon=True).start()
+        self._listener = threading.Thread(target=self._hear, args=(run,), daemon=True)
+        self._listener.start()
 
     @property
     def _pipe(self) -> Any:
@@ -133,11 +135,12 @@ class _Worker:
             run.line = line
 
     def _said(self) -> Iterator[dict[str, Any]]:
-        for line in self._process.stdout or ():
-            with suppress(ValueError):
-                said = json.loads(line)
-                if isinstance(said, dict):
-                    yield said
+        with self._process.stdout or io.BytesIO() as lines:
+            for line in lines:
+                with suppress(ValueError):
+                    said = json.loads(line)
+                    if isinstance(said, dict):
+                        yield said
 
     def ended(self, run: Progress) -> bool:
         """Tell whether the process is gone, and note how it ended."""
@@ -145,6 +148,7 @@ class _Worker:
         if code is None:
             return False
         self._pipe.close()
+        self._listener.join(5)
         run.state = FAILED if code else FINISHED
         if code:
             said = self._errors.read_text(errors="replace").split("\n")
@@ -163,6 +167,7 @@ class _Worker:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._listener.join(5)
 
 
 def left(run: Progress, now: float) -> float | None:

@@ -378,7 +378,7 @@ def gpu_claims() -> Iterator[Claim]:
         ("Sec. 4.3", "hours: FedEAS, Full-Balance", "3.1 h, 11.6 h", ten, "table-1-k20", [], 0),
     ):  # fmt: skip
         hours = sum(_hours(*column) for column in columns) + extra * _PAPER_SECONDS / 3600
-        some = f" (some {hours:,.0f} h)" if hours else ""
+        some = f" (some {2 * hours:,.0f} h, both protocols)" if hours else ""
         command = f"fedeas sweep {file} --grid {grid}{some}"
         yield Claim(where, what, printed, command, NEEDS_GPU)
 

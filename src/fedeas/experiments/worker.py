@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from fedeas.cache.store import locked
 from fedeas.errors import FedeasError
 from fedeas.experiments.config import Config, build
 from fedeas.experiments.run import run
@@ -23,8 +24,12 @@ def main() -> int:
     job = json.loads(sys.stdin.readline())
     threading.Thread(target=_stop_with_the_sweep, daemon=True).start()
     try:
-        config = build(Config, job["config"], "job")
-        run(config, Path(job["folder"]), report=_say, generated=_made)
+        config, folder = build(Config, job["config"], "job"), Path(job["folder"])
+        # A worker of a killed sweep may take a moment to stop, another sweep may be at this run:
+        # then wait, and find what it leaves.
+        with locked(folder):
+            pass
+        run(config, folder, report=_say, generated=_made)
     except FedeasError as error:
         sys.stderr.write(f"{error}\n")
         return FAILED

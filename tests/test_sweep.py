@@ -1,0 +1,643 @@
+"""Sweeps: grids of configs, matched budgets, tables that are never wrong."""
+
+import fcntl
+import json
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fedeas import InfeasibleError, InputError
+from fedeas.cache.store import locked
+from fedeas.experiments import code
+from fedeas.experiments.crew import FAILED, FINISHED, finished_result, run_cells
+from fedeas.experiments.evidence import AGREES, CANNOT_TELL, DISAGREES, Evidence, minus
+from fedeas.experiments.results import Mean, efficiency, read_result, rounds_to, student, tail
+from fedeas.experiments.run import run as run_config
+from fedeas.experiments.sweep import fill_in, plan_runs, read_sweep, with_total
+from fedeas.experiments.tables import (
+    Run,
+    export,
+    make_tables,
+    read_export,
+    read_index,
+    read_runs,
+    write_index,
+)
+from fedeas.files import read_json, write_json
+from federations import write_shapes
+
+TESTS = Path(__file__).parent
+CONFIGS = TESTS.parent / "configs"
+SECONDS = {"generation_seconds", "training_seconds"}
+
+
+def sweep_file(folder: Path, **changes: str) -> Path:
+    """Write a sweep of seconds: shapes on six clients, two seeds, matched policies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_shapes(folder / "set")
+    text = f"""
+title = "Shapes"
+[base]
+device = "cpu"
+[base.data]
+name = "shapes"
+folder = "{folder / "set"}"
+[base.partition]
+recipe = "dirichlet"
+clients = 6
+alpha = 0.3
+[base.augment]
+generator = "federations:Shapes"
+cache = "{folder / "cache"}"
+batch = 8
+[base.federated]
+rounds = 6
+fraction = 0.5
+[base.federated.local]
+epochs = 1
+batch = 8
+[[grid]]
+name = "policies"
+title = "Policies"
+match = "fedeas(beta=4)"
+threshold = 0.5
+seed = [1, 2]
+augment.policy = ["none", "fedeas(beta=4)", "uniform"]
+"""
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    path = folder / "shapes.toml"
+    path.write_text(text)
+    return path
+
+
+def cells_of(path: Path):
+    return fill_in(list(plan_runs(read_sweep(path))))
+
+
+@pytest.fixture(scope="module")
+def there():
+    """Let workers find the generator of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(TESTS))
+        yield
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, there):
+    """A sweep that has run to its end: its folder of runs and its cells."""
+    folder = tmp_path_factory.mktemp("sweep")
+    path = sweep_file(folder)
+    cells = cells_of(path)
+    runs = run_cells(cells, folder / "runs", jobs=2)
+    assert [run.state for run in runs] == [FINISHED] * 6, [run.wrong for run in runs]
+    write_index(folder / "runs", "shapes", "Shapes", [cell.entry for cell in cells])
+    return folder / "runs", cells
+
+
+def copied(finished, folder: Path) -> Path:
+    root, _ = finished
+    return Path(shutil.copytree(root, folder / "runs"))
+
+
+def table(root: Path, cells, **options):
+    entries = [cell.entry for cell in cells]
+    (made,) = make_tables(read_runs(root, entries)[0], entries, **options)
+    return made
+
+
+def without_seconds(made):
+    return [replace(row, **dict.fromkeys(SECONDS)) for row in made.rows]
+
+
+# Grids
+
+
+def test_lists_combine_and_the_last_varies_fastest(tmp_path):
+    runs = list(plan_runs(read_sweep(sweep_file(tmp_path))))
+    assert [(run.config.seed, run.config.augment.policy) for run in runs] == [
+        (seed, policy) for seed in (1, 2) for policy in ("none", "fedeas(beta=4)", "uniform")
+    ]
+
+
+def test_matched_policies_spend_the_reference_total_on_the_same_counts(tmp_path):
+    cells = cells_of(sweep_file(tmp_path))
+    for seed in (1, 2):
+        none, own, uniform = (cell for cell in cells if cell.config.seed == seed)
+        assert none.generated == 0
+        assert own.generated == uniform.generated > 0
+        assert uniform.config.augment.policy == f"uniform(total={own.generated})"
+        assert uniform.entry.match == "fedeas(beta=4)"
+        assert own.entry.match == ""
+
+
+def test_a_list_of_references_is_one_more_list(tmp_path):
+    path = sweep_file(
+        tmp_path,
+        **{
+            'match = "fedeas(beta=4)"': 'match = ["fedeas(beta=4)", "fedeas(beta=8)"]',
+            '["none", "fedeas(beta=4)", "uniform"]': '["match", "uniform", "none"]',
+            "seed = [1, 2]": "seed = 1",
+        },
+    )
+    cells = cells_of(path)
+    assert [cell.entry.policy for cell in cells] == [
+        "fedeas(beta=4)",
+        "uniform",
+        "none",
+        "fedeas(beta=8)",
+        "uniform",
+    ]  # fmt: skip - without generation there is one run, whatever is matched
+    by_total = [cell.generated for cell in cells]
+    assert by_total[0] == by_total[1] < by_total[3] == by_total[4]
+
+
+def test_a_total_is_written_only_where_one_is_missing():
+    assert with_total("waterfill", 7) == "waterfill(total=7)"
+    assert with_total("waterfill(price=0.1)", 7) == "waterfill(price=0.1)"
+    assert with_total("uniform(total=3)", 7) == "uniform(total=3)"
+    assert with_total("full-balance", 7) == "full-balance"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[base.data]", "[base.dta]", "did you mean 'data'?"),
+        ("rounds = 6", "round = 6", "did you mean 'rounds'?"),
+        ("augment.policy =", "augment.polcy =", "did you mean 'policy'?"),
+        ("seed = [1, 2]", "seed = []", "is an empty list"),
+        ("seed = [1, 2]", 'seed = ["one"]', "is of a wrong kind"),
+        ('name = "policies"', "", "needs a name"),
+        ('name = "policies"', 'name = "../up"', "needs a name"),
+        ("threshold = 0.5", "threshold = 50", "not a threshold"),
+        ("[[grid]]", "[grid]", "grid is no list of tables"),
+        ("[[grid]]", "[[grids]]", "is no sweep"),
+        ('title = "Shapes"', 'titel = "Shapes"', "has no setting 'titel'"),
+        ('match = "fedeas(beta=4)"', "", "needs 'total'"),
+        ('["none", "fedeas(beta=4)", "uniform"]', '["match", "none"]\nmatch = []', "overwrite"),
+        ("seed = [1, 2]", "seed = [1, 2", "is no TOML"),
+        ('"uniform"]', '"unifrom"]', "did you mean 'uniform'?"),
+    ],
+)
+def test_a_wrong_sweep_is_one_line(tmp_path, fedeas, old, new, message):
+    result = fedeas("sweep", sweep_file(tmp_path, **{old: new}), "--out", tmp_path / "runs")
+    assert result.code == 2
+    assert message in result.err.splitlines()[-1]
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_papers_tables_are_two_grids():
+    ten = list(plan_runs(read_sweep(CONFIGS / "paper" / "cifar10.toml")))
+    hundred = list(plan_runs(read_sweep(CONFIGS / "paper" / "cifar100.toml")))
+    for runs, alphas in ((ten, {0.05, 0.1, 0.3}), (hundred, {0.1})):
+        for clients, fraction, grid in ((20, 0.5, "table-1-k20"), (100, 0.1, "table-1-k100")):
+            for protocol in ("paper", "clean"):
+                column = [
+                    run.config
+                    for run in runs
+                    if run.grid.name == grid and run.config.data.protocol == protocol
+                ]
+                assert {c.partition.clients for c in column} == {clients}
+                assert {c.federated.fraction for c in column} == {fraction}
+                assert {c.partition.alpha for c in column} == alphas
+                methods = {c.federated.method.split("(")[0] for c in column}
+                assert methods == {"fedavg", "fedprox", "scaffold", "moon", "fedgen", "fedmix"}
+                policies = {c.augment.policy for c in column}
+                assert policies >= {"uniform", "missing-only", "fedeas(beta=12)", "full-balance"}
+    settings = {(c.federated.rounds, c.federated.local.epochs, c.federated.local.learning_rate,
+                 c.federated.local.batch, c.federated.model.name)
+                for c in (run.config for run in (*ten, *hundred))}  # fmt: skip
+    assert settings == {(200, 10, 1e-3, 64, "resnet18")}
+    assert {run.grid.name for run in ten} >= {"budget", "ablation", "combined", "turbo"}
+
+
+def test_the_papers_totals_come_out_of_its_grid(data):
+    """FedEAS' total on the real labels, and every policy that is matched to it."""
+    planned = [
+        run
+        for run in plan_runs(read_sweep(CONFIGS / "paper" / "cifar10.toml"))
+        if run.grid.name in ("table-1-k20", "budget", "ablation")
+        and run.config.data.protocol == "paper"
+        and run.config.federated.method == "fedavg"
+    ]
+    found = {(c.config.partition.alpha, c.entry.policy, c.entry.match): c.generated
+             for c in fill_in(planned)}  # fmt: skip
+    eas = "fedeas(beta=12)"
+    for alpha, total in ((0.05, 18_080), (0.1, 13_437), (0.3, 5_675)):
+        assert found[alpha, eas, ""] == total
+        for policy in ("uniform", "missing-only", "waterfill"):
+            assert found[alpha, policy, eas] == total
+    assert found[0.1, "full-balance", ""] == 226_783
+    for beta, total in ((4, 4_113), (8, 8_673), (16, 18_435), (20, 23_514)):
+        assert found[0.1, f"fedeas(beta={beta})", ""] == total
+        assert found[0.1, "uniform", f"fedeas(beta={beta})"] == total
+    assert found[0.1, "fedeas(beta=6, entropy=false)", ""] == 10_337
+    assert found[0.1, "fedeas(beta=0.6, size_exponent=1)", ""] == 10_198
+
+
+# Running
+
+
+def test_the_command_runs_shows_and_skips(tmp_path, fedeas, finished):
+    root = copied(finished, tmp_path)
+    path = finished[0].parent / "shapes.toml"
+    times = {p: p.stat().st_mtime_ns for p in root.glob("*/*") if p.name != "lock"}
+    csv, lines = tmp_path / "t.csv", tmp_path / "runs.jsonl"
+    done = fedeas("sweep", path, "--out", root, "--csv", csv, "--export", lines)
+    assert done.code == 0, done.err
+    assert {p: p.stat().st_mtime_ns for p in times} == times  # nothing is run again
+    assert "policies: Policies; matched to fedeas(beta=4)" in done.out
+    assert csv.read_text().splitlines()[0].startswith("grid,setting,method,policy,match,seeds,")
+    assert len(csv.read_text().splitlines()) == 4
+    again = make_tables(read_export(lines))
+    assert again[0].rows == table(root, finished[1]).rows
+    as_json = json.loads(fedeas("sweep", path, "--out", root, "--tables", "--json").out)
+    assert [row["seeds"] for row in as_json[0]["rows"]] == [2, 2, 2]
+    assert "unknown grid" in fedeas("sweep", path, "--grid", "policy", "--out", root).err
+
+
+def test_a_dry_run_lists_runs_samples_and_time(tmp_path, fedeas, finished):
+    path = sweep_file(tmp_path)
+    listed = fedeas("sweep", path, "--out", tmp_path / "runs", "--dry-run")
+    assert listed.code == 0, listed.err
+    assert "6 runs, 0 of them finished" in listed.out
+    assert not (tmp_path / "runs").exists()
+    found = json.loads(fedeas("sweep", path, "--out", tmp_path / "x", "--dry-run", "--json").out)
+    cells = cells_of(path)
+    assert [one["generated"] for one in found] == [cell.generated for cell in cells]
+    assert all(one["training_seconds"] > 0 for one in found)
+    # Passes are exact: they are what the logs of the finished runs add up to.
+    for cell in finished[1]:
+        curves = read_result(finished[0] / cell.name / "result.json")["curves"]
+        assert sum(curves["trained_on"]) == cell.passes
+    path = finished[0].parent / "shapes.toml"
+    assert "6 of them finished" in fedeas("sweep", path, "--out", finished[0], "--dry-run").out
+
+
+def test_a_run_that_fails_leaves_the_others_running(tmp_path, there):
+    path = sweep_file(
+        tmp_path,
+        **{
+            '"federations:Shapes"': '["federations:Broken", "federations:Shapes"]',
+            "[base.augment]\ngenerator = ": "[base.augment]\n#",
+            "seed = [1, 2]": 'seed = 1\naugment.generator = ["federations:Broken", "pool"]',
+            '["none", "fedeas(beta=4)", "uniform"]': '["fedeas(beta=4)"]',
+            "[base.partition]": "hold_out = 30\n[base.partition]",
+            "rounds = 6": "rounds = 1",
+        },
+    )
+    runs = run_cells(cells_of(path), tmp_path / "runs", jobs=1)
+    assert [run.state for run in runs] == [FAILED, FINISHED]
+    assert "out of memory" in runs[0].wrong
+
+
+def test_a_sweep_killed_ten_times_ends_with_the_same_table(tmp_path, finished, there):
+    path = sweep_file(tmp_path)
+    text = path.read_text().replace(str(tmp_path / "cache"), str(tmp_path / "other"))
+    path.write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", TESTS / "killed_sweep.py", path, tmp_path / "runs",
+         "10", "1.5"],
+        capture_output=True, text=True, check=False, cwd=TESTS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split()) == 10
+    made = table(tmp_path / "runs", cells_of(path))
+    assert without_seconds(made) == without_seconds(table(*finished))
+
+
+def test_workers_stop_with_their_sweep(tmp_path, there):
+    path = sweep_file(tmp_path, **{"rounds = 6": "rounds = 100000", "seed = [1, 2]": "seed = 1"})
+    command = [sys.executable, "-W", "ignore", "-m", "fedeas", "sweep", path, "--out",
+               tmp_path / "runs", "--jobs", "1"]  # fmt: skip
+    sweep = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    (log,) = wait_for(lambda: list((tmp_path / "runs").glob("*/log.jsonl")))
+    assert not is_free(log.parent)
+    sweep.kill()
+    sweep.wait()
+    wait_for(lambda: is_free(log.parent))
+
+
+def wait_for(found, seconds: float = 60):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if result := found():
+            return result
+        time.sleep(0.05)
+    raise AssertionError("it did not happen")
+
+
+def is_free(folder: Path) -> bool:
+    """Tell whether no process holds a run's folder: locks go with the process."""
+    with (folder / "lock").open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def test_a_run_is_run_by_one_process_at_a_time(tmp_path, finished):
+    cell = finished[1][0]
+    with (
+        locked(tmp_path / "run"),
+        pytest.raises(InputError, match="is being run by another process"),
+    ):
+        run_config(cell.config, tmp_path / "run")
+
+
+# Damage
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+# Deleting, cutting off, flipping one bit, and what another program might leave.
+DAMAGES = {
+    "deleted": lambda path: path.unlink(),
+    "cut off": lambda path: path.write_bytes(path.read_bytes()[:-7]),
+    "flipped": flip,
+    "emptied": lambda path: path.write_bytes(b""),
+    "replaced": lambda path: path.write_text('{"accuracy": 1.0}'),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_file_of_a_finished_sweep_never_makes_a_wrong_table(
+    tmp_path, finished, there, how
+):
+    """All rows stay as they are, or a run is missing and named, and comes back with one command."""
+    whole = table(*finished)
+    _, cells = finished
+    root = copied(finished, tmp_path)
+    folder = root / cells[1].name
+    names = sorted(path.name for path in folder.iterdir() if path.is_file())
+    assert names == ["checkpoint.safetensors", "config.json", "generation.json", "lock",
+                     "log.jsonl", "partition.npz", "plan.json", "result.json"]  # fmt: skip
+    for name in names:
+        before = (folder / name).read_bytes()
+        if not before and how != "deleted":
+            continue
+        DAMAGES[how](folder / name)
+        entries = [cell.entry for cell in cells]
+        runs, missing = read_runs(root, entries)
+        if name == "result.json":
+            assert len(runs) == 5
+            (line,) = missing
+            assert cells[1].name in line
+            again = run_cells(cells, root, jobs=1)
+            assert [run.state for run in again] == [FINISHED] * 6, [run.wrong for run in again]
+        assert without_seconds(table(root, cells)) == without_seconds(whole), name
+        (folder / name).write_bytes(before)
+    DAMAGES[how](root / "sweep.json")
+    with pytest.raises(InputError, match="is no folder of a sweep"):
+        read_index(root)
+
+
+def test_a_result_in_the_folder_of_another_run_is_refused(tmp_path, finished):
+    root = copied(finished, tmp_path)
+    _, cells = finished
+    shutil.copy(root / cells[0].name / "result.json", root / cells[1].name / "result.json")
+    runs, (line,) = read_runs(root, [cell.entry for cell in cells])
+    assert len(runs) == 5
+    assert "holds the result of another run" in line
+    assert finished_result(cells[1], root) is None
+
+
+@pytest.mark.parametrize("method", ["fedavg", "scaffold"])
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_file_of_a_cut_off_run_is_mended_or_named(tmp_path, finished, method, how):
+    """A run after three of six rounds goes on to the same result, or says which file is wrong."""
+    config = finished[1][1].config
+    config = replace(config, federated=replace(config.federated, method=method))
+    whole = run_config(config, tmp_path / "whole")
+    cut_off(config, tmp_path / "cut")
+    files = [p for p in (tmp_path / "cut").rglob("*") if p.is_file() and p.name != "lock"]
+    assert len(files) >= 6
+    for number, path in enumerate(sorted(files)):
+        root = Path(shutil.copytree(tmp_path / "cut", tmp_path / str(number)))
+        DAMAGES[how](root / path.relative_to(tmp_path / "cut"))
+        try:
+            result = run_config(config, root)
+        except InfeasibleError as error:  # what a client kept: the round cannot be right
+            assert method == "scaffold"
+            assert path.parent.parent.parent.name == "clients"
+            assert str(path.name) in str(error)
+        except InputError as error:
+            assert path.name in str(error)
+            assert path.name == "checkpoint.safetensors"
+        else:
+            for key in ("accuracy", "drift", "trained_on"):
+                assert result["curves"][key] == whole["curves"][key], path
+            assert result["generated"] == whole["generated"]
+
+
+def cut_off(config, folder: Path) -> None:
+    """Leave a run as a kill after its third round does."""
+
+    def stop(line) -> None:
+        if line["round"] == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_config(config, folder, report=stop)
+
+
+# Tables
+
+
+def test_figures_are_those_of_the_curves(finished):
+    root, cells = finished
+    results = [read_result(root / cell.name / "result.json") for cell in cells]
+    made = table(root, cells)
+    assert [(row.policy, row.seeds) for row in made.rows] == [
+        ("none", 2), ("fedeas(beta=4)", 2), ("uniform", 2)]  # fmt: skip
+    by_policy = {cell.entry.policy: [] for cell in cells}
+    for cell, result in zip(cells, results, strict=True):
+        by_policy[cell.entry.policy].append(result)
+    for row in made.rows:
+        own = by_policy[row.policy]
+        last = [sum(r["curves"]["accuracy"][-5:]) / 5 for r in own]
+        assert row.accuracy.value == pytest.approx(sum(last) / 2)
+        half = 12.706 * abs(last[0] - last[1]) / 2
+        assert row.accuracy.half == pytest.approx(half, rel=1e-4, abs=1e-9)
+        peaks = [max(r["curves"]["accuracy"]) for r in own]
+        assert row.peak.value == pytest.approx(sum(peaks) / 2)
+        assert len(row.per_class) == 3
+        if row.policy == "none":
+            assert row.gain is None
+            assert row.eta is None
+            without = last
+            continue
+        gains = [a - b for a, b in zip(last, without, strict=True)]
+        assert row.gain.value == pytest.approx(sum(gains) / 2)
+        etas = [1e5 * g / r["generated"] for g, r in zip(gains, own, strict=True)]
+        assert row.eta.value == pytest.approx(sum(etas) / 2)
+
+
+def test_what_was_generated_once_costs_every_run_that_uses_it(finished):
+    """Runs share their images; a table charges each the measured seconds of all it trains on."""
+    root, cells = finished
+    made = [read_result(root / cell.name / "result.json")["generation"] for cell in cells]
+    per_sample = sum(one["seconds"] for one in made) / sum(one["made"] for one in made)
+    wanted = sum(cell.generated for cell in cells)
+    assert sum(one["made"] for one in made) < wanted
+    rows = {row.policy: row for row in table(root, cells).rows}
+    for policy in ("fedeas(beta=4)", "uniform"):
+        row = rows[policy]
+        assert row.generation_seconds.value == pytest.approx(row.generated.value * per_sample)
+    assert rows["none"].generation_seconds.value == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("code_hash", "runs of different code"),
+        ("counts_hash", "runs on different label counts"),
+        ("generator_hash", "runs with images of different generators"),
+    ],
+)
+def test_runs_that_cannot_be_compared_are_not_in_one_table(
+    tmp_path, finished, fedeas, key, message
+):
+    root = copied(finished, tmp_path)
+    _, cells = finished
+    path = root / cells[2].name / "result.json"
+    result = read_json(path)
+    write_json(path, result | {key: "0" * 64})
+    with pytest.raises(InputError, match=message):
+        table(root, cells)
+    made = table(root, cells, mixed=True)
+    assert any(message in note for note in made.notes)
+    command = ("sweep", finished[0].parent / "shapes.toml", "--out", root, "--tables")
+    refused = fedeas(*command)
+    assert refused.code == 2
+    assert message in refused.err
+    assert f"note: {message}" in fedeas(*command, "--mixed").out
+
+
+def test_an_exported_line_cannot_be_changed(tmp_path, finished):
+    root, cells = finished
+    runs, _ = read_runs(root, [cell.entry for cell in cells])
+    path = tmp_path / "runs.jsonl"
+    export(path, runs)
+    assert read_export(path) == [Run(r.entry, json.loads(json.dumps(r.result))) for r in runs]
+    path.write_text(path.read_text().replace('"seed": 2', '"seed": 3', 1))
+    with pytest.raises(InputError, match=r"line 4 of .* is damaged"):
+        read_export(path)
+
+
+def test_the_papers_efficiencies_come_out():
+    for accuracy, generated, eta in (
+        (66.11, 4_113, 2.575), (70.86, 8_673, 1.769), (71.65, 13_437, 1.200),
+        (72.59, 18_435, 0.926), (74.05, 23_514, 0.788), (60.81, 4_113, 1.286),
+        (66.46, 23_514, 0.465), (79.91, 226_783, 0.108),
+    ):  # fmt: skip
+        assert efficiency(accuracy / 100, 0.5552, generated) == pytest.approx(eta, abs=6e-4)
+    assert efficiency(0.5, 0.4, 0) is None
+
+
+def test_intervals_are_students():
+    # Values of any table of the t distribution.
+    for freedom, t in ((1, 12.706), (2, 4.303), (3, 3.182), (7, 2.365), (10, 2.228), (120, 1.980)):
+        assert student(freedom) == pytest.approx(t, abs=6e-4)
+    assert Mean.of([0.4]).half is None
+    assert Mean.of([1.0, 2.0, 3.0, 4.0]).half == pytest.approx(3.182 * 1.2910 / 2, rel=1e-3)
+
+
+def test_rounds_are_counted_from_one():
+    assert rounds_to([0.1, 0.5, 0.6], 0.5) == 2
+    assert rounds_to([0.1, None, 0.6], 0.5) == 3
+    assert rounds_to([0.1], 0.5) is None
+    assert [tail(n) for n in (1, 5, 49, 60, 200)] == [1, 5, 5, 6, 20]
+
+
+# The code's name
+
+
+def test_every_module_that_a_run_loads_is_in_the_codes_name():
+    script = (
+        "import json, sys, fedeas.experiments.run;"
+        "print(json.dumps([m for m in sys.modules if m.split('.')[0] == 'fedeas']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=True
+    )
+    loaded = set(json.loads(done.stdout))
+    assert loaded - set(code.code_modules()) == {
+        "fedeas", "fedeas.errors", "fedeas.files", "fedeas.hub", "fedeas.cost",
+        "fedeas.cache.verify", "fedeas.experiments.code", "fedeas.experiments.results",
+        "fedeas.experiments.tracking",
+    }  # fmt: skip
+    # What is imported later counts too, and commands and reports do not.
+    later = {"fedeas.generators.diffusion", "fedeas.generators.turbo", "fedeas.methods.moon"}
+    assert later <= set(code.code_modules())
+    assert not any(m.startswith(("fedeas.cli", "fedeas.report")) for m in code.code_modules())
+
+
+def test_comments_do_not_change_the_codes_name_and_code_does(tmp_path, monkeypatch):
+    package = Path(shutil.copytree(Path(code.__file__).parents[1], tmp_path / "fedeas"))
+    monkeypatch.setattr(code, "_PACKAGE", package)
+    known = code.code_hash.__wrapped__()
+    assert known == code.code_hash()
+    path = package / "training" / "loop.py"
+    text = path.read_text()
+    path.write_text(text.replace('"""Return the loss of a batch."""', '"""Changed."""  # more'))
+    assert code.code_hash.__wrapped__() == known
+    path.write_text(text.replace("steps += 1", "steps += 2"))
+    assert code.code_hash.__wrapped__() != known
+    path.write_text(text)
+    (package / "cli" / "run.py").write_text("")
+    assert code.code_hash.__wrapped__() == known
+
+
+def test_a_run_of_other_code_is_not_gone_on_with(tmp_path, finished, monkeypatch):
+    config = finished[1][0].config
+    cut_off(config, tmp_path / "run")
+    monkeypatch.setattr("fedeas.experiments.run.code_hash", lambda: "another")
+    with pytest.raises(InputError, match="was begun by another version of the code"):
+        run_config(config, tmp_path / "run")
+
+
+# Evidence
+
+
+def made_up(accuracies: dict[str, list[float]]) -> Evidence:
+    """Runs of a grid with given accuracies, a seed each."""
+    from fedeas.experiments.tables import Entry
+
+    runs = []
+    for policy, values in accuracies.items():
+        for seed, value in enumerate(values):
+            entry = Entry("policies", "", None, "", "fedavg", policy, (), seed, "")
+            curves = {"accuracy": [value], "drift": [0.1], "seconds": [1.0]}
+            runs.append(Run(entry, {"curves": curves}))
+    return Evidence(runs)
+
+
+def test_differences_are_judged_by_the_noise_between_seeds():
+    # Levels of policies and seeds apart, what is left is +-0.01: a spread of 0.01 * sqrt(2 * 6/2).
+    found = made_up({
+        "a": [0.50, 0.60, 0.70],
+        "b": [0.41, 0.50, 0.59],
+    })  # fmt: skip
+    assert found.noise.freedom == 2
+    differences = minus(found.accuracy("policies", "a"), found.accuracy("policies", "b"))
+    assert differences == pytest.approx([0.09, 0.10, 0.11])
+    assert found.noise.spread == pytest.approx(0.01)  # of the three differences
+    assert found.noise.half(3) == pytest.approx(4.303 * 0.01 / 3**0.5, rel=1e-3)
+    assert found.judge(differences) == AGREES
+    assert found.judge([-d for d in differences]) == DISAGREES
+    assert found.judge([0.04]) == CANNOT_TELL
+    assert found.judge([]) == CANNOT_TELL
+    assert made_up({"a": [0.5], "b": [0.4]}).judge([0.1]) == CANNOT_TELL
+    assert found.show(differences) == "+10.0 ± 2.5"
