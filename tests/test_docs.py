@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedeas.experiments.config import Config, build
+from fedeas.experiments.sweep import plan_runs, read_sweep
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
@@ -44,6 +45,18 @@ def test_the_configs_shown_and_shipped_are_configs():
     assert files
     for text in (*blocks, *files):
         assert build(Config, tomllib.loads(text), "a config").data.name == "cifar10"
+
+
+def test_the_sweeps_shown_and_shipped_are_sweeps(tmp_path):
+    shown = "".join((ROOT / name).read_text() for name in DOCUMENTS)
+    blocks = re.findall(r"```toml-sweep\n(.*?)```", shown, re.DOTALL)
+    files = [path.read_text() for path in (ROOT / "configs").glob("*/*.toml")]
+    assert len(blocks) >= 2
+    assert len(files) >= 4
+    for text in (*blocks, *files):
+        path = tmp_path / "sweep.toml"
+        path.write_text(text)
+        assert list(plan_runs(read_sweep(path)))
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

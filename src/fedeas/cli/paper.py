@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
-from fedeas.cli import show
+from fedeas.cli import results, show
 
 paper = typer.Typer(help="The paper's claims and numbers beside ours.")
 _COLOURS = {"exact": "green", "agrees at reduced size": "green", "disagrees": "red"}
@@ -103,3 +103,34 @@ def counts(
         show.note(f"wrote four figures to {plot}")
     if differing:
         raise typer.Exit(1)
+
+
+@paper.command()
+def runs(
+    sweep: str = typer.Argument(..., metavar="SWEEP", help="Which: cifar10 or fashion."),
+    only: list[str] | None = typer.Option(None, "--grid", help="Only this grid; repeatable."),
+    per_class: bool = typer.Option(False, "--per-class", help="Also show every class's accuracy."),
+    csv: Path | None = typer.Option(None, help="Write the tables into one file (.csv)."),
+    as_json: bool = show.json_option(),
+) -> None:
+    """Print the tables of the recorded runs: the paper's comparison at a reduced size.
+
+    SWEEP is cifar10 or fashion.
+
+    Example: `fedeas paper runs cifar10 --grid policies`
+    """
+    from fedeas.experiments import tables
+    from fedeas.experiments.paper_claims import recorded
+
+    known = recorded()
+    show.check_known("sweep", [sweep], list(known))
+    found = tables.make_tables(known[sweep].runs)
+    show.check_known("grid", only, [table.grid for table in found])
+    chosen = [table for table in found if not only or table.grid in only]
+    if csv is not None:
+        tables.write_csv(csv, chosen)
+        show.note(f"wrote {sum(len(t.rows) for t in chosen)} rows to {csv}")
+    if as_json:
+        show.print_json([tables.plain(table) for table in chosen])
+    else:
+        results.print_tables(chosen, per_class)

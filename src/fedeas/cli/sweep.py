@@ -5,18 +5,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table as RichTable
 
-from fedeas.cli import show
-
-if TYPE_CHECKING:
-    from fedeas.experiments.results import Mean
-    from fedeas.experiments.tables import Table
+from fedeas.cli import results, show
 
 _STATES = ("failed", "running", "finished", "waiting")  # as they are shown where room is short
 
@@ -41,6 +37,7 @@ def sweep(
         None, help="Write all finished runs into one file (.jsonl), with their curves."
     ),
     csv: Path | None = typer.Option(None, help="Write the tables into one file (.csv)."),
+    per_class: bool = typer.Option(False, "--per-class", help="Also show every class's accuracy."),
     as_json: bool = show.json_option(),
 ) -> None:
     """Run a grid of configs: what is finished is skipped, what was cut off goes on.
@@ -87,10 +84,7 @@ def sweep(
     if as_json:
         show.print_json([tables.plain(table) for table in made])
     else:
-        for table in made:
-            show.print_table(shown(table))
-            for line in table.notes:
-                typer.echo(f"note: {line}")
+        results.print_tables(made, per_class)
     if failed:
         raise typer.Exit(1)
 
@@ -142,48 +136,6 @@ def _list(cells: Sequence[Any], root: Path, as_json: bool) -> None:
     )
     for why in dict.fromkeys(one.why for one in found if one.why):
         show.note(f"generation cannot be timed: {why}")
-
-
-def shown(table: "Table") -> RichTable:
-    """Return a table of results for the terminal."""
-    names = [name for name, _ in table.rows[0].column] if table.rows else []
-    references = {row.match for row in table.rows} - {""}
-    matched = f"; matched to {references.pop()}" if len(references) == 1 else ""
-    numbers = ["seeds", "accuracy", "gain", "eta", "drift"]
-    if table.threshold:
-        numbers.append(f"to {100 * table.threshold:g} %")
-    numbers += ["generated", "generation", "training"]
-    made = show.new_table(
-        f"{table.grid}: {table.title}{matched}",
-        *((name.rpartition(".")[2], False) for name in names),
-        ("method", False), ("policy", False), *((name, True) for name in numbers),
-    )  # fmt: skip
-    for row in table.rows:
-        cells = [*(str(value) for _, value in row.column), row.method]
-        cells += [row.policy if matched else named(row.policy, row.match), str(row.seeds)]
-        cells += [_points(row.accuracy), _points(row.gain, "+")]
-        cells.append("-" if row.eta is None else f"{row.eta.value:.2f}")
-        cells.append(f"{row.drift.value:.3f}")
-        if table.threshold:
-            late = f" ({row.never} never)" if row.never and row.arrived else ""
-            cells.append(f"{row.arrived.value:.0f}{late}" if row.arrived else "never")
-        cells.append(f"{row.generated.value:,.0f}")
-        cells += [show.seconds_text(row.generation_seconds.value)]
-        cells += [show.seconds_text(row.training_seconds.value)]
-        made.add_row(*cells)
-    return made
-
-
-def named(policy: str, match: str) -> str:
-    """Return a policy's name, with the one whose total it spends where that is another."""
-    return f"{policy} = {match}" if match else policy
-
-
-def _points(mean: "Mean | None", sign: str = "") -> str:
-    if mean is None:
-        return "-"
-    half = "" if mean.half is None else f" ± {100 * mean.half:.1f}"
-    return f"{100 * mean.value:{sign}.1f}{half}"
 
 
 @contextmanager

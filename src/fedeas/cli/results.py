@@ -1,0 +1,82 @@
+"""Tables of results on the terminal, for the commands that show some."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+from rich.table import Table as RichTable
+
+from fedeas.cli import show
+
+if TYPE_CHECKING:
+    from fedeas.experiments.results import Mean
+    from fedeas.experiments.tables import Row, Table
+
+
+def print_tables(tables: "Sequence[Table]", per_class: bool = False) -> None:
+    """Print tables and what a reader has to know of them."""
+    for table in tables:
+        show.print_table(shown(table))
+        for line in table.notes:
+            typer.echo(f"note: {line}")
+        if per_class and table.rows:
+            show.print_table(_by_class(table))
+
+
+def shown(table: "Table") -> RichTable:
+    """Return a table of results for the terminal."""
+    names = [name for name, _ in table.rows[0].column] if table.rows else []
+    references = {row.match for row in table.rows} - {""}
+    matched = f"; matched to {references.pop()}" if len(references) == 1 else ""
+    numbers = ["seeds", "accuracy", "gain", "eta", "drift"]
+    if table.threshold:
+        numbers.append(f"to {100 * table.threshold:g} %")
+    numbers += ["generated", "generation", "training"]
+    made = show.new_table(
+        f"{table.grid}: {table.title}{matched}",
+        *((name.rpartition(".")[2], False) for name in names),
+        ("method", False), ("policy", False), *((name, True) for name in numbers),
+    )  # fmt: skip
+    for row in table.rows:
+        cells = [*(str(value) for _, value in row.column), row.method]
+        cells += [row.policy if matched else named(row.policy, row.match), str(row.seeds)]
+        cells += [_points(row.accuracy), _points(row.gain, "+")]
+        cells.append("-" if row.eta is None else f"{row.eta.value:.2f}")
+        cells.append(f"{row.drift.value:.3f}")
+        if table.threshold:
+            late = f" ({row.never} never)" if row.never and row.arrived else ""
+            cells.append(f"{row.arrived.value:.0f}{late}" if row.arrived else "never")
+        cells.append(f"{row.generated.value:,.0f}")
+        cells += [show.seconds_text(row.generation_seconds.value)]
+        cells += [show.seconds_text(row.training_seconds.value)]
+        made.add_row(*cells)
+    return made
+
+
+def named(policy: str, match: str) -> str:
+    """Return a policy's name, with the one whose total it spends where that is another."""
+    return f"{policy} = {match}" if match else policy
+
+
+def _points(mean: "Mean | None", sign: str = "") -> str:
+    if mean is None:
+        return "-"
+    half = "" if mean.half is None else f" ± {100 * mean.half:.1f}"
+    return f"{100 * mean.value:{sign}.1f}{half}"
+
+
+def _by_class(table: "Table") -> RichTable:
+    """Return the accuracy of every class in the last rounds, as a table."""
+    classes = len(table.rows[0].per_class)
+    made = show.new_table(
+        f"{table.grid}: accuracy by class, %",
+        ("run", False), *((str(c), True) for c in range(classes)),
+    )  # fmt: skip
+    for row in table.rows:
+        cells = ("-" if a is None else f"{100 * a:.0f}" for a in row.per_class)
+        made.add_row(_run(row), *cells)
+    return made
+
+
+def _run(row: "Row") -> str:
+    return ", ".join([*(str(v) for _, v in row.column), row.method, named(row.policy, row.match)])
