@@ -3,6 +3,7 @@
 import fcntl
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -312,15 +313,16 @@ def test_a_sweep_killed_ten_times_ends_with_the_same_table(tmp_path, finished, t
     assert without_seconds(made) == without_seconds(table(*finished))
 
 
-def test_workers_stop_with_their_sweep(tmp_path, there):
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_workers_stop_with_their_sweep(tmp_path, there, how):
     path = sweep_file(tmp_path, **{"rounds = 6": "rounds = 100000", "seed = [1, 2]": "seed = 1"})
     command = [sys.executable, "-W", "ignore", "-m", "fedeas", "sweep", path, "--out",
                tmp_path / "runs", "--jobs", "1"]  # fmt: skip
     sweep = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     (log,) = wait_for(lambda: list((tmp_path / "runs").glob("*/log.jsonl")))
     assert not is_free(log.parent)
-    sweep.kill()
-    sweep.wait()
+    sweep.send_signal(how)
+    assert sweep.wait(30) == (130 if how == signal.SIGINT else -how)
     wait_for(lambda: is_free(log.parent))
 
 

@@ -34,9 +34,9 @@ def run(
     changed = {k: v for k, v in (("grid", grid), ("device", device)) if v is not None}
     config = replace(config, **changed)
     folder = out or Path("runs") / config_file.stem
-    with show.progress("rounds") as update:
+    with show.progress(folder.name) as update:
         reporter = _Reporter(update, config.federated.rounds)
-        result = runs.run(config, folder, show.note, reporter, track or ())
+        result = runs.run(config, folder, show.note, reporter, track or (), reporter.made)
     if as_json:
         show.print_json(result)
         return
@@ -57,4 +57,9 @@ class _Reporter:
 
     def __call__(self, line: dict[str, Any]) -> None:
         accuracy = f"accuracy {show.percent(line['accuracy'])}, " if "accuracy" in line else ""
-        self._update(line["round"], self._rounds, f"{accuracy}{line['seconds']:.1f} s a round")
+        text = f"rounds, {accuracy}{line['seconds']:.1f} s a round"
+        self._update(line["round"], self._rounds, text)
+
+    def made(self, done: int, total: int) -> None:
+        """Show the images generated before the first round."""
+        self._update(done, total, "images generated")
