@@ -34,7 +34,7 @@ HEAVY = {
     "methods/fedmix.py", "methods/registry.py", "flower/sums.py", "flower/records.py",
     "flower/state.py", "flower/client.py", "flower/rounds.py", "flower/grids.py", "flower/site.py",
     "experiments/config.py", "experiments/run.py", "experiments/sweep.py", "experiments/crew.py",
-    "experiments/worker.py",
+    "experiments/worker.py", "experiments/estimate.py",
 }  # fmt: skip
 HEAVY_PACKAGES = {"torch", "diffusers", "accelerate", "safetensors", "flwr"}
 MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))

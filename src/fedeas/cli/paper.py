@@ -127,10 +127,4 @@ def runs(
     found = tables.make_tables(known[sweep].runs)
     show.check_known("grid", only, [table.grid for table in found])
     chosen = [table for table in found if not only or table.grid in only]
-    if csv is not None:
-        tables.write_csv(csv, chosen)
-        show.note(f"wrote {sum(len(t.rows) for t in chosen)} rows to {csv}")
-    if as_json:
-        show.print_json([tables.plain(table) for table in chosen])
-    else:
-        results.print_tables(chosen, per_class)
+    results.give(chosen, csv, as_json, per_class)

@@ -1,6 +1,7 @@
 """Tables of results on the terminal, for the commands that show some."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,8 +14,18 @@ if TYPE_CHECKING:
     from fedeas.experiments.tables import Row, Table
 
 
-def print_tables(tables: "Sequence[Table]", per_class: bool = False) -> None:
-    """Print tables and what a reader has to know of them."""
+def give(
+    tables: "Sequence[Table]", csv: Path | None, as_json: bool, per_class: bool = False
+) -> None:
+    """Print tables and what a reader has to know of them; write them where that is asked for."""
+    from fedeas.experiments.tables import plain, write_csv
+
+    if csv is not None:
+        write_csv(csv, tables)
+        show.note(f"wrote {sum(len(t.rows) for t in tables)} rows to {csv}")
+    if as_json:
+        show.print_json([plain(table) for table in tables])
+        return
     for table in tables:
         show.print_table(shown(table))
         for line in table.notes:

@@ -78,13 +78,7 @@ def sweep(
     if export is not None:
         tables.export(export, finished)
         show.note(f"wrote {len(finished)} runs to {export}")
-    if csv is not None:
-        tables.write_csv(csv, made)
-        show.note(f"wrote {sum(len(t.rows) for t in made)} rows to {csv}")
-    if as_json:
-        show.print_json([tables.plain(table) for table in made])
-    else:
-        results.print_tables(made, per_class)
+    results.give(made, csv, as_json, per_class)
     if failed:
         raise typer.Exit(1)
 

@@ -44,6 +44,7 @@ class Evidence:
         policy: str,
         method: str = "fedavg",
         match: str = "",
+        *,
         alpha: float | None = None,
     ) -> dict[int, Result]:
         """Return the results of a method with a policy, by seed."""
@@ -60,15 +61,11 @@ class Evidence:
         return {seed: figures(result["curves"])[name] for seed, result in results.items()}
 
     def accuracy(
-        self,
-        grid: str,
-        policy: str,
-        method: str = "fedavg",
-        match: str = "",
-        alpha: float | None = None,
+        self, grid: str, policy: str, *method_and_match: str, alpha: float | None = None
     ) -> BySeed:
         """Return the accuracy of the last rounds, by seed."""
-        return self.figure("accuracy_last", self.results(grid, policy, method, match, alpha))
+        found = self.results(grid, policy, *method_and_match, alpha=alpha)
+        return self.figure("accuracy_last", found)
 
     def arrival(self, grid: str, policy: str, threshold: float) -> dict[int, int | None]:
         """Return the first round that reaches a threshold, by seed."""

@@ -203,7 +203,7 @@ def _above_all_methods(runs: Evidence) -> Claim:
 
 def _budget(runs: Evidence) -> Iterator[Claim]:
     path = {b: runs.accuracy("budget", f"fedeas(beta={b})") for b in _BETAS}
-    uniform = {b: runs.accuracy("budget", "uniform", match=f"fedeas(beta={b})") for b in _BETAS}
+    uniform = {b: runs.accuracy("budget", "uniform", "fedavg", f"fedeas(beta={b})") for b in _BETAS}
     if not all(path.values()) or not all(uniform.values()):
         for what, printed in (
             ("accuracy from beta = 4 to 20, points", "+7.9"),
