@@ -14,6 +14,7 @@ from fedeas.cli.generator import generator
 from fedeas.cli.paper import paper
 from fedeas.cli.partition import partition
 from fedeas.cli.plan import plan
+from fedeas.cli.report import report
 from fedeas.cli.run import run
 from fedeas.cli.select import select
 from fedeas.cli.sweep import sweep
@@ -33,6 +34,7 @@ app.command()(select)
 app.command()(fill)
 app.command()(run)
 app.command()(sweep)
+app.command()(report)
 app.add_typer(generator, name="generator")
 app.add_typer(cache, name="cache")
 app.add_typer(paper, name="paper")

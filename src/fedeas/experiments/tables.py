@@ -158,6 +158,62 @@ def read_export(path: Path) -> list[Run]:
     return runs
 
 
+def find_runs(path: Path) -> tuple[str, list[Run], list[str]]:
+    """Find finished runs: of a sweep's folder, of any folder of runs, or of an exported file.
+
+    Returns a name for them, the runs, and a line for every run that is unfinished or damaged.
+    """
+    if path.is_file():
+        return path.stem, read_export(path), []
+    if (path / INDEX).exists():
+        return path.name, *read_runs(path, read_index(path))
+    folders = [path] if (path / "result.json").exists() else sorted(path.glob("*/"))
+    results, missing = [], []
+    for folder in folders:
+        if not (folder / "config.json").exists():
+            continue
+        try:
+            results.append((folder.name, read_result(folder / "result.json")))
+        except InputError as error:
+            known = error if (folder / "result.json").exists() else f"{folder} is not finished"
+            missing.append(str(known))
+    if not results:
+        raise InputError(
+            f"{path} holds no finished runs",
+            allowed="a folder of `fedeas run` or `fedeas sweep`, or a file of `sweep --export`",
+        )
+    varied = _varied([result for _, result in results])
+    runs = []
+    for name, result in results:
+        flat = _flat(result["settings"])
+        own = tuple((key, flat[key]) for key in varied)
+        method, policy, seed = result["method"], result["policy"], result["seed"]
+        runs.append(Run(Entry(path.name, "", None, "", method, policy, own, seed, name), result))
+    return path.name, runs, missing
+
+
+_SHOWN = ("seed", "federated.method", "augment.policy", "augment.generator", "augment.batch")
+
+
+def _varied(results: Sequence[Result]) -> list[str]:
+    """Return the settings in which runs differ, beside those that a table shows anyway."""
+    flat = [_flat(result["settings"]) for result in results]
+    keys = dict.fromkeys(key for own in flat for key in own)
+    return [
+        key for key in keys if key not in _SHOWN and len({str(own.get(key)) for own in flat}) > 1
+    ]
+
+
+def _flat(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{above}{key}.")
+        else:
+            found[f"{above}{key}"] = value
+    return found
+
+
 def make_tables(
     runs: Sequence[Run], entries: Sequence[Entry] | None = None, mixed: bool = False
 ) -> list[Table]:

@@ -4,6 +4,7 @@ Colours are those of Okabe and Ito, which people with the common kinds of colour
 apart; every series also differs in marker or hatching. Each figure ends in one sentence.
 """
 
+import io
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -38,23 +39,33 @@ _WHITE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6}  
 
 def demand(counts: LabelCounts, plan: Plan, file: Path) -> None:
     """Draw what every client generates beside full balance, and where the imbalance sits."""
+    _write(file, demand_picture(counts, plan, _kind(file)))
+
+
+def demand_picture(counts: LabelCounts, plan: Plan, kind: str = "svg") -> bytes:
+    """Return the picture of `demand`."""
 
     def draw(figure: Any) -> None:
         left, right = figure.subplots(1, 2, width_ratios=[1.5, 1])
         full = FullBalance().plan(counts)
         _draw_demand(left, counts, plan, full)
         _draw_concentration(right, counts, plan)
-        _caption(
+        caption(
             figure,
             f"{plan.policy} generates {plan.total:,} samples where balancing every class takes "
             f"{full.total:,}, and removes {100 * plan.reduction:.0f} % of the imbalance.",
         )
 
-    _draw(file, draw, width=10.5)
+    return picture(draw, kind, width=10.5)
 
 
 def reduction(counts: LabelCounts, file: Path, mark: int | None = None) -> None:
     """Draw the imbalance that each policy removes against the samples it spends."""
+    _write(file, reduction_picture(counts, mark, _kind(file)))
+
+
+def reduction_picture(counts: LabelCounts, mark: int | None = None, kind: str = "svg") -> bytes:
+    """Return the picture of `reduction`."""
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
@@ -113,17 +124,24 @@ def reduction(counts: LabelCounts, file: Path, mark: int | None = None) -> None:
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.set_title("Imbalance removed against samples spent")
         axes.legend(loc="lower right")
-        _caption(
+        caption(
             figure, "The same samples remove more imbalance where they fill scarce classes." + gap
         )
 
-    _draw(file, draw)
+    return picture(draw, kind)
 
 
 def beta_selection(
     counts: LabelCounts, file: Path, choice: float, interval: BetaInterval | None = None
 ) -> None:
     """Draw imbalance removed against synthetic share along beta, with the two conditions."""
+    _write(file, beta_picture(counts, choice, interval, _kind(file)))
+
+
+def beta_picture(
+    counts: LabelCounts, choice: float, interval: BetaInterval | None = None, kind: str = "svg"
+) -> bytes:
+    """Return the picture of `beta_selection`."""
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
@@ -169,9 +187,9 @@ def beta_selection(
         axes.set_ylim(0, upper)
         axes.set(xlabel="synthetic share of all samples (%)", ylabel="imbalance removed (%)")
         axes.set_title("Choosing beta from label counts alone")
-        _caption(figure, said)
+        caption(figure, said)
 
-    _draw(file, draw)
+    return picture(draw, kind)
 
 
 def paper_figures(folder: Path) -> None:
@@ -187,7 +205,7 @@ def paper_figures(folder: Path) -> None:
 
     def only_demand(figure: Any) -> None:
         _draw_demand(figure.subplots(), counts, plan, full)
-        _caption(
+        caption(
             figure,
             f"Balancing every class takes {full.total:,} samples; FedEAS (beta = 12) takes "
             f"{plan.total:,}, most of them where the skew is.",
@@ -195,12 +213,12 @@ def paper_figures(folder: Path) -> None:
 
     def only_concentration(figure: Any) -> None:
         _draw_concentration(figure.subplots(), counts, plan)
-        _caption(
+        caption(
             figure, "Few clients hold most of the imbalance, and FedEAS gives them most samples."
         )
 
-    _draw(folder / "demand.png", only_demand)
-    _draw(folder / "concentration.png", only_concentration)
+    _write(folder / "demand.png", picture(only_demand, "png"))
+    _write(folder / "concentration.png", picture(only_concentration, "png"))
     reduction(counts, folder / "reduction.png", mark=plan.total)
     interval = admissible_betas(counts)
     beta_selection(counts, folder / "beta.png", interval.choice, interval)
@@ -265,21 +283,34 @@ def _draw_concentration(axes: Any, counts: LabelCounts, plan: Plan) -> None:
     axes.legend(loc="lower right")
 
 
-def _caption(figure: Any, sentence: str) -> None:
+def caption(figure: Any, sentence: str) -> None:
+    """Write the one sentence below a figure."""
     width = int(figure.get_figwidth() * 14)
     figure.supxlabel(textwrap.fill(sentence, width), size=9, color="#333333", x=0.02, ha="left")
 
 
-def _draw(file: Path, draw: Callable[[Any], None], width: float = 6.6) -> None:
-    """Draw a figure into a file, whole or not at all, leaving no trace in matplotlib's state."""
+def _write(file: Path, content: bytes) -> None:
+    with atomic_write(file) as temporary:
+        temporary.write_bytes(content)
+
+
+def _kind(file: Path) -> str:
+    return file.suffix.lower().removeprefix(".")
+
+
+def picture(
+    draw: Callable[[Any], None], kind: str = "svg", width: float = 6.6, height: float = 4.2
+) -> bytes:
+    """Draw a figure, leaving no trace in matplotlib's state, and return it as a file's content."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError("a picture", "plot") from None
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(width, 4.2), layout="constrained")
+        figure = Figure(figsize=(width, height), layout="constrained")
         draw(figure)
-        with atomic_write(file) as temporary:
-            metadata = {"Date": None} if file.suffix.lower() == ".svg" else None
-            figure.savefig(temporary, dpi=160, metadata=metadata)
+        content = io.BytesIO()
+        metadata = {"Date": None} if kind == "svg" else None
+        figure.savefig(content, format=kind, dpi=160, metadata=metadata)
+    return content.getvalue()

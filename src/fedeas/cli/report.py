@@ -1,0 +1,48 @@
+"""`fedeas report`: runs as a page that can be passed on."""
+
+from pathlib import Path
+
+import typer
+
+from fedeas.cli import show
+
+
+def report(
+    runs: list[Path] | None = typer.Argument(
+        None, metavar="[RUNS]...", help="Folders of runs or sweeps, or files of `sweep --export`."
+    ),
+    out: Path = typer.Option(Path("report"), help="Folder of the report."),
+    title: str = typer.Option("Synthetic samples for skewed clients", help="Of the page."),
+) -> None:
+    """Write a report of runs: a page that needs no network, Markdown, and CSV.
+
+    RUNS are folders of `fedeas run` or `fedeas sweep`; without any, the recorded runs that come
+    with fedeas. The page holds the tables with the paper's figures beside them, pictures, accuracy
+    by class, samples and cost.
+
+    Example: `fedeas report --out report`
+    """
+    from fedeas.errors import InputError
+    from fedeas.experiments.evidence import Evidence
+    from fedeas.experiments.paper_claims import RECORDED, all_claims
+    from fedeas.experiments.tables import find_runs, make_tables
+    from fedeas.report import page
+
+    found = [find_runs(path) for path in runs or sorted(RECORDED.glob("*.jsonl"))]
+    sections, tables, said = [], [], []
+    for name, own, missing in found:
+        for line in missing:
+            show.note(line)
+        if not own:
+            raise InputError(f"{name}: no run is finished", fix="let one come to its end")
+        sections += list(page.sweep_sections(name, own))
+        tables += (made := make_tables(own))
+        said += list(page.summary(name, made))
+    known = {name: Evidence(own) for name, own, _ in found}
+    if known.keys() & {"cifar10", "fashion"}:
+        sections.append(page.claims_section(all_claims(known)))
+    sections += page.partition_sections()
+    if said:
+        sections.insert(0, page.Section("In short", [*said]))
+    path = page.write_report(out, title, sections, tables)
+    typer.echo(f"wrote {path}, report.md and tables.csv ({len(tables)} tables)")

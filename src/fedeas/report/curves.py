@@ -1,0 +1,189 @@
+"""Figures of results: what policies reach, how fast, at what budget, with how much drift."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedeas.experiments.results import figures, tail
+from fedeas.experiments.tables import Row, Run, Table
+from fedeas.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION, caption, picture
+
+# A policy looks the same in every figure: colour, marker, line.
+_LOOKS = {
+    "none": (GREY, "x", ":"),
+    "fedeas": (BLUE, "o", "-"),
+    "uniform": (ORANGE, "s", "--"),
+    "missing-only": (GREEN, "^", "-."),
+    "waterfill": (PURPLE, "D", "-"),
+    "full-balance": (VERMILION, "v", "--"),
+}
+_OTHER = ("#56B4E9", "P", "-")
+
+
+def look(policy: str) -> tuple[str, str, str]:
+    """Return the colour, the marker and the line of a policy."""
+    return _LOOKS.get(policy.split("(", maxsplit=1)[0], _OTHER)
+
+
+def label(row: Row) -> str:
+    """Return what a row is called in a figure."""
+    name = "no synthetic samples" if row.policy == "none" else row.policy
+    return name if row.method == "fedavg" else f"{row.method}, {name}"
+
+
+def allocation(rows: Sequence[Row]) -> bytes:
+    """Draw the accuracy of every row as a bar, with its interval, seeds as they come."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        places = np.arange(len(rows))[::-1]
+        for place, row in zip(places, rows, strict=True):
+            colour, *_ = look(row.policy)
+            value, half = 100 * row.accuracy.value, 100 * (row.accuracy.half or 0)
+            axes.barh(place, value, 0.65, color=colour, alpha=0.85)
+            if half:
+                axes.errorbar(value, place, xerr=half, color="black", lw=1, capsize=3)
+            spent = f"{row.generated.value:,.0f} samples" if row.generated.value else ""
+            axes.text(value + half + 0.6, place, f"{value:.1f}  {spent}", va="center", size=9)
+        axes.set_yticks(places, [label(row) for row in rows])
+        top = max(100 * (row.accuracy.value + (row.accuracy.half or 0)) for row in rows)
+        axes.set_xlim(0, top * 1.35)
+        axes.set(xlabel="accuracy in the last rounds (%)")
+        axes.set_title("Where samples go decides what they buy")
+        best = max(rows, key=lambda row: row.accuracy.value)
+        caption(figure, f"Highest: {label(best)}. Whiskers: 95 % intervals over seeds.")
+
+    return picture(draw, width=7.6, height=1.4 + 0.45 * len(rows))
+
+
+def convergence(runs: Sequence[Run], threshold: float | None) -> bytes:
+    """Draw accuracy against rounds, the mean over seeds, with the threshold."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        for policy, own in _by_policy(runs).items():
+            colour, marker, line = look(policy)
+            curves = np.array([run.result["curves"]["accuracy"] for run in own], float)
+            rounds = np.arange(1, curves.shape[1] + 1)
+            mean = 100 * curves.mean(axis=0)
+            every = max(1, len(rounds) // 8)
+            name = "no synthetic samples" if policy == "none" else policy
+            axes.plot(
+                rounds,
+                mean,
+                ls=line,
+                color=colour,
+                marker=marker,
+                markevery=every,
+                label=name,
+                ms=5,
+            )
+        if threshold:
+            axes.axhline(100 * threshold, color="black", lw=0.8, ls=(0, (4, 3)))
+            axes.text(1, 100 * threshold + 0.5, f"{100 * threshold:g} %", size=9)
+        axes.set(xlabel="round", ylabel="accuracy (%)")
+        axes.set_title("How fast they get there")
+        axes.legend(loc="lower right", fontsize=9)
+        caption(figure, "Accuracy on the test set after every round, the mean over seeds.")
+
+    return picture(draw)
+
+
+def _by_policy(runs: Sequence[Run]) -> Mapping[str, list[Run]]:
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        if None not in run.result["curves"]["accuracy"]:
+            found.setdefault(run.entry.policy, []).append(run)
+    return found
+
+
+def budget(rows: Sequence[Row], others: Sequence[Row]) -> bytes:
+    """Draw accuracy against samples spent; `others` are lines to compare with."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        families: dict[str, list[Row]] = {}
+        for row in rows:
+            families.setdefault(row.policy.split("(", maxsplit=1)[0], []).append(row)
+        for family, own in families.items():
+            colour, marker, line = look(family)
+            own.sort(key=lambda row: row.generated.value)
+            x = [row.generated.value for row in own]
+            y = [100 * row.accuracy.value for row in own]
+            axes.plot(x, y, ls=line, marker=marker, color=colour, label=family, ms=6)
+            if family == "fedeas":
+                for at, value, row in zip(x, y, own, strict=True):
+                    beta = row.policy.partition("beta=")[2].rstrip(")")
+                    axes.annotate(
+                        rf"$\beta$={beta}", (at, value), (0, 8), textcoords="offset points",
+                        ha="center", size=9, color=colour,
+                    )  # fmt: skip
+        for row in others:
+            colour, _, line = look(row.policy)
+            axes.axhline(100 * row.accuracy.value, color=colour, ls=line, lw=1.2, label=label(row))
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.margins(y=0.12)
+        axes.set(xlabel="synthetic samples of all clients", ylabel="accuracy (%)")
+        axes.set_title("Accuracy against budget")
+        axes.legend(loc="best", fontsize=9)
+        caption(figure, "At every mark both policies spend the same number of samples.")
+
+    return picture(draw)
+
+
+def drift(rows: Sequence[Row]) -> bytes:
+    """Draw drift against accuracy, a mark per row."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        for row in rows:
+            colour, marker, _ = look(row.policy)
+            x, y = row.drift.value, 100 * row.accuracy.value
+            axes.plot(x, y, marker, color=colour, ms=9)
+            axes.annotate(label(row), (x, y), (8, 4), textcoords="offset points", size=9)
+        axes.margins(x=0.3, y=0.15)
+        axes.set(xlabel="drift: how far updates point apart (median of rounds)")
+        axes.set_ylabel("accuracy (%)")
+        axes.set_title("Drift and accuracy")
+        caption(figure, "0: all clients pull the same way; 1: their updates cancel out.")
+
+    return picture(draw)
+
+
+def cost(rows: Sequence[Row]) -> bytes:
+    """Draw the time of generation and of training for every row."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        places = np.arange(len(rows))[::-1]
+        training = np.array([row.training_seconds.value for row in rows]) / 60
+        generation = np.array([row.generation_seconds.value for row in rows]) / 60
+        axes.barh(places, training, 0.6, color=BLUE, label="training")
+        axes.barh(
+            places, generation, 0.6, left=training, color="white", edgecolor=VERMILION,
+            hatch="////", label="generation",
+        )  # fmt: skip
+        total = training + generation
+        for place, minutes in zip(places, total, strict=True):
+            axes.text(minutes + 0.01 * total.max(), place, f"{minutes:.1f}", va="center", size=9)
+        axes.set_yticks(places, [label(row) for row in rows])
+        axes.set_xlim(0, total.max() * 1.12)
+        axes.set(xlabel="minutes")
+        axes.set_title("What it takes, end to end")
+        axes.legend(loc="lower right", fontsize=9)
+        ratio = total.max() / max(total.min(), 1e-9)
+        caption(figure, f"The longest takes {ratio:.1f} times as long as the shortest.")
+
+    return picture(draw, width=7.6, height=1.4 + 0.45 * len(rows))
+
+
+def last_rounds(runs: Sequence[Run]) -> int:
+    """Return how many rounds the accuracies of a table are averaged over."""
+    rounds = max((figures(run.result["curves"])["rounds"] for run in runs), default=0)
+    return tail(rounds)
+
+
+def several_policies(table: Table) -> bool:
+    """Tell whether a table compares policies in one setting."""
+    return len({row.policy for row in table.rows}) > 2 and len({r.column for r in table.rows}) == 1
