@@ -23,6 +23,7 @@ LEAVES = {
     "data/load.py": {"PIL"},
     "generators/quality.py": {"torch", "torchmetrics"},
     "experiments/tracking.py": {"torch", "mlflow"},
+    "experiments/demo.py": {"pyarrow", "PIL", "sklearn"},
     "report/figures.py": {"matplotlib"},
     "report/samples.py": {"PIL"},
 }

@@ -9,6 +9,7 @@ import typer
 
 from fedeas.cli.cache import cache
 from fedeas.cli.compare import compare
+from fedeas.cli.demo import demo
 from fedeas.cli.fill import fill
 from fedeas.cli.generator import generator
 from fedeas.cli.paper import paper
@@ -35,6 +36,7 @@ app.command()(fill)
 app.command()(run)
 app.command()(sweep)
 app.command()(report)
+app.command()(demo)
 app.add_typer(generator, name="generator")
 app.add_typer(cache, name="cache")
 app.add_typer(paper, name="paper")

@@ -63,7 +63,7 @@ def sweep(
     tables.write_index(root, read.name, read.title, [cell.entry for cell in cells])
     failed: list[Any] = []
     if not tables_only:
-        with _watching() as watch:
+        with watching() as watch:
             runs = crew.run_cells(chosen, root, jobs, watch)
         failed = [run for run in runs if run.state == crew.FAILED]
         for run in failed:
@@ -133,7 +133,7 @@ def _list(cells: Sequence[Any], root: Path, as_json: bool) -> None:
 
 
 @contextmanager
-def _watching() -> Iterator[Any]:
+def watching() -> Iterator[Any]:
     """Yield a function that shows all runs: a live table, or lines where nobody watches."""
     console = Console(stderr=True)
     if not console.is_terminal:
