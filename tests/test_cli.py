@@ -189,7 +189,7 @@ def test_odd_terminals(paper_csv, tmp_path):
 
 
 def test_nothing_asked_shows_the_help(fedeas):
-    for arguments in ([], ["paper"], ["cache"]):
+    for arguments in ([], ["generator"], ["cache"]):
         result = fedeas(*arguments)
         assert "Usage" in result.out + result.err
         assert "fedeas: " not in result.err

@@ -170,6 +170,24 @@ class ImageHead(NamedTuple):
     classes: tuple[str, ...]
 
 
+def column_names(path: Path) -> list[str]:
+    """Return the names of a file's columns."""
+    with _readable(path):
+        return list(_pyarrow("parquet").ParquetFile(path).schema_arrow.names)
+
+
+def value_pairs(path: Path, one: str, other: str) -> Iterator[tuple[object, object]]:
+    """Yield the values of two columns row by row, a few thousand decoded at a time."""
+    with _readable(path):
+        file = _pyarrow("parquet").ParquetFile(path, pre_buffer=False)
+        for batch in file.iter_batches(65_536, columns=[one, other]):
+            columns = [batch.column(name).to_pylist() for name in (one, other)]
+            for pair in zip(*columns, strict=True):
+                if None in pair:
+                    raise InputError(f"{path} has rows without {one!r} or {other!r}")
+                yield pair
+
+
 def image_head(paths: Sequence[Path]) -> ImageHead:
     """Return the size of a set of images and the names of its classes, from the files' heads."""
     rows, classes = 0, tuple[str, ...]()

@@ -24,6 +24,8 @@ def compare(
     ),
     plot: Path | None = show.plot_option("the imbalance removed against the samples spent"),
     delimiter: str | None = show.delimiter_option(),
+    client_column: str | None = show.column_option("client"),
+    label_column: str | None = show.column_option("label"),
     as_json: bool = show.json_option(),
 ) -> None:
     """Compare policies at a matched total: what each removes, and what it wastes.
@@ -32,7 +34,7 @@ def compare(
 
     Example: `fedeas compare counts.csv --beta 12 --policy fedeas --policy uniform`
     """
-    from fedeas import FedEAS, LabelCounts, beta_for_total
+    from fedeas import FedEAS, beta_for_total
     from fedeas import compare as compare_policies
     from fedeas.comparison import DEFAULT_POLICIES
 
@@ -40,7 +42,7 @@ def compare(
         show.check_picture(plot)
     if beta is not None and total is not None:
         raise InputError("give --beta or --total, not both", got=(beta, total))
-    counts = LabelCounts.load(counts_file, delimiter)
+    counts, understood = show.load_counts(counts_file, client_column, label_column, delimiter)
     reference = FedEAS() if beta is None else FedEAS(beta=beta)
     if total is not None:
         reference = FedEAS(beta=beta_for_total(counts, total))
@@ -49,7 +51,7 @@ def compare(
         from fedeas.report import figures
 
         figures.reduction(counts, plot, mark=table.total)
-    show.note_counts(counts_file, counts)
+    show.note_counts(counts_file, counts, understood)
     if as_json:
         show.print_json([asdict(row) for row in table])
     else:

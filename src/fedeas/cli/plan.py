@@ -31,32 +31,34 @@ def plan(
     plot: Path | None = show.plot_option("what each client needs and where the imbalance sits"),
     rows: int = typer.Option(20, min=1, help="Clients to show."),
     delimiter: str | None = show.delimiter_option(),
+    client_column: str | None = show.column_option("client"),
+    label_column: str | None = show.column_option("label"),
     as_json: bool = show.json_option(),
 ) -> None:
     """Plan who should generate how many samples of which class.
 
-    COUNTS has a row per client and a column per class (.csv, .tsv, .json, .parquet).
+    COUNTS has a row per client and a column per class (.csv, .tsv, .json, .parquet). It may also be
+    a long table with a row per sample, a folder `client/class/image.png`, a Hugging Face data set
+    (on disk, or `hf:NAME`), or `module:name` of a Flower partitioner.
 
     Example: `fedeas plan counts.csv --beta 12 --cost 0.8s --out plan.csv`
     """
-    from fedeas import LabelCounts
-
     if plot is not None:
         show.check_picture(plot)
     price = show.read_cost(cost)
     total = show.affordable_total(total, price, spend)
     if beta is not None and total is not None:
         raise InputError("give --beta or a total, not both", got=(beta, total))
-    if _is_stream(counts_file):
+    if not client_column and not label_column and _is_stream(counts_file):
         _plan_stream(counts_file, policy, beta, total, price, out, plot, as_json)
         return
-    counts = LabelCounts.load(counts_file, delimiter)
+    counts, understood = show.load_counts(counts_file, client_column, label_column, delimiter)
     made = _choose(policy, beta, total, counts).plan(counts)
     if price:
         made = made.with_cost(price)
     if out is not None:
         made.save(out)
-    show.note_counts(counts_file, counts)
+    show.note_counts(counts_file, counts, understood)
     if plot is not None:
         from fedeas.report import figures
 
@@ -194,9 +196,10 @@ def _summary(plan: "Plan | StreamedPlan", cost: "Cost | None") -> dict[str, obje
 def _is_stream(path: Path) -> bool:
     if path.suffix.lower() != ".parquet":
         return False
+    from fedeas.sources import is_long
     from fedeas.stream import client_count
 
-    return client_count(path) > _STREAM_FROM
+    return not is_long(path) and client_count(path) > _STREAM_FROM
 
 
 def _plan_stream(

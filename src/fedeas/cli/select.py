@@ -32,6 +32,8 @@ def select(
     spend: str | None = typer.Option(None, help="Instead: the largest beta within 3h, 100EUR, ..."),
     plot: Path | None = show.plot_option("the choice of beta"),
     delimiter: str | None = show.delimiter_option(),
+    client_column: str | None = show.column_option("client"),
+    label_column: str | None = show.column_option("label"),
     as_json: bool = show.json_option(),
 ) -> None:
     """Choose beta: by the paper's two conditions, by a total, or by time or money.
@@ -40,11 +42,11 @@ def select(
 
     Example: `fedeas select counts.csv --cost 0.8s --spend 3h`
     """
-    from fedeas import LabelCounts, admissible_betas, beta_for_total
+    from fedeas import admissible_betas, beta_for_total
 
     if plot is not None:
         show.check_picture(plot)
-    counts = LabelCounts.load(counts_file, delimiter)
+    counts, understood = show.load_counts(counts_file, client_column, label_column, delimiter)
     price = show.read_cost(cost)
     total = show.affordable_total(total, price, spend)
     interval = None
@@ -63,7 +65,7 @@ def select(
         from fedeas.report import figures
 
         figures.beta_selection(counts, plot, choice, interval)
-    show.note_counts(counts_file, counts)
+    show.note_counts(counts_file, counts, understood)
     _report(counts, choice, interval, price, as_json)
     if plot is not None:
         show.note(f"wrote {plot}")

@@ -70,11 +70,30 @@ def note(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def note_counts(path: Path, counts: "LabelCounts") -> None:
+def column_option(what: str) -> str | None:
+    """Declare the option that names a column of a long table."""
+    option: str | None = typer.Option(
+        None, f"--{what}-column", help=f"Column of the {what}, where a row is a sample."
+    )
+    return option
+
+
+def load_counts(
+    path: Path, client: str | None, label: str | None, delimiter: str | None
+) -> "tuple[LabelCounts, str]":
+    """Read label counts from whatever it is, and return also what it was taken for."""
+    from fedeas.sources import Columns, read_counts
+
+    found = read_counts(str(path), Columns(client, label), delimiter)
+    return found.counts, found.understood
+
+
+def note_counts(path: Path, counts: "LabelCounts", understood: str = "") -> None:
     """Say in one line what was understood, and which clients are empty."""
+    read_as = f"{understood}: " if understood and understood != "a table of counts" else ""
     clients = f"{counts.K:,} clients ({'named' if counts.clients else 'numbered'})"
     classes = f"{counts.C:,} classes ({'named' if counts.classes else 'numbered'})"
-    note(f"{path}: {clients} x {classes}, {counts.total:,} samples")
+    note(f"{path}: {read_as}{clients} x {classes}, {counts.total:,} samples")
     note_empty(counts.empty, len(counts.empty))
 
 
