@@ -1,5 +1,6 @@
 import io
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from PIL import Image
 from fedeas import IID, Dirichlet, FedEAS, FLBench, InputError
 from fedeas.data import ImageData, federate, load_images
 from fedeas.generators import Generator, Pool, make_generator
-from pictures import write_set
+from pictures import encoded, write_set
 
 ROOT = Path(__file__).parents[1]
 
@@ -203,3 +204,29 @@ def test_an_own_generator_in_a_few_lines(fedeas, monkeypatch, tmp_path, paper):
     result = fedeas("fill", plan, "--generator", "own_generator:Stripes", "--cache", tmp_path / "c")
     assert result.code == 0
     assert f"{FedEAS(beta=2).plan(paper).total:,} images generated" in result.out
+
+
+def test_a_folder_of_images_by_class_is_a_data_set(tmp_path):
+    for number in range(23):
+        folder = tmp_path / "flat" / ("cat", "dog")[number % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        picture = np.full((8, 9, 3), 10 * number, np.uint8)
+        (folder / f"{number:02}.png").write_bytes(encoded(picture))
+    (tmp_path / "flat" / "cat" / "notes.txt").write_text("no image")
+    flat = load_images("flat", tmp_path / "flat", tmp_path / "store")
+    assert (flat.classes, flat.images.shape, flat.train_size) == (("cat", "dog"), (23, 8, 9, 3), 19)
+    # Every fifth of a class is for testing: cats 08, 18, dogs 09, 19.
+    assert sorted(flat.images[19:, 0, 0, 0].tolist()) == [80, 90, 180, 190]
+    assert ((flat.images[:, 0, 0, 0] // 10) % 2 == flat.labels).all()
+    shutil.copytree(tmp_path / "flat", tmp_path / "split" / "train")
+    with pytest.raises(InputError, match="holds no test set"):
+        load_images("split", tmp_path / "split", tmp_path / "store")
+    shutil.copytree(tmp_path / "flat" / "cat", tmp_path / "split" / "test" / "cat")
+    split = load_images("split", tmp_path / "split", tmp_path / "store")
+    assert (split.train_size, len(split.labels)) == (23, 35)
+    (tmp_path / "split" / "test" / "cat" / "x.png").write_bytes(b"no picture")
+    with pytest.raises(InputError, match="cannot be decoded"):
+        load_images("split", tmp_path / "split", tmp_path / "store")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="images in train/CLASS/"):
+        load_images("empty", tmp_path / "empty", tmp_path / "store")

@@ -15,16 +15,12 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
     "README.md",
     "CONTRIBUTING.md",
-    *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md")),
+    *(p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "docs").rglob("*.md"))),
 ]
 
 
 def test_the_output_shown_is_the_output_given():
-    spec = importlib.util.spec_from_file_location(
-        "refresh_docs", ROOT / "tools" / "refresh_docs.py"
-    )
-    refresh_docs = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(refresh_docs)
+    refresh_docs = load_tool("refresh_docs")
     assert refresh_docs.main(check=True) == 0
     shown = "".join((ROOT / name).read_text() for name in DOCUMENTS)
     assert len(refresh_docs.BLOCK.findall(shown)) >= 4
@@ -45,6 +41,27 @@ def test_the_configs_shown_and_shipped_are_configs():
     assert files
     for text in (*blocks, *files):
         assert build(Config, tomllib.loads(text), "a config").data.name == "cifar10"
+
+
+def test_the_reference_is_what_the_code_says():
+    assert load_tool("reference").main(check=True) == 0
+
+
+def load_tool(name: str):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    return tool
+
+
+@pytest.mark.parametrize("name", [name for name in DOCUMENTS if name.startswith("docs/howto")])
+def test_the_programs_shown_run(name, tmp_path, monkeypatch):
+    """In a folder with the examples."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL):
+        if "--8<--" not in block:
+            exec(compile(block, name, "exec"), {"__name__": "shown"})
 
 
 def test_the_sweeps_shown_and_shipped_are_sweeps(tmp_path):

@@ -48,7 +48,7 @@ def refreshed(text: str) -> str:
 def main(check: bool) -> int:
     """Refresh all documents, or tell which are out of date."""
     stale = 0
-    for document in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for document in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         old = document.read_text(encoding="utf-8")
         new = refreshed(old)
         if old != new:

@@ -11,6 +11,8 @@ from typing import Any
 
 from fedeas.errors import InputError
 
+IMAGE_FILES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
+
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:

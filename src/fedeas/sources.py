@@ -22,11 +22,10 @@ import numpy as np
 from fedeas import parquet
 from fedeas.counts import LabelCounts
 from fedeas.errors import InputError, MissingExtraError
-from fedeas.files import unreadable
+from fedeas.files import IMAGE_FILES, unreadable
 from fedeas.tables import names_clients
 
 _LABELS = ("label", "labels", "class", "target", "fine_label", "category", "y")
-_IMAGES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".npy"}
 
 
 @dataclass(frozen=True)
@@ -165,13 +164,13 @@ def _images(path: Path) -> Found:
         for client in _folders(path):
             for label in _folders(client):
                 for file in label.iterdir():
-                    if file.suffix.lower() in _IMAGES:
+                    if file.suffix.lower() in IMAGE_FILES:
                         yield client.name, label.name
 
     try:
         return _counted(pairs(), "a folder per client, in it a folder of images per class")
     except InputError:
-        flat = any(f.suffix.lower() in _IMAGES for d in _folders(path) for f in d.iterdir())
+        flat = any(f.suffix.lower() in IMAGE_FILES for d in _folders(path) for f in d.iterdir())
         raise InputError(
             f"{path} holds no images of several classes by client",
             got="one folder of images per class" if flat else None,

@@ -5,7 +5,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,13 @@ from numpy.typing import NDArray
 from fedeas import hub, parquet
 from fedeas.data.images import Bytes, ImageData
 from fedeas.errors import InputError, MissingExtraError
+from fedeas.files import IMAGE_FILES
 
 Progress = Callable[[int, int], None]
 _PARTS = ("train", "test")
+_PARQUET = ".parquet"
+_EVERY = 5  # of a class's images, one is for testing
+_AT_ONCE = 256  # files
 
 
 def load_images(
@@ -29,8 +33,10 @@ def load_images(
     """Open a data set as memory-mapped arrays, decoding it on first use.
 
     Parquet in the schema of the Hugging Face data set `name` is looked for in `folder`, then in
-    the folder `name` below the environment variable FEDEAS_DATA; otherwise the hub is asked. The
-    decoded arrays are kept in `store` (FEDEAS_STORE, or .cache/fedeas in the home folder).
+    the folder `name` below the environment variable FEDEAS_DATA; otherwise the hub is asked. A
+    folder may also hold images by class: `train/CLASS/` and `test/CLASS/`, or `CLASS/` alone, of
+    which every fifth is then for testing. The decoded arrays are kept in `store` (FEDEAS_STORE, or
+    .cache/fedeas in the home folder).
     """
     files = _local_files(name, folder) or _hub_files(name)
     target = _store(store) / f"{Path(name).name}-{_key(files)}"
@@ -38,17 +44,24 @@ def load_images(
         return ImageData.open(target)
     except InputError:
         shutil.rmtree(target, ignore_errors=True)  # half of something, or of an older format
-    heads = {part: parquet.image_head(paths) for part, paths in files.items()}
-    if heads["train"].classes != heads["test"].classes:
-        raise InputError(f"{name}: training and test set name different classes")
-    sizes = (heads["train"].rows, heads["test"].rows)
     paths = [path for part in _PARTS for path in files[part]]
-    batches = _decoded(paths, sum(sizes), progress)
-    return ImageData.write(target, name, heads["train"].classes, sizes, batches)
+    if paths[0].suffix != _PARQUET:
+        classes = tuple(sorted({path.parent.name for path in paths}))
+        sizes = (len(files["train"]), len(files["test"]))
+        encoded = _encoded_files(paths, classes)
+    else:
+        heads = {part: parquet.image_head(own) for part, own in files.items()}
+        classes = heads["train"].classes
+        if classes != heads["test"].classes:
+            raise InputError(f"{name}: training and test set name different classes")
+        sizes = (heads["train"].rows, heads["test"].rows)
+        encoded = ((path, *batch) for path in paths for batch in parquet.image_batches(path))
+    batches = _decoded(encoded, sum(sizes), progress)
+    return ImageData.write(target, name, classes, sizes, batches)
 
 
 def _local_files(name: str, folder: Path | str | None) -> dict[str, list[Path]] | None:
-    """Find the Parquet files of both parts in the given folder, or below FEDEAS_DATA."""
+    """Find the files of both parts in the given folder, or below FEDEAS_DATA."""
     if folder is None:
         if (root := os.environ.get("FEDEAS_DATA")) is None:
             return None
@@ -56,12 +69,49 @@ def _local_files(name: str, folder: Path | str | None) -> dict[str, list[Path]] 
         if not folder.is_dir():
             return None
     files = {part: sorted(Path(folder).rglob(f"{part}-*.parquet")) for part in _PARTS}
+    if not any(files.values()):
+        files = _image_files(Path(folder))
     if missing := [part for part in _PARTS if not files[part]]:
         raise InputError(
             f"{folder} holds no {missing[0]} set",
-            allowed="files named train-*.parquet and test-*.parquet",
+            allowed="train-*.parquet and test-*.parquet, or images in train/CLASS/ and "
+            "test/CLASS/, or in CLASS/",
         )
     return files
+
+
+def _image_files(folder: Path) -> dict[str, list[Path]]:
+    """Find images by class; without a test set of its own, every fifth of a class is one."""
+    parts = {part: _images(folder / part) for part in _PARTS}
+    if any(parts.values()):
+        return {part: [p for own in found.values() for p in own] for part, found in parts.items()}
+    found = _images(folder).values()
+    return {
+        "train": [p for own in found for n, p in enumerate(own) if (n + 1) % _EVERY],
+        "test": [p for own in found for n, p in enumerate(own) if not (n + 1) % _EVERY],
+    }
+
+
+def _images(folder: Path) -> dict[str, list[Path]]:
+    """Return the images of every folder of a folder, by its name."""
+    if not folder.is_dir():
+        return {}
+    found = {
+        own.name: sorted(p for p in own.iterdir() if p.suffix.lower() in IMAGE_FILES)
+        for own in sorted(folder.iterdir())
+        if own.is_dir() and not own.name.startswith(".")
+    }
+    return {name: paths for name, paths in found.items() if paths}
+
+
+def _encoded_files(
+    paths: list[Path], classes: tuple[str, ...]
+) -> Iterator[tuple[Path, list[bytes], NDArray[np.int64]]]:
+    """Yield image files and their labels, a few hundred at a time."""
+    for start in range(0, len(paths), _AT_ONCE):
+        own = paths[start : start + _AT_ONCE]
+        labels = np.array([classes.index(path.parent.name) for path in own], np.int64)
+        yield own[0].parent, [path.read_bytes() for path in own], labels
 
 
 def _hub_files(name: str) -> dict[str, list[Path]]:
@@ -89,18 +139,19 @@ def _store(store: Path | str | None) -> Path:
 
 
 def _decoded(
-    paths: list[Path], total: int, progress: Progress | None
+    encoded: Iterable[tuple[Path, list[bytes], NDArray[np.int64]]],
+    total: int,
+    progress: Progress | None,
 ) -> Iterator[tuple[Bytes, NDArray[np.int64]]]:
     done = 0
-    for path in paths:
-        for encoded, labels in parquet.image_batches(path):
-            pixels = [_decode(content, path) for content in encoded]
-            if len(shapes := {image.shape for image in pixels}) > 1:
-                raise InputError(f"{path} holds images of different sizes", got=sorted(shapes))
-            yield np.stack(pixels), labels
-            done += len(labels)
-            if progress is not None:
-                progress(done, total)
+    for path, contents, labels in encoded:
+        pixels = [_decode(content, path) for content in contents]
+        if len(shapes := {image.shape for image in pixels}) > 1:
+            raise InputError(f"{path} holds images of different sizes", got=sorted(shapes))
+        yield np.stack(pixels), labels
+        done += len(labels)
+        if progress is not None:
+            progress(done, total)
 
 
 def _decode(content: bytes, path: Path) -> Bytes:

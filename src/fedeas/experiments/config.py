@@ -22,9 +22,9 @@ Settings = TypeVar("Settings")
 class Data:
     """Which images, and who is tested on what."""
 
-    name: str
-    folder: str | None = None
-    protocol: str = "clean"
+    name: str  # below FEDEAS_DATA, in `folder`, or of the Hugging Face hub
+    folder: str | None = None  # of the data's Parquet files
+    protocol: str = "clean"  # official split; 'paper' merges and tests on clients' parts
     hold_out: int = 0  # images of every class that no client gets, for the pool
 
 
@@ -32,22 +32,22 @@ class Data:
 class Cut:
     """How clients share the data."""
 
-    recipe: str = "flbench"
+    recipe: str = "flbench"  # or dirichlet, iid, shards
     clients: int = 20
-    alpha: float | None = 0.1
-    min_samples: int | None = None
-    shards_per_client: int | None = None
+    alpha: float | None = 0.1  # of the Dirichlet distribution: small is skewed
+    min_samples: int | None = None  # that every client gets at least
+    shards_per_client: int | None = None  # of the recipe shards
 
 
 @dataclass(frozen=True)
 class Augment:
     """What is generated, and by what."""
 
-    policy: str = "none"
-    generator: str = ""
-    cache: str = "cache"
-    seed: int = 0
-    batch: int = 64
+    policy: str = "none"  # or fedeas(beta=12), uniform(total=...), waterfill(total=...), ...
+    generator: str = ""  # pool, diffusion(model=...), turbo(model=...), package.module:Name
+    cache: str = "cache"  # folder of generated images
+    seed: int = 0  # of generated images
+    batch: int = 64  # images generated at a time
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class Config:
     partition: Cut = field(default_factory=Cut)
     augment: Augment = field(default_factory=Augment)
     federated: Federated = field(default_factory=Federated)
-    seed: int = 42
-    grid: str = "inline"
-    device: str = "auto"
+    seed: int = 42  # of partition, held-out images, weights, cohorts and shuffling
+    grid: str = "inline"  # or ray
+    device: str = "auto"  # cpu, cuda, ...
 
     def settings(self) -> dict[str, Any]:
         """Return what makes a run this run; where and how fast it happens is left out."""

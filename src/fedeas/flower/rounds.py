@@ -30,16 +30,16 @@ _MOST_SAMPLES = 2**40  # of one client
 class Federated:
     """How a federation trains."""
 
-    rounds: int = 40
+    rounds: int = 40  # of communication
     fraction: float = 0.5  # of the clients in a round
-    method: str = "fedavg"
+    method: str = "fedavg"  # or fedprox(mu=0.01), scaffold, moon, fedgen, fedmix
     model: ModelSettings = field(default_factory=ModelSettings)
     local: Local = field(default_factory=Local)
     threads: int = 1  # of a client's training
     minimum: float = 1.0  # share of a cohort whose replies must be good
     timeout: float = 3600.0  # seconds that a round may take
     window: int = 16  # messages under way at a time
-    evaluate_every: int = 1
+    evaluate_every: int = 1  # rounds between tests of the server's model
 
     def __post_init__(self) -> None:
         whole = "a whole number from 1"

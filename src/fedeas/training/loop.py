@@ -22,13 +22,13 @@ Floats = NDArray[np.float64]
 class Local:
     """How a client trains: plain SGD, a fresh optimiser each time."""
 
-    epochs: int = 2
-    batch: int = 64
-    learning_rate: float = 0.02
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    precision: str = "float32"
-    compile: bool = False
+    epochs: int = 2  # over the client's samples, in a round
+    batch: int = 64  # images of a step
+    learning_rate: float = 0.02  # of SGD
+    momentum: float = 0.0  # of SGD
+    weight_decay: float = 0.0  # of SGD
+    precision: str = "float32"  # or bfloat16
+    compile: bool = False  # with torch.compile, which promises no equal bits
 
     def __post_init__(self) -> None:
         check_settings(

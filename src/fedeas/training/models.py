@@ -24,10 +24,10 @@ _NORMS: dict[str, Norm] = {
 class ModelSettings:
     """Which model; `stem` and `norm` are a ResNet's, `projection` is the width of MOON's head."""
 
-    name: str = "cnn"
-    norm: str = "batch"
-    stem: str = "cifar"
-    projection: int = 0
+    name: str = "cnn"  # or resnet18
+    norm: str = "batch"  # or group
+    stem: str = "cifar"  # or imagenet
+    projection: int = 0  # MOON needs one: 256
     weights: str = ""  # a safetensors file with torchvision's names
 
 

@@ -1,0 +1,115 @@
+"""Write the reference of commands and of config keys from the code itself.
+
+python tools/reference.py          rewrite
+python tools/reference.py --check  fail when a page is not what the code says
+"""
+
+import dataclasses
+import inspect
+import re
+import sys
+import typing
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from fedeas.cli import app
+from fedeas.experiments.config import Config
+
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+
+
+def commands() -> str:
+    """Return a page with every command: what it does, what it takes, an example."""
+    root: Any = typer.main.get_command(app)
+    lines = ["# Commands", "", "Every command has `--help`; most have `--json` for machines.", ""]
+    for name, command in sorted(root.commands.items()):
+        lines += _command(f"fedeas {name}", command)
+        for inner, below in sorted(getattr(command, "commands", {}).items()):
+            lines += _command(f"fedeas {name} {inner}", below)
+    return "\n".join(lines)
+
+
+def _command(name: str, command: Any) -> list[str]:
+    text = inspect.cleandoc(command.help or "")
+    lines = [f"## {name}", "", text, ""]
+    options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
+    rows = [p for p in options if p.name != "help"]
+    if rows:
+        lines += ["| option | what it is | unless given |", "|---|---|---|"]
+        lines += [
+            f"| `{', '.join(p.opts)}` | {(p.help or '').replace('|', '/')} | {_default(p)} |"
+            for p in rows
+        ]
+        lines.append("")
+    return lines
+
+
+def _default(option: Any) -> str:
+    if option.required:
+        return "needed"
+    if option.default in (None, False, [], ()) or callable(option.default):
+        return ""
+    return f"`{option.default}`"
+
+
+def config() -> str:
+    """Return a page with every key of a config: its type, its default, what it is."""
+    lines = [
+        "# Config keys",
+        "",
+        "A run is a TOML file of these; [training](../training.md) shows one. A wrong key is an",
+        "error that names the nearest right one. In a sweep they stand below `[base]` and, with",
+        "lists of values, in `[[grid]]` ([experiments](../experiments.md)).",
+        "",
+    ]
+    for heading, kind in _tables(Config, ""):
+        lines += [f"## {heading or 'top level'}", "", inspect.cleandoc(kind.__doc__ or ""), ""]
+        lines += ["| key | kind | unless given | |", "|---|---|---|---|"]
+        comments, hints = _comments(kind), typing.get_type_hints(kind)
+        for field in dataclasses.fields(kind):
+            if dataclasses.is_dataclass(hints[field.name]):
+                continue
+            shown = str(field.type).replace("|", "or").replace("None", "nothing")
+            shown = re.sub(r"<class '(\w+)'>", r"\1", shown)
+            default = "needed" if field.default is dataclasses.MISSING else f"`{field.default!r}`"
+            lines.append(
+                f"| `{field.name}` | {shown} | {default} | {comments.get(field.name, '')} |"
+            )
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _tables(kind: Any, above: str) -> list[tuple[str, Any]]:
+    found = [(above and f"[{above}]", kind)]
+    for name, hint in typing.get_type_hints(kind).items():
+        if dataclasses.is_dataclass(hint):
+            found += _tables(hint, f"{above}.{name}" if above else name)
+    return found
+
+
+def _comments(kind: Any) -> dict[str, str]:
+    """Return what stands behind the fields of a dataclass in its source."""
+    lines = inspect.getsource(kind).splitlines()
+    found = (re.match(r"\s+(\w+):[^#]*#\s*(.+)", line) for line in lines)
+    return {match[1]: match[2] for match in found if match}
+
+
+def main(check: bool) -> int:
+    """Write both pages, or tell which is out of date."""
+    stale = 0
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in (("commands.md", commands()), ("config.md", config())):
+        path = FOLDER / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale += 1
+            if check:
+                sys.stdout.write(f"{name} is not what the code says\n")
+            else:
+                path.write_text(text, encoding="utf-8")
+    return stale if check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main("--check" in sys.argv[1:]))
