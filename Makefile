@@ -1,7 +1,7 @@
 # `make check` is all that a contributor needs: it does what CI does.
-.PHONY: check lint types test slow format
+.PHONY: check lint types docs test slow format
 
-check: lint types test
+check: lint types docs test
 
 lint:
 	ruff check .
@@ -9,6 +9,10 @@ lint:
 
 types:
 	mypy
+
+# The site, without a warning.
+docs:
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
 # Two workers: many tests start programs of their own.
 test:

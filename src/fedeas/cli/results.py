@@ -38,6 +38,7 @@ def shown(table: "Table") -> RichTable:
     """Return a table of results for the terminal."""
     names = [name for name, _ in table.rows[0].column] if table.rows else []
     references = {row.match for row in table.rows} - {""}
+    several = len(references) > 1
     matched = f"; matched to {references.pop()}" if len(references) == 1 else ""
     numbers = ["seeds", "accuracy", "gain", "eta", "drift"]
     if table.threshold:
@@ -46,11 +47,12 @@ def shown(table: "Table") -> RichTable:
     made = show.new_table(
         f"{table.grid}: {table.title}{matched}",
         *((name.rpartition(".")[2], False) for name in names),
-        ("method", False), ("policy", False), *((name, True) for name in numbers),
+        ("method", False), ("policy", False), *([("total of", False)] if several else []),
+        *((name, True) for name in numbers),
     )  # fmt: skip
     for row in table.rows:
         cells = [*(str(value) for _, value in row.column), row.method]
-        cells += [row.policy if matched else named(row.policy, row.match), str(row.seeds)]
+        cells += [row.policy, *([row.match or row.policy] if several else []), str(row.seeds)]
         cells += [_points(row.accuracy), _points(row.gain, "+")]
         cells.append("-" if row.eta is None else f"{row.eta.value:.2f}")
         cells.append(f"{row.drift.value:.3f}")
@@ -62,11 +64,6 @@ def shown(table: "Table") -> RichTable:
         cells += [show.seconds_text(row.training_seconds.value)]
         made.add_row(*cells)
     return made
-
-
-def named(policy: str, match: str) -> str:
-    """Return a policy's name, with the one whose total it spends where that is another."""
-    return f"{policy} = {match}" if match else policy
 
 
 def _points(mean: "Mean | None", sign: str = "") -> str:
@@ -90,4 +87,5 @@ def _by_class(table: "Table") -> RichTable:
 
 
 def _run(row: "Row") -> str:
-    return ", ".join([*(str(v) for _, v in row.column), row.method, named(row.policy, row.match)])
+    spends = f" = {row.match}" if row.match else ""
+    return ", ".join([*(str(v) for _, v in row.column), row.method, f"{row.policy}{spends}"])
