@@ -50,6 +50,15 @@ def test_the_papers_numbers_need_no_more(fresh):
     assert "32 of 32 numbers are equal" in done.stdout
 
 
+def test_claims_and_recorded_runs_need_no_more_either(fresh):
+    for arguments, said in (([], "34 exact"), (["runs", "cifar10"], "policies: Policies")):
+        done = subprocess.run(
+            [fresh / "fedeas", "paper", *arguments], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        assert said in done.stdout
+
+
 def test_parquet_and_pictures_name_their_extra(fresh, paper_csv, tmp_path):
     for arguments, extra in (
         ([tmp_path / "counts.parquet"], "parquet"),

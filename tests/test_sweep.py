@@ -176,6 +176,7 @@ def test_a_total_is_written_only_where_one_is_missing():
         ("seed = [1, 2]", 'seed = ["one"]', "is of a wrong kind"),
         ('name = "policies"', "", "needs a name"),
         ('name = "policies"', 'name = "../up"', "needs a name"),
+        ('title = "Shapes"', 'name = "../up"', "needs a name"),
         ("threshold = 0.5", "threshold = 50", "not a threshold"),
         ("[[grid]]", "[grid]", "grid is no list of tables"),
         ("[[grid]]", "[[grids]]", "is no sweep"),

@@ -71,10 +71,10 @@ def read_json(path: Path) -> Any:
 
 
 def sealed(body: object) -> str:
-    r"""Return a line of JSON with the hash of its content.
+    """Return a line of JSON with the hash of its content.
 
-    >>> sealed({"a": 1}).endswith(', "body": {"a": 1}}\\n')
-    True
+    >>> sealed({"a": 1})[78:].strip()
+    '"body": {"a": 1}}'
     """
     text = json.dumps(body, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()

@@ -82,8 +82,17 @@ class Evidence:
 
     @cached_property
     def noise(self) -> Noise | None:
-        """How much a difference between two runs of one seed varies from seed to seed."""
+        """How much a difference between two policies that generate varies from seed to seed."""
+        return self._noise(without="none")
+
+    @cached_property
+    def plain_noise(self) -> Noise | None:
+        """The same with runs that generate nothing: how far those get depends more on the seed."""
+        return self._noise(without="")
+
+    def _noise(self, without: str) -> Noise | None:
         policies = dict.fromkeys(run.entry.policy for run in self.runs if self._seeded(run))
+        policies.pop(without, None)
         by_policy = [self.accuracy(_SEEDED, policy) for policy in policies]
         several = [found for found in by_policy if len(found) > 1]
         seeds = set.intersection(*map(set, several)) if len(several) > 1 else set()
@@ -107,24 +116,25 @@ class Evidence:
     def _seeded(self, run: Run) -> bool:
         return run.entry.grid == _SEEDED and run.entry.method == "fedavg"
 
-    def judge(self, differences: Sequence[float], terms: float = 1.0) -> str:
+    def judge(self, differences: Sequence[float], terms: float = 1.0, plain: bool = False) -> str:
         """Say whether differences are above zero beyond the noise, below it, or neither.
 
-        `terms` is how many differences each of them is made of.
+        `terms` is how many differences each of them is made of, `plain` says that one side of them
+        generates nothing.
         """
-        if not differences or self.noise is None:
+        noise = self.plain_noise if plain else self.noise
+        if not differences or noise is None:
             return CANNOT_TELL
-        half = self.noise.half(len(differences), terms)
+        half = noise.half(len(differences), terms)
         mean = statistics.mean(differences)
         return AGREES if mean > half else DISAGREES if mean < -half else CANNOT_TELL
 
-    def show(self, differences: Sequence[float], terms: float = 1.0) -> str:
+    def show(self, differences: Sequence[float], terms: float = 1.0, plain: bool = False) -> str:
         """Write differences of accuracies as points with their interval."""
         if not differences:
             return "-"
-        half = (
-            "" if self.noise is None else f" ± {100 * self.noise.half(len(differences), terms):.1f}"
-        )
+        noise = self.plain_noise if plain else self.noise
+        half = "" if noise is None else f" ± {100 * noise.half(len(differences), terms):.1f}"
         return f"{100 * statistics.mean(differences):+.1f}{half}"
 
 

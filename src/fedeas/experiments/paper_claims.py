@@ -104,8 +104,8 @@ def _cifar10(runs: Evidence) -> Iterator[Claim]:
                 "Table 1",
                 f"FedEAS over {names[other]}, alpha = {alpha}, points",
                 value,
-                runs.show(own),
-                runs.judge(claimed),
+                runs.show(own, plain=other == "none"),
+                runs.judge(claimed, plain=other == "none"),
             )
     yield _gap_shrinks(runs, eas)
     yield _arrives_earlier(runs, eas)
@@ -182,7 +182,7 @@ def _recovered(data: str, runs: Evidence, eas: str) -> Claim:
         what,
         "66 % with 5.9 %",
         f"{100 * gain / most:.0f} % with {100 * share:.1f} %",
-        runs.judge(beyond_half, terms=0.75),
+        runs.judge(beyond_half, terms=0.75, plain=True),
     )
 
 
@@ -196,8 +196,8 @@ def _above_all_methods(runs: Evidence) -> Claim:
         "Sec. 4.2",
         "the weakest policy over the best of six methods, alpha = 0.1, points",
         "+4.3",
-        runs.show(lead),
-        runs.judge(lead),
+        runs.show(lead, plain=True),
+        runs.judge(lead, plain=True),
     )
 
 
@@ -281,8 +281,8 @@ def _combined(runs: Evidence, eas: str) -> Iterator[Claim]:
         "Table 1",
         "SCAFFOLD over FedEAS under weak skew, alpha = 0.3, points",
         "+2.2",
-        runs.show(behind),
-        runs.judge(behind),
+        runs.show(behind, plain=True),
+        runs.judge(behind, plain=True),
     )
 
 

@@ -12,7 +12,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +107,7 @@ def read_sweep(path: Path) -> Sweep:
     if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
         raise InputError(f"{path}: grid is no list of tables", fix="write [[grid]]")
     made = tuple(_grid(grid, f"{path}: grid {n}") for n, grid in enumerate(grids, start=1))
-    name = str(content.get("name", path.stem))
+    name = _name(content.get("name", re.sub(r"[^\w-]", "-", path.stem)), str(path))
     sweep = Sweep(name, str(content.get("title", "")), content["base"], made)
     for _ in plan_runs(sweep):  # every config is made once: what is wrong is wrong now
         pass
@@ -116,9 +116,7 @@ def read_sweep(path: Path) -> Sweep:
 
 def _grid(content: Mapping[str, Any], where: str) -> Grid:
     settings = dict(content)
-    name = settings.pop("name", None)
-    if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
-        raise InputError(f"{where} needs a name", got=name, allowed="letters, digits, - and _")
+    name = _name(settings.pop("name", None), where)
     title = settings.pop("title", "")
     match = settings.pop(_MATCH, [])
     threshold = settings.pop("threshold", None)
@@ -128,6 +126,13 @@ def _grid(content: Mapping[str, Any], where: str) -> Grid:
     if threshold is not None and not (isinstance(threshold, float) and 0 < threshold < 1):
         raise InputError(f"{where}: not a threshold", got=threshold, allowed="0.0 to 1.0")
     return Grid(name, title, matches, threshold, dict(_flat(settings)))
+
+
+def _name(given: object, where: str) -> str:
+    """Check a name: it becomes a folder, or stands before one."""
+    if not isinstance(given, str) or not re.fullmatch(r"[\w-]+", given):
+        raise InputError(f"{where} needs a name", got=given, allowed="letters, digits, - and _")
+    return given
 
 
 def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -223,7 +228,7 @@ def with_total(policy: str, total: int | None) -> str:
     """
     name, settings = parse(policy, "policy")
     made = make_policy(policy, **({} if total is None else {"total": total}))
-    takes = any(field.name == "total" for field in fields(made))  # type: ignore[arg-type]
+    takes = "total" in getattr(made, "__dataclass_fields__", {})
     if total is None or not takes or settings.keys() & {"total", "price"}:
         return policy
     inner = ", ".join([*(f"{k}={v}" for k, v in settings.items()), f"total={total}"])
