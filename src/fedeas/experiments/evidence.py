@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fedeas.experiments.results import Result, figures, rounds_to, student
-from fedeas.experiments.tables import Run, make_tables
+from fedeas.experiments.tables import Run, seconds_per_sample
 
 AGREES, DISAGREES, CANNOT_TELL = "agrees at reduced size", "disagrees", "cannot tell"
 _SEEDED = "policies"  # the grid whose seeds tell the noise
@@ -72,13 +72,14 @@ class Evidence:
         found = self.results(grid, policy)
         return {s: rounds_to(r["curves"]["accuracy"], threshold) for s, r in found.items()}
 
-    def seconds(self, grid: str, policy: str) -> float | None:
-        """Return what a run took end to end: generation at its measured cost, and training."""
-        for table in make_tables(self.runs, mixed=True):
-            for row in table.rows:
-                if (table.grid, row.policy) == (grid, policy):
-                    return row.seconds
-        return None
+    def seconds(self, grid: str, policy: str) -> BySeed:
+        """Return what runs took end to end: generation at its measured cost, and training."""
+        rates = seconds_per_sample(self.runs)
+        return {
+            seed: result["generated"] * rates.get(result["generator"], 0.0)
+            + sum(result["curves"]["seconds"])
+            for seed, result in self.results(grid, policy).items()
+        }
 
     @cached_property
     def noise(self) -> Noise | None:

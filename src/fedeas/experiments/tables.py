@@ -224,7 +224,7 @@ def make_tables(
     """
     planned = entries if entries is not None else [run.entry for run in runs]
     plain = _without_generation(runs)
-    rates = _seconds_per_sample(runs)
+    rates = seconds_per_sample(runs)
     tables = []
     for grid in dict.fromkeys(entry.grid for entry in planned):
         own = [run for run in runs if run.entry.grid == grid]
@@ -291,7 +291,7 @@ def _setting(result: Result) -> str:
     return json.dumps([settings | {"federated": federated}, model], sort_keys=True)
 
 
-def _seconds_per_sample(runs: Iterable[Run]) -> dict[str, float]:
+def seconds_per_sample(runs: Iterable[Run]) -> dict[str, float]:
     """Return what a sample of every generator took, over all that was generated in any run.
 
     Runs share their images, so a run may find all of its own in the cache.
