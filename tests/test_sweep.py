@@ -57,7 +57,7 @@ generator = "federations:Shapes"
 cache = "{folder / "cache"}"
 batch = 8
 [base.federated]
-rounds = 6
+rounds = 40
 fraction = 0.5
 [base.federated.local]
 epochs = 1
@@ -170,7 +170,7 @@ def test_a_total_is_written_only_where_one_is_missing():
     ("old", "new", "message"),
     [
         ("[base.data]", "[base.dta]", "did you mean 'data'?"),
-        ("rounds = 6", "round = 6", "did you mean 'rounds'?"),
+        ("rounds = 40", "round = 40", "did you mean 'rounds'?"),
         ("augment.policy =", "augment.polcy =", "did you mean 'policy'?"),
         ("seed = [1, 2]", "seed = []", "is an empty list"),
         ("seed = [1, 2]", 'seed = ["one"]', "is of a wrong kind"),
@@ -291,7 +291,7 @@ def test_a_run_that_fails_leaves_the_others_running(tmp_path, there):
             "seed = [1, 2]": 'seed = 1\naugment.generator = ["federations:Broken", "pool"]',
             '["none", "fedeas(beta=4)", "uniform"]': '["fedeas(beta=4)"]',
             "[base.partition]": "hold_out = 30\n[base.partition]",
-            "rounds = 6": "rounds = 1",
+            "rounds = 40": "rounds = 1",
         },
     )
     runs = run_cells(cells_of(path), tmp_path / "runs", jobs=1)
@@ -305,7 +305,7 @@ def test_a_sweep_killed_ten_times_ends_with_the_same_table(tmp_path, finished, t
     path.write_text(text)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", TESTS / "killed_sweep.py", path, tmp_path / "runs",
-         "10", "1.5"],
+         "10", "0.3"],
         capture_output=True, text=True, check=False, cwd=TESTS,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -316,7 +316,7 @@ def test_a_sweep_killed_ten_times_ends_with_the_same_table(tmp_path, finished, t
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_workers_stop_with_their_sweep(tmp_path, there, how):
-    path = sweep_file(tmp_path, **{"rounds = 6": "rounds = 100000", "seed = [1, 2]": "seed = 1"})
+    path = sweep_file(tmp_path, **{"rounds = 40": "rounds = 100000", "seed = [1, 2]": "seed = 1"})
     command = [sys.executable, "-W", "ignore", "-m", "fedeas", "sweep", path, "--out",
                tmp_path / "runs", "--jobs", "1"]  # fmt: skip
     sweep = subprocess.Popen(command, stderr=subprocess.DEVNULL)
@@ -421,7 +421,7 @@ def test_a_result_in_the_folder_of_another_run_is_refused(tmp_path, finished):
 def test_a_damaged_file_of_a_cut_off_run_is_mended_or_named(tmp_path, finished, method, how):
     """A run after three of six rounds goes on to the same result, or says which file is wrong."""
     config = finished[1][1].config
-    config = replace(config, federated=replace(config.federated, method=method))
+    config = replace(config, federated=replace(config.federated, method=method, rounds=6))
     whole = run_config(config, tmp_path / "whole")
     cut_off(config, tmp_path / "cut")
     files = [p for p in (tmp_path / "cut").rglob("*") if p.is_file() and p.name != "lock"]

@@ -276,13 +276,13 @@ def _not_comparable(runs: Sequence[Run]) -> list[str]:
 def _without_generation(runs: Iterable[Run]) -> dict[str, float]:
     """Return FedAvg's accuracy without synthetic samples, by all that else a run depends on."""
     return {
-        _setting(run.result): figures(run.result["curves"])["accuracy_last"]
+        common_setting(run.result): figures(run.result["curves"])["accuracy_last"]
         for run in runs
         if run.result["method"] == "fedavg" and run.result["policy"] == "none"
     }
 
 
-def _setting(result: Result) -> str:
+def common_setting(result: Result) -> str:
     """Return what a run and its FedAvg have in common; methods may add to the model."""
     settings = dict(result["settings"])
     settings.pop("augment")
@@ -316,7 +316,7 @@ def _row(
     found = [figures(result["curves"]) for result in results]
     gains, etas = [], []
     for result, own in zip(results, found, strict=True):
-        without = plain.get(_setting(result))
+        without = plain.get(common_setting(result))
         if without is not None and (result["method"], result["policy"]) != ("fedavg", "none"):
             gains.append(own["accuracy_last"] - without)
             eta = efficiency(own["accuracy_last"], without, result["generated"])

@@ -85,15 +85,16 @@ def convergence(runs: Sequence[Run], threshold: float | None) -> bytes:
         axes.set(xlabel="round", ylabel="accuracy (%)")
         axes.set_title("How fast they get there")
         axes.legend(loc="lower right", fontsize=9)
-        caption(figure, "Accuracy on the test set after every round, the mean over seeds.")
+        caption(figure, "FedAvg's accuracy on the test set after every round, the mean over seeds.")
 
     return picture(draw)
 
 
 def _by_policy(runs: Sequence[Run]) -> Mapping[str, list[Run]]:
+    """Return FedAvg's runs by policy; other methods would be lines of one look."""
     found: dict[str, list[Run]] = {}
     for run in runs:
-        if None not in run.result["curves"]["accuracy"]:
+        if run.entry.method == "fedavg" and None not in run.result["curves"]["accuracy"]:
             found.setdefault(run.entry.policy, []).append(run)
     return found
 

@@ -13,12 +13,20 @@ from fedeas.experiments.paper_claims import Claim
 from fedeas.experiments.paper_counts import main_plan, paper_counts
 from fedeas.experiments.paper_tables import printed
 from fedeas.experiments.results import Mean
-from fedeas.experiments.tables import Row, Run, Table, make_tables, write_csv
+from fedeas.experiments.tables import (
+    Row,
+    Run,
+    Table,
+    common_setting,
+    make_tables,
+    write_csv,
+)
 from fedeas.files import atomic_write
 from fedeas.report import curves, figures
 from fedeas.select import admissible_betas
 
 _PAGE = "index.html"
+_MOST_MARKS = 6  # whose names have room beside them
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,7 @@ def sweep_sections(name: str, runs: Sequence[Run]) -> Iterator[Section]:
     tables = make_tables(runs)
     for table in tables:
         own = [run for run in runs if run.entry.grid == table.grid]
-        yield _table_section(name, table, own, tables)
+        yield _table_section(name, table, own, runs)
     yield Section(f"{name}: what ran", [_what_ran(runs)])
 
 
@@ -178,7 +186,7 @@ def _what_ran(runs: Sequence[Run]) -> Grid:
 
 
 def _table_section(
-    name: str, table: Table, runs: Sequence[Run], tables: Sequence[Table]
+    name: str, table: Table, runs: Sequence[Run], everything: Sequence[Run]
 ) -> Section:
     section = Section(f"{name}: {table.title or table.grid}")
     section.parts.append(_results(table, runs))
@@ -195,7 +203,7 @@ def _table_section(
         )
     section.parts.extend(notes)
     if len(table.rows) > 1:
-        section.parts.extend(_figures(f"{name}-{table.grid}", table, runs, tables))
+        section.parts.extend(_figures(f"{name}-{table.grid}", table, runs, everything))
         section.parts.append("Accuracy of every class in the last rounds, %:")
         section.parts.append(_by_class(table))
     return section
@@ -242,15 +250,26 @@ def _policy(row: Row, table: Table) -> str:
     return f"{row.policy} = {row.match}" if row.match and several else row.policy
 
 
+def _references(everything: Sequence[Run], runs: Sequence[Run]) -> list[Row]:
+    """Return FedAvg without samples and with full balance in the setting of some runs."""
+    setting = common_setting(runs[0].result)
+    beside = {
+        run.entry.folder: run
+        for run in everything
+        if run.entry.policy in ("none", "full-balance")
+        and run.entry.method == "fedavg"
+        and common_setting(run.result) == setting
+    }
+    return [row for table in make_tables(list(beside.values())) for row in table.rows]
+
+
 def _figures(
-    name: str, table: Table, runs: Sequence[Run], tables: Sequence[Table]
+    name: str, table: Table, runs: Sequence[Run], everything: Sequence[Run]
 ) -> Iterator[Picture]:
     """Yield the figures that a table's rows can fill."""
     rows = table.rows
     if len({row.match for row in rows} - {""}) > 1:
-        every = [row for other in tables for row in other.rows if not row.column]
-        lines = [row for row in every if row.policy in ("none", "full-balance")]
-        lines = list({row.policy: row for row in lines if row.method == "fedavg"}.values())
+        lines = _references(everything, runs)
         yield Picture(f"{name}-budget", curves.budget(rows, lines), "Accuracy against budget.")
         return
     yield Picture(
@@ -264,7 +283,8 @@ def _figures(
     yield Picture(
         f"{name}-convergence", curves.convergence(runs, table.threshold), "Accuracy by round."
     )
-    yield Picture(f"{name}-drift", curves.drift(rows), "Drift against accuracy.")
+    if len(rows) <= _MOST_MARKS:
+        yield Picture(f"{name}-drift", curves.drift(rows), "Drift against accuracy.")
     yield Picture(f"{name}-cost", curves.cost(rows), "Minutes of generation and training.")
 
 
