@@ -172,7 +172,7 @@ def cost(rows: Sequence[Row]) -> bytes:
         axes.set_xlim(0, total.max() * 1.12)
         axes.set(xlabel="minutes")
         axes.set_title("What it takes, end to end")
-        axes.legend(loc="lower right", fontsize=9)
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=9)
         ratio = total.max() / max(total.min(), 1e-9)
         caption(figure, f"The longest takes {ratio:.1f} times as long as the shortest.")
 
