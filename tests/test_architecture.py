@@ -24,7 +24,7 @@ LEAVES = {
     "data/load.py": {"PIL"},
     "generators/quality.py": {"torch", "torchmetrics"},
     "experiments/tracking.py": {"torch", "mlflow"},
-    "experiments/demo.py": {"pyarrow", "PIL", "sklearn"},
+    "experiments/demo.py": {"PIL", "sklearn"},
     "report/figures.py": {"matplotlib"},
     "report/samples.py": {"PIL"},
 }

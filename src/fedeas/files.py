@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import secrets
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +45,19 @@ def read_text(path: Path) -> str:
         raise InputError(f"{path} is not a text file", allowed="UTF-8 text") from None
     except OSError as error:
         raise unreadable(path, error) from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file."""
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is no TOML: {error}") from None
+
+
+def folders(path: Path) -> list[Path]:
+    """Return the folders of a folder in order, but for hidden ones."""
+    return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
 def unreadable(path: Path, error: OSError) -> InputError:

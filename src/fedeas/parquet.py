@@ -211,6 +211,17 @@ def image_batches(path: Path) -> Iterator[tuple[list[bytes], NDArray[np.int64]]]
             yield encoded, np.asarray(batch.column(label).to_numpy(), dtype=np.int64)
 
 
+def write_images(
+    path: Path, encoded: Sequence[bytes], labels: Sequence[int], classes: Sequence[str]
+) -> None:
+    """Write encoded images and their labels as data sets of the Hugging Face hub have them."""
+    features = {"label": {"names": list(classes), "_type": "ClassLabel"}}
+    metadata = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
+    images = [{"bytes": content, "path": None} for content in encoded]
+    table = _pyarrow("").table({"image": images, "label": list(labels)})
+    _pyarrow("parquet").write_table(table.replace_schema_metadata(metadata), path)
+
+
 def _image_columns(path: Path, file: Any) -> tuple[str, str]:
     schema = file.schema_arrow
     types = _pyarrow("types")

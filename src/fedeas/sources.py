@@ -9,8 +9,6 @@
 """
 
 import csv
-import importlib
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,8 +19,9 @@ import numpy as np
 
 from fedeas import parquet
 from fedeas.counts import LabelCounts
-from fedeas.errors import InputError, MissingExtraError
-from fedeas.files import IMAGE_FILES, unreadable
+from fedeas.errors import InputError, MissingExtraError, first_line
+from fedeas.files import IMAGE_FILES, folders, unreadable
+from fedeas.specs import import_object
 from fedeas.tables import names_clients
 
 _LABELS = ("label", "labels", "class", "target", "fine_label", "category", "y")
@@ -161,8 +160,8 @@ def _images(path: Path) -> Found:
     """Count the images of `client/class/`."""
 
     def pairs() -> Iterator[tuple[str, str]]:
-        for client in _folders(path):
-            for label in _folders(client):
+        for client in folders(path):
+            for label in folders(client):
                 for file in label.iterdir():
                     if file.suffix.lower() in IMAGE_FILES:
                         yield client.name, label.name
@@ -170,17 +169,13 @@ def _images(path: Path) -> Found:
     try:
         return _counted(pairs(), "a folder per client, in it a folder of images per class")
     except InputError:
-        flat = any(f.suffix.lower() in IMAGE_FILES for d in _folders(path) for f in d.iterdir())
+        flat = any(f.suffix.lower() in IMAGE_FILES for d in folders(path) for f in d.iterdir())
         raise InputError(
             f"{path} holds no images of several classes by client",
             got="one folder of images per class" if flat else None,
             allowed="client/class/image.png",
             fix="put a folder per client above the classes" if flat else None,
         ) from None
-
-
-def _folders(path: Path) -> list[Path]:
-    return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
 def _datasets() -> Any:
@@ -200,8 +195,7 @@ def _from_hub(name: str) -> Any:
     try:
         return library.load_dataset(name)
     except Exception as error:  # whatever the network makes of it
-        said = str(error).splitlines()[0]
-        raise InputError(f"cannot fetch the data set {name!r}: {said}") from None
+        raise InputError(f"cannot fetch the data set {name!r}: {first_line(error)}") from None
 
 
 def _dataset(dataset: Any, columns: Columns, where: str) -> Found:
@@ -228,15 +222,8 @@ def _dataset(dataset: Any, columns: Columns, where: str) -> Found:
 
 
 def _object(source: str, columns: Columns) -> Found:
-    """Read an object of a module: of the working folder too, as `python -m` finds them."""
-    module, _, name = source.partition(":")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        made = getattr(importlib.import_module(module), name)
-    except (Exception, SystemExit) as error:  # a module may do anything when it is imported
-        raise InputError(f"cannot import {source!r}: {error}") from None
-    finally:
-        sys.path.pop(0)
+    """Read an object of a module, or what a function of one returns."""
+    made = import_object(source, "source")
     if callable(made) and not hasattr(made, "load_partition"):
         made = made()
     if isinstance(made, LabelCounts):

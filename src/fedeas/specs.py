@@ -85,18 +85,23 @@ class Registry:
         )
 
     def _import(self, path: str) -> Callable[..., Any]:
-        module, _, attribute = path.partition(":")
-        try:
-            with _working_folder_first():
-                found = getattr(importlib.import_module(module), attribute)
-        except (Exception, SystemExit) as error:  # a module may do anything when it is imported
-            raise InputError(f"cannot import {self.kind} {path!r}: {error}") from None
+        found = import_object(path, self.kind)
         if not callable(found):
             raise InputError(
                 f"{path!r} is no {self.kind}", allowed="a class, or a function that makes one"
             )
         made: Callable[..., Any] = found
         return made
+
+
+def import_object(path: str, kind: str) -> Any:
+    """Import an object by its dotted path, 'package.module:name'."""
+    module, _, attribute = path.partition(":")
+    try:
+        with _working_folder_first():
+            return getattr(importlib.import_module(module), attribute)
+    except (Exception, SystemExit) as error:  # a module may do anything when it is imported
+        raise InputError(f"cannot import {kind} {path!r}: {error}") from None
 
 
 @contextmanager

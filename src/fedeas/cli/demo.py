@@ -25,7 +25,7 @@ def demo(
     scenes = heavy("fedeas.experiments.demo", "the demo", "demo")
     runs = heavy("fedeas.experiments.run", "the demo", "demo")
     begun = time.monotonic()
-    scene, _ = scenes.find_scene(out / "digits")
+    scene = scenes.find_scene(out / "digits")
     base = _base(scene, out)
     federation = runs.share_out(base)
     counts = federation.counts
@@ -45,11 +45,11 @@ def demo(
     typer.echo(f"{plan.total:,} images are in the cache, some of them in {grid}")
     show.note("")
     show.note("4. Training on Flower, with and without.")
-    tables = _train(base, beta, out)
+    trained, tables = _train(base, beta, out)
     show.note("")
     show.note("5. The gain.")
     results.give(tables, None, False)
-    page = _report(out)
+    page = _report(trained, tables, out)
     minutes = (time.monotonic() - begun) / 60
     typer.echo(f"report           {page} ({minutes:.1f} minutes in all)")
 
@@ -72,7 +72,7 @@ def _base(scene: Any, out: Path) -> Any:
 
 
 def _show_skew(counts: Any) -> None:
-    """Print the first clients' classes as bars."""
+    """Print the classes of the first clients."""
     table = show.new_table(
         "Who holds what (images of every class)",
         ("client", False), *((name[:8], True) for name in counts.class_names),
@@ -83,7 +83,7 @@ def _show_skew(counts: Any) -> None:
 
 
 def _plan(counts: Any) -> tuple[float, Any]:
-    """Choose beta by the paper's two conditions, or where none meets both, by the share alone."""
+    """Choose beta by the paper's two conditions, or where none meets both, a middling one."""
     from fedeas import FedEAS, InfeasibleError, admissible_betas
 
     try:
@@ -119,8 +119,8 @@ def _draw(runs: Any, base: Any, plan: Any, out: Path) -> Path:
     return path
 
 
-def _train(base: Any, beta: float, out: Path) -> Any:
-    """Run both at once and return the table."""
+def _train(base: Any, beta: float, out: Path) -> tuple[Any, Any]:
+    """Run both at once and return the runs and their table."""
     from dataclasses import asdict
 
     from fedeas.cli.sweep import watching
@@ -141,22 +141,20 @@ def _train(base: Any, beta: float, out: Path) -> Any:
     for run in ended:
         if run.state == crew.FAILED:
             raise FedeasError(f"{run.cell.name} failed: {run.wrong}")
-    return tables.make_tables(tables.read_runs(out / "runs", entries)[0], entries)
+    found, _ = tables.read_runs(out / "runs", entries)
+    return found, tables.make_tables(found, entries)
 
 
-def _report(out: Path) -> Path:
-    from fedeas.experiments.tables import find_runs, make_tables
-    from fedeas.report import page
+def _report(runs: Any, tables: Any, out: Path) -> Path:
+    from fedeas.report import page, sections
 
-    _, runs, _ = find_runs(out / "runs")
-    made = make_tables(runs)
     samples = page.Section(
         "Samples, as the model draws them (not chosen)",
         [page.Picture("samples", (out / "samples.png").read_bytes(), "Eight of every class.")],
     )
-    sections = [
-        page.Section("In short", [*page.summary("demo", made)]),
-        *page.sweep_sections("demo", runs),
+    parts = [
+        page.Section("In short", [*sections.summary("demo", tables)]),
+        *sections.sweep_sections("demo", runs, tables),
         samples,
     ]
-    return page.write_report(out / "report", "fedeas: the demo", sections, made)
+    return page.write_report(out / "report", "fedeas: the demo", parts, tables)

@@ -26,23 +26,24 @@ def report(
     from fedeas.experiments.evidence import Evidence
     from fedeas.experiments.paper_claims import RECORDED, all_claims
     from fedeas.experiments.tables import find_runs, make_tables
-    from fedeas.report import page
+    from fedeas.report import page, sections
 
     found = [find_runs(path) for path in runs or sorted(RECORDED.glob("*.jsonl"))]
-    sections, tables, said = [], [], []
+    parts, tables, said = [], [], []
     for name, own, missing in found:
         for line in missing:
             show.note(line)
         if not own:
             raise InputError(f"{name}: no run is finished", fix="let one come to its end")
-        sections += list(page.sweep_sections(name, own))
-        tables += (made := make_tables(own))
-        said += list(page.summary(name, made))
+        made = make_tables(own)
+        parts += list(sections.sweep_sections(name, own, made))
+        said += list(sections.summary(name, made))
+        tables += made
     known = {name: Evidence(own) for name, own, _ in found}
     if known.keys() & {"cifar10", "fashion"}:
-        sections.append(page.claims_section(all_claims(known)))
-    sections += page.partition_sections()
+        parts.append(sections.claims_section(all_claims(known)))
+    parts += sections.partition_sections()
     if said:
-        sections.insert(0, page.Section("In short", [*said]))
-    path = page.write_report(out, title, sections, tables)
+        parts.insert(0, page.Section("In short", [*said]))
+    path = page.write_report(out, title, parts, tables)
     typer.echo(f"wrote {path}, report.md and tables.csv ({len(tables)} tables)")

@@ -10,7 +10,6 @@ from rich.table import Table as RichTable
 from fedeas.cli import show
 
 if TYPE_CHECKING:
-    from fedeas.experiments.results import Mean
     from fedeas.experiments.tables import Row, Table
 
 
@@ -18,13 +17,15 @@ def give(
     tables: "Sequence[Table]", csv: Path | None, as_json: bool, per_class: bool = False
 ) -> None:
     """Print tables and what a reader has to know of them; write them where that is asked for."""
-    from fedeas.experiments.tables import plain, write_csv
+    from dataclasses import asdict
+
+    from fedeas.experiments.tables import write_csv
 
     if csv is not None:
         write_csv(csv, tables)
         show.note(f"wrote {sum(len(t.rows) for t in tables)} rows to {csv}")
     if as_json:
-        show.print_json([plain(table) for table in tables])
+        show.print_json([asdict(table) for table in tables])
         return
     for table in tables:
         show.print_table(shown(table))
@@ -53,7 +54,7 @@ def shown(table: "Table") -> RichTable:
     for row in table.rows:
         cells = [*(str(value) for _, value in row.column), row.method]
         cells += [row.policy, *([row.match or row.policy] if several else []), str(row.seeds)]
-        cells += [_points(row.accuracy), _points(row.gain, "+")]
+        cells += [row.accuracy.points(), row.gain.points("+") if row.gain else "-"]
         cells.append("-" if row.eta is None else f"{row.eta.value:.2f}")
         cells.append(f"{row.drift.value:.3f}")
         if table.threshold:
@@ -64,13 +65,6 @@ def shown(table: "Table") -> RichTable:
         cells += [show.seconds_text(row.training_seconds.value)]
         made.add_row(*cells)
     return made
-
-
-def _points(mean: "Mean | None", sign: str = "") -> str:
-    if mean is None:
-        return "-"
-    half = "" if mean.half is None else f" ± {100 * mean.half:.1f}"
-    return f"{100 * mean.value:{sign}.1f}{half}"
 
 
 def _by_class(table: "Table") -> RichTable:

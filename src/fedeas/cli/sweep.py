@@ -73,8 +73,7 @@ def sweep(
         if "not finished" not in line:
             show.note(line)
     wanted = [cell.entry for cell in chosen]
-    grids = {entry.grid for entry in wanted}
-    made = [t for t in tables.make_tables(finished, wanted, mixed) if t.grid in grids]
+    made = tables.make_tables(finished, wanted, mixed)
     if export is not None:
         tables.export(export, finished)
         show.note(f"wrote {len(finished)} runs to {export}")

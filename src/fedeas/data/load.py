@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedeas import hub, parquet
 from fedeas.data.images import Bytes, ImageData
 from fedeas.errors import InputError, MissingExtraError
-from fedeas.files import IMAGE_FILES
+from fedeas.files import IMAGE_FILES, folders
 
 Progress = Callable[[int, int], None]
 _PARTS = ("train", "test")
@@ -98,8 +98,7 @@ def _images(folder: Path) -> dict[str, list[Path]]:
         return {}
     found = {
         own.name: sorted(p for p in own.iterdir() if p.suffix.lower() in IMAGE_FILES)
-        for own in sorted(folder.iterdir())
-        if own.is_dir() and not own.name.startswith(".")
+        for own in folders(folder)
     }
     return {name: paths for name, paths in found.items() if paths}
 

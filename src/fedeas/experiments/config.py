@@ -3,7 +3,6 @@
 import difflib
 import hashlib
 import json
-import tomllib
 import types
 import typing
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedeas.errors import InputError
-from fedeas.files import read_text
+from fedeas.files import read_toml
 from fedeas.flower.rounds import Federated
 
 Settings = TypeVar("Settings")
@@ -84,11 +83,7 @@ class Config:
 
 def read_config(path: Path) -> Config:
     """Read a TOML file; a wrong key is an error that names the nearest right one."""
-    try:
-        content = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is no TOML: {error}") from None
-    return build(Config, content, str(path))
+    return build(Config, read_toml(path), str(path))
 
 
 def build(kind: type[Settings], content: object, where: str) -> Settings:

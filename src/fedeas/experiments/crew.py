@@ -18,7 +18,7 @@ import torch
 
 from fedeas.errors import InputError
 from fedeas.experiments.results import Result, read_result
-from fedeas.experiments.sweep import Cell
+from fedeas.experiments.sweep import Cell, unique
 
 WAITING, RUNNING, FINISHED, FAILED = "waiting", "running", "finished", "failed"
 _LOOK = 0.2  # seconds between looks at the workers
@@ -51,8 +51,7 @@ def run_cells(
 
     A cell that stands in two grids is run once. One that fails leaves the others running.
     """
-    unique = {cell.name: cell for cell in reversed(cells)}
-    runs = [Progress(cell) for cell in reversed(unique.values())]
+    runs = [Progress(cell) for cell in unique(cells)]
     for run in runs:
         if finished_result(run.cell, root) is not None:
             run.state = FINISHED

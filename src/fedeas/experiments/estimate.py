@@ -13,7 +13,7 @@ from fedeas.errors import FedeasError
 from fedeas.experiments.config import Config
 from fedeas.experiments.crew import finished_result
 from fedeas.experiments.run import prepare
-from fedeas.experiments.sweep import Cell
+from fedeas.experiments.sweep import Cell, unique
 from fedeas.seeds import child_rng
 from fedeas.tensors import choose_device
 from fedeas.training.loop import fit, keep_memory, use_threads
@@ -50,17 +50,17 @@ def estimate(
     Where nothing of a kind has run yet, plain training steps and a few images are timed. A method
     that takes more than plain steps is then underestimated, until a run of it is finished.
     """
-    unique = list({cell.name: cell for cell in reversed(cells)}.values())[::-1]
-    results = {cell.name: finished_result(cell, root) for cell in unique}
+    runs = unique(cells)
+    results = {cell.name: finished_result(cell, root) for cell in runs}
     steps, images = _Known(), _Known()
-    for cell in unique:
+    for cell in runs:
         if (result := results[cell.name]) is not None:
             curves, made = result["curves"], result["generation"]
             passes = sum(curves["trained_on"]) * cell.config.federated.local.epochs
             steps.add(_step_kind(cell.config), sum(curves["seconds"]), passes)
             images.add(cell.config.augment.generator, made["seconds"], made["made"])
     found = []
-    for number, cell in enumerate(unique, start=1):
+    for number, cell in enumerate(runs, start=1):
         plain = replace(cell.config, federated=replace(cell.config.federated, method="fedavg"))
         a_step = steps.rate(_step_kind(cell.config)) or steps.rate(_step_kind(plain))
         if a_step is None:
@@ -79,7 +79,7 @@ def estimate(
         done = results[cell.name] is not None
         found.append(Estimate(cell, done, a_step * cell.passes, generation, why))
         if progress is not None:
-            progress(number, len(unique))
+            progress(number, len(runs))
     return found
 
 

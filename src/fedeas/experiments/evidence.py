@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from fedeas.experiments.results import Result, figures, rounds_to, student
+from fedeas.experiments.results import Mean, Result, figures, rounds_to, student
 from fedeas.experiments.tables import Run, seconds_per_sample
 
 AGREES, DISAGREES, CANNOT_TELL = "agrees at reduced size", "disagrees", "cannot tell"
@@ -123,10 +123,9 @@ class Evidence:
         `terms` is how many differences each of them is made of, `plain` says that one side of them
         generates nothing.
         """
-        noise = self.plain_noise if plain else self.noise
-        if not differences or noise is None:
+        half = self._half(len(differences), terms, plain)
+        if half is None:
             return CANNOT_TELL
-        half = noise.half(len(differences), terms)
         mean = statistics.mean(differences)
         return AGREES if mean > half else DISAGREES if mean < -half else CANNOT_TELL
 
@@ -134,9 +133,13 @@ class Evidence:
         """Write differences of accuracies as points with their interval."""
         if not differences:
             return "-"
+        half = self._half(len(differences), terms, plain)
+        return Mean(statistics.mean(differences), half, len(differences)).points("+")
+
+    def _half(self, count: int, terms: float, plain: bool) -> float | None:
+        """Return half of the interval of so many differences; None where nothing is known."""
         noise = self.plain_noise if plain else self.noise
-        half = "" if noise is None else f" ± {100 * noise.half(len(differences), terms):.1f}"
-        return f"{100 * statistics.mean(differences):+.1f}{half}"
+        return noise.half(count, terms) if noise is not None and count else None
 
 
 def minus(a: BySeed, b: BySeed) -> list[float]:

@@ -17,10 +17,6 @@ _TABLE_1: dict[tuple[str, str], tuple[float | None, ...]] = {
     ("fedavg", "full-balance"): (None, 79.91, None, 59.12, None, 79.33, None, 57.47),
     ("fedavg", "fedeas"): (68.25, 71.65, 73.08, 51.13, 70.41, 72.55, 72.83, 52.04),
 }
-# The sweep of beta (Supp. F), CIFAR-10, K = 20, alpha = 0.1: FedEAS and Uniform.
-SWEEP = {
-    4: (66.11, 60.81), 8: (70.86, 63.42), 12: (71.65, 64.43), 16: (72.59, 65.61), 20: (74.05, 66.46)
-}  # fmt: skip
 _COMBINED = 78.18  # FedEAS with SCAFFOLD, CIFAR-10, K = 20, alpha = 0.3
 
 

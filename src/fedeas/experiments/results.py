@@ -97,6 +97,15 @@ class Mean:
         half = student(count - 1) * statistics.stdev(values) / math.sqrt(count)
         return cls(statistics.mean(values), half, count)
 
+    def points(self, sign: str = "") -> str:
+        """Write a part of one in percentage points, with half of the interval.
+
+        >>> Mean(0.475, 0.014, 3).points("+")
+        '+47.5 ± 1.4'
+        """
+        half = "" if self.half is None else f" ± {100 * self.half:.1f}"
+        return f"{100 * self.value:{sign}.1f}{half}"
+
 
 def student(freedom: int, level: float = 0.95) -> float:
     """Return the t that a Student variable stays within with probability `level`.

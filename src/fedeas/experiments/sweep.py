@@ -10,7 +10,6 @@ the policy 'match' stands for the matched one itself. Grids of one name are show
 import itertools
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,8 +23,8 @@ from fedeas.errors import InputError
 from fedeas.experiments.config import Config, build
 from fedeas.experiments.results import known_by
 from fedeas.experiments.run import share_out
-from fedeas.experiments.tables import Entry
-from fedeas.files import read_text
+from fedeas.experiments.tables import Entry, flat_settings
+from fedeas.files import read_toml
 from fedeas.flower.rounds import Federated, draw_cohort
 from fedeas.policies.registry import make_policy
 from fedeas.specs import parse
@@ -91,10 +90,7 @@ class Cell:
 
 def read_sweep(path: Path) -> Sweep:
     """Read a sweep; a wrong key is an error that names the nearest right one."""
-    try:
-        content = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is no TOML: {error}") from None
+    content = read_toml(path)
     if "grid" not in content or "base" not in content:
         raise InputError(
             f"{path} is no sweep", allowed="a table [base] and at least one [[grid]]",
@@ -125,7 +121,7 @@ def _grid(content: Mapping[str, Any], where: str) -> Grid:
         raise InputError(f"{where}: title and match are text", got=(title, match))
     if threshold is not None and not (isinstance(threshold, float) and 0 < threshold < 1):
         raise InputError(f"{where}: not a threshold", got=threshold, allowed="0.0 to 1.0")
-    return Grid(name, title, matches, threshold, dict(_flat(settings)))
+    return Grid(name, title, matches, threshold, flat_settings(settings))
 
 
 def _name(given: object, where: str) -> str:
@@ -133,15 +129,6 @@ def _name(given: object, where: str) -> str:
     if not isinstance(given, str) or not re.fullmatch(r"[\w-]+", given):
         raise InputError(f"{where} needs a name", got=given, allowed="letters, digits, - and _")
     return given
-
-
-def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield nested settings by dotted names."""
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key}", value
 
 
 def plan_runs(sweep: Sweep) -> Iterator[Planned]:
@@ -196,6 +183,14 @@ def fill_in(
         if progress is not None:
             progress(done, len(planned))
     return list(cells.values())
+
+
+def unique(cells: Sequence[Cell]) -> list[Cell]:
+    """Return every run once, in order: one may stand in several grids."""
+    found: dict[str, Cell] = {}
+    for cell in cells:
+        found.setdefault(cell.name, cell)
+    return list(found.values())
 
 
 def _passes(federated: Federated, seed: int, samples: Ints) -> int:

@@ -64,7 +64,6 @@ class Row:
     policy: str
     match: str
     seeds: int
-    planned: int  # seeds in all
     accuracy: Mean  # of the last rounds
     peak: Mean
     gain: Mean | None  # over FedAvg without synthetic samples, seed by seed
@@ -76,11 +75,6 @@ class Row:
     generation_seconds: Mean  # at the measured seconds per sample
     training_seconds: Mean
     per_class: tuple[float | None, ...]
-
-    @property
-    def seconds(self) -> float:
-        """Generation and training together."""
-        return self.generation_seconds.value + self.training_seconds.value
 
 
 @dataclass(frozen=True)
@@ -185,7 +179,7 @@ def find_runs(path: Path) -> tuple[str, list[Run], list[str]]:
     varied = _varied([result for _, result in results])
     runs = []
     for name, result in results:
-        flat = _flat(result["settings"])
+        flat = flat_settings(result["settings"])
         own = tuple((key, flat[key]) for key in varied)
         method, policy, seed = result["method"], result["policy"], result["seed"]
         runs.append(Run(Entry(path.name, "", None, "", method, policy, own, seed, name), result))
@@ -197,18 +191,23 @@ _SHOWN = ("seed", "federated.method", "augment.policy", "augment.generator", "au
 
 def _varied(results: Sequence[Result]) -> list[str]:
     """Return the settings in which runs differ, beside those that a table shows anyway."""
-    flat = [_flat(result["settings"]) for result in results]
+    flat = [flat_settings(result["settings"]) for result in results]
     keys = dict.fromkeys(key for own in flat for key in own)
     return [
         key for key in keys if key not in _SHOWN and len({str(own.get(key)) for own in flat}) > 1
     ]
 
 
-def _flat(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+def flat_settings(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Return nested settings by dotted names.
+
+    >>> flat_settings({"seed": 1, "data": {"name": "cifar10"}})
+    {'seed': 1, 'data.name': 'cifar10'}
+    """
     found: dict[str, Any] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{above}{key}.")
+            found |= flat_settings(value, f"{above}{key}.")
         else:
             found[f"{above}{key}"] = value
     return found
@@ -239,9 +238,8 @@ def make_tables(
         rows = []
         for key in keys:
             members = [run for run in own if _row_key(run.entry) == key]
-            wanted = sum(entry.grid == grid and _row_key(entry) == key for entry in planned)
             if members:
-                rows.append(_row(members, wanted, first.threshold, plain, rates))
+                rows.append(_row(members, first.threshold, plain, rates))
         if (wanted := sum(entry.grid == grid for entry in planned)) > len(own):
             notes.append(f"{len(own)} of {wanted} runs are finished")
         tables.append(Table(grid, first.title, first.threshold, tuple(rows), tuple(notes)))
@@ -306,7 +304,6 @@ def seconds_per_sample(runs: Iterable[Run]) -> dict[str, float]:
 
 def _row(
     runs: Sequence[Run],
-    planned: int,
     threshold: float | None,
     plain: Mapping[str, float],
     rates: Mapping[str, float],
@@ -333,7 +330,6 @@ def _row(
         entry.policy,
         entry.match,
         len(runs),
-        planned,
         accuracy=Mean.of([own["accuracy_last"] for own in found]),
         peak=Mean.of([own["accuracy_peak"] for own in found]),
         gain=Mean.of(gains) if len(gains) == len(runs) else None,
@@ -348,11 +344,6 @@ def _row(
         training_seconds=Mean.of([own["seconds"] for own in found]),
         per_class=tuple(None if None in own else sum(own) / len(own) for own in by_class),
     )
-
-
-def plain(table: Table) -> dict[str, Any]:
-    """Return a table as plain values."""
-    return asdict(table)
 
 
 _COLUMNS = (

@@ -26,9 +26,14 @@ def look(policy: str) -> tuple[str, str, str]:
     return _LOOKS.get(policy.split("(", maxsplit=1)[0], _OTHER)
 
 
+def policy_name(policy: str) -> str:
+    """Return what a policy is called in a figure."""
+    return "no synthetic samples" if policy == "none" else policy
+
+
 def label(row: Row) -> str:
     """Return what a row is called in a figure."""
-    name = "no synthetic samples" if row.policy == "none" else row.policy
+    name = policy_name(row.policy)
     return name if row.method == "fedavg" else f"{row.method}, {name}"
 
 
@@ -68,7 +73,6 @@ def convergence(runs: Sequence[Run], threshold: float | None) -> bytes:
             rounds = np.arange(1, curves.shape[1] + 1)
             mean = 100 * curves.mean(axis=0)
             every = max(1, len(rounds) // 8)
-            name = "no synthetic samples" if policy == "none" else policy
             axes.plot(
                 rounds,
                 mean,
@@ -76,7 +80,7 @@ def convergence(runs: Sequence[Run], threshold: float | None) -> bytes:
                 color=colour,
                 marker=marker,
                 markevery=every,
-                label=name,
+                label=policy_name(policy),
                 ms=5,
             )
         if threshold:

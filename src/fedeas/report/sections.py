@@ -1,0 +1,235 @@
+"""What a report says of runs: tables with the paper's figures beside them, pictures, claims."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from fedeas.experiments.paper_claims import Claim
+from fedeas.experiments.paper_counts import main_plan, paper_counts
+from fedeas.experiments.paper_tables import printed
+from fedeas.experiments.results import Mean
+from fedeas.experiments.tables import Row, Run, Table, common_setting, make_tables
+from fedeas.report import curves, figures
+from fedeas.report.page import Grid, Picture, Section
+from fedeas.select import admissible_betas
+
+_MOST_MARKS = 6  # whose names have room beside them
+
+
+def sweep_sections(name: str, runs: Sequence[Run], tables: Sequence[Table]) -> Iterator[Section]:
+    """Yield what a report says about the runs of a sweep and their tables."""
+    for table in tables:
+        own = [run for run in runs if run.entry.grid == table.grid]
+        yield _table_section(name, table, own, runs)
+    yield Section(f"{name}: what ran", [_what_ran(runs)])
+
+
+def summary(name: str, tables: Sequence[Table]) -> Iterator[str]:
+    """Yield what came out, in a sentence per table that compares policies in one setting."""
+    for table in tables:
+        rows = {row.policy: row for row in table.rows}
+        if "none" not in rows or not curves.several_policies(table):
+            continue
+        plain = rows["none"]
+        better = sorted(
+            (row for row in table.rows if row.generated.value),
+            key=lambda row: -row.accuracy.value,
+        )
+        listed = ", ".join(
+            f"{curves.label(row)} {100 * row.accuracy.value:.1f} % "
+            f"({row.generated.value:,.0f} samples)"
+            for row in better
+        )
+        yield (
+            f"{name}, {table.grid}: without synthetic samples {100 * plain.accuracy.value:.1f} %; "
+            f"{listed}."
+        )
+
+
+def claims_section(claims: Iterable[Claim]) -> Section:
+    """Return the paper's claims with their states."""
+    rows = [(c.where, c.what, c.paper, c.ours, c.state) for c in claims]
+    said = (
+        "Exact: computed from label counts. Agrees, disagrees, cannot tell: judged from the runs "
+        "above, at a reduced size. The rest waits for a GPU, with the command that runs it."
+    )
+    grid = Grid(("where", "what", "paper", "ours", "state"), rows, facts=True)
+    return Section("The paper's claims", [said, grid])
+
+
+def partition_sections() -> Iterator[Section]:
+    """Yield the paper's figures that follow from label counts alone."""
+    counts, plan = paper_counts(), main_plan()
+    interval = admissible_betas(counts)
+    yield Section(
+        "The paper's partition, from label counts alone",
+        [
+            "CIFAR-10 on 20 clients, alpha = 0.1: the figures that need no training.",
+            Picture("demand", figures.demand_picture(counts, plan), "Samples per client."),
+            Picture(
+                "reduction", figures.reduction_picture(counts, plan.total), "Imbalance removed."
+            ),
+            Picture(
+                "beta",
+                figures.beta_picture(counts, interval.choice, interval),
+                "Choosing beta by two conditions.",
+            ),
+        ],
+    )
+
+
+def _what_ran(runs: Sequence[Run]) -> Grid:
+    def spread(values: Sequence[object]) -> str:
+        return ", ".join(dict.fromkeys(str(value) for value in values))
+
+    results = [run.result for run in runs]
+    settings = [result["settings"] for result in results]
+    federated = [s["federated"] for s in settings]
+    seconds = sum(sum(result["curves"]["seconds"]) for result in results)
+    made = sum(result["generation"]["made"] for result in results)
+    on = [result["on"] for result in results]
+    return Grid(
+        ("", ""),
+        [
+            ("runs", f"{len({run.entry.folder for run in runs})}"),
+            ("data", results[0]["data"] if len({r["data"] for r in results}) == 1 else
+             spread([f"{s['data']['name']}, protocol {s['data']['protocol']}" for s in settings])),
+            ("generator", spread([r["generator"] for r in results if r["generated"]]) or "none"),
+            ("model", spread([f["model"]["name"] for f in federated])),
+            ("rounds x epochs", spread([f"{f['rounds']} x {f['local']['epochs']}"
+                                        for f in federated])),
+            ("clients in a round", spread([f"{f['fraction']:.0%} of {s['partition']['clients']}"
+                                           for f, s in zip(federated, settings, strict=True)])),
+            ("learning rate", spread([f["local"]["learning_rate"] for f in federated])),
+            ("seeds", spread(sorted({result["seed"] for result in results}))),
+            ("hardware", spread([f"{o['machine']}, {o['device']}, {o['threads']} thread(s) a run"
+                                 for o in on])),
+            ("PyTorch", spread([o["torch"] for o in on])),
+            ("code", spread([result["code_hash"][:8] for result in results])),
+            ("training in all", f"{seconds / 3600:.1f} hours of such a place"),
+            ("images generated", f"{made:,}"),
+        ],
+        facts=True,
+    )  # fmt: skip
+
+
+def _table_section(
+    name: str, table: Table, runs: Sequence[Run], everything: Sequence[Run]
+) -> Section:
+    section = Section(f"{name}: {table.title or table.grid}")
+    beside = [_printed(row, runs) for row in table.rows]
+    section.parts.append(_results(table, beside))
+    notes = list(table.notes)
+    references = {row.match for row in table.rows} - {""}
+    if references:
+        notes.insert(0, f"Matched policies spend the total of {', '.join(sorted(references))}.")
+    rounds = curves.last_rounds(runs)
+    notes.insert(0, f"Accuracy: mean of the last {rounds} rounds; ± half of the 95 % interval.")
+    if any(beside):
+        notes.append(
+            "The paper's column is its Table 1: ResNet-18, 200 rounds of 10 epochs, 45,000 images, "
+            "a diffusion model, tests on the clients' own parts. Compare orders, not levels."
+        )
+    section.parts.extend(notes)
+    if len(table.rows) > 1:
+        section.parts.extend(_figures(f"{name}-{table.grid}", table, runs, everything))
+        section.parts.append("Accuracy of every class in the last rounds, %:")
+        section.parts.append(_by_class(table))
+    return section
+
+
+def _results(table: Table, beside: Sequence[float | None]) -> Grid:
+    """Return the rows of a table, with the paper's accuracy beside where it prints one."""
+    names = [name.rpartition(".")[2] for name, _ in table.rows[0].column] if table.rows else []
+    head = [*names, "method", "policy", "seeds", "accuracy %"]
+    head += ["paper's %"] if any(beside) else []
+    head += ["gain", "eta", "drift"]
+    head += [f"rounds to {100 * table.threshold:g} %"] if table.threshold else []
+    head += ["generated", "generation", "training"]
+    rows = []
+    for row, paper in zip(table.rows, beside, strict=True):
+        cells = [*(str(value) for _, value in row.column), row.method, _policy(row, table)]
+        cells += [str(row.seeds), row.accuracy.points()]
+        if any(beside):
+            cells.append("" if paper is None else f"{paper:.2f}")
+        cells.append(row.gain.points("+") if row.gain else "")
+        cells.append("" if row.eta is None else f"{row.eta.value:.2f}")
+        cells.append(f"{row.drift.value:.3f}")
+        if table.threshold:
+            cells.append(f"{row.arrived.value:.0f}" if row.arrived else "never")
+        cells.append(f"{row.generated.value:,.0f}")
+        cells += [_minutes(row.generation_seconds), _minutes(row.training_seconds)]
+        rows.append(cells)
+    return Grid(head, rows)
+
+
+def _printed(row: Row, runs: Sequence[Run]) -> float | None:
+    settings = next(
+        run.result["settings"]
+        for run in runs
+        if (run.entry.column, run.entry.method, run.entry.policy)
+        == (row.column, row.method, row.policy)
+    )
+    cut = settings["partition"]
+    return printed(settings["data"]["name"], cut["clients"], cut["alpha"], row.method, row.policy)
+
+
+def _policy(row: Row, table: Table) -> str:
+    several = len({r.match for r in table.rows} - {""}) > 1
+    return f"{row.policy} = {row.match}" if row.match and several else row.policy
+
+
+def _references(everything: Sequence[Run], runs: Sequence[Run]) -> list[Row]:
+    """Return FedAvg without samples and with full balance in the setting of some runs."""
+    setting = common_setting(runs[0].result)
+    beside = {
+        run.entry.folder: run
+        for run in everything
+        if run.entry.policy in ("none", "full-balance")
+        and run.entry.method == "fedavg"
+        and common_setting(run.result) == setting
+    }
+    return [row for table in make_tables(list(beside.values())) for row in table.rows]
+
+
+def _figures(
+    name: str, table: Table, runs: Sequence[Run], everything: Sequence[Run]
+) -> Iterator[Picture]:
+    """Yield the figures that a table's rows can fill."""
+    rows = table.rows
+    if len({row.match for row in rows} - {""}) > 1:
+        lines = _references(everything, runs)
+        yield Picture(f"{name}-budget", curves.budget(rows, lines), "Accuracy against budget.")
+        return
+    yield Picture(
+        f"{name}-allocation",
+        curves.allocation(rows),
+        "Accuracy of each row as a bar: "
+        + ", ".join(f"{curves.label(row)} {100 * row.accuracy.value:.1f} %" for row in rows),
+    )
+    if not curves.several_policies(table):
+        return
+    yield Picture(
+        f"{name}-convergence", curves.convergence(runs, table.threshold), "Accuracy by round."
+    )
+    if len(rows) <= _MOST_MARKS:
+        yield Picture(f"{name}-drift", curves.drift(rows), "Drift against accuracy.")
+    yield Picture(f"{name}-cost", curves.cost(rows), "Minutes of generation and training.")
+
+
+def _by_class(table: Table) -> Grid:
+    classes = max(len(row.per_class) for row in table.rows)
+    head = ["", *(str(c) for c in range(classes))]
+    rows, shades = [], []
+    for row in table.rows:
+        setting = "".join(f"{value}, " for _, value in row.column)
+        rows.append(
+            [f"{setting}{curves.label(row)}"]
+            + ["" if a is None else f"{100 * a:.0f}" for a in row.per_class]
+        )
+        shades.append([None, *row.per_class])
+    return Grid(head, rows, shades)
+
+
+def _minutes(mean: Mean) -> str:
+    if mean.value < 60:
+        return f"{mean.value:.0f} s" if mean.value else ""
+    return f"{mean.value / 60:.1f} min"
