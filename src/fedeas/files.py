@@ -18,6 +18,23 @@ IMAGE_FILES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path` and rename it into place when the block succeeds."""
+    temporary = _reserve(path)
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a file that cannot be written, before the work that it is for is done."""
+    _reserve(path).unlink()
+
+
+def _reserve(path: Path) -> Path:
+    """Make an empty file beside `path`."""
     if path.is_dir():
         raise InputError(f"cannot write {path}: it is a folder", fix="name a file")
     temporary = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
@@ -28,13 +45,18 @@ def atomic_write(path: Path) -> Iterator[Path]:
             f"cannot write {path}: {error.strerror}",
             fix="choose a folder that exists and is writable",
         ) from None
+    return temporary
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, where they are not there."""
     try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot make the folder {path}: {error.strerror}",
+            fix="choose a folder that you may write to",
+        ) from None
 
 
 def read_text(path: Path) -> str:

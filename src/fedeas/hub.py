@@ -3,24 +3,20 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedeas.errors import InputError, MissingExtraError
+from fedeas.errors import InputError, MissingExtraError, first_line
 
 
 def fetch(name: str, kind: str, patterns: Sequence[str]) -> Path:
     """Fetch the files of a repository (`kind` is 'dataset' or 'model') and return their folder."""
     try:
         from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import (
-            HfHubHTTPError,
-            HFValidationError,
-            LocalEntryNotFoundError,
-        )
     except ImportError:
         raise MissingExtraError(f"the {kind} {name!r} of the hub", "data") from None
     try:
         return Path(snapshot_download(name, repo_type=kind, allow_patterns=list(patterns)))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+    except Exception as error:  # of the hub, its network library, and whatever comes next release
         raise InputError(
-            f"no {kind} {name!r}: not on this machine, and the hub says {type(error).__name__}",
-            fix="check the name, or give a folder",
+            f"no {kind} {name!r}: not on this machine, and the hub says {type(error).__name__} "
+            f"({first_line(error)[:100]})",
+            fix="check the name and the network and call it again, or give a folder",
         ) from None

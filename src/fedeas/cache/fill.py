@@ -138,16 +138,30 @@ def _check(cache: Cache, wanted: Wanted) -> list[str]:
     remove_half_written(cache.folder)
     about = cache.folder / "cache.json"
     try:
-        if read_json(about) != cache.about:
-            raise InputError(f"{about} is damaged")
+        found = read_json(about)
     except InputError as error:
         if about.exists():
             mended.append(str(error))
             cache.quarantine(about)
         write_json(about, cache.about)
+    else:
+        _check_head(cache, found)
     for name in wanted:
         mended += cache.client(name).check()
     return mended
+
+
+def _check_head(cache: Cache, found: object) -> None:
+    """Refuse a whole cache of something else that was moved here: its images would be wrong."""
+    if found != cache.about:
+        known = found if isinstance(found, dict) else {}
+        odd = next(k for k in cache.about if known.get(k) != cache.about[k])
+        raise InputError(
+            f"{cache.folder} holds images of another {odd}",
+            got=known.get(odd),
+            allowed=str(cache.about[odd]),
+            fix="move it back to where it was, or choose another folder of caches",
+        )
 
 
 def check_classes(plan: Plan, generator: Generator) -> None:

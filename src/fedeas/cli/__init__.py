@@ -1,5 +1,6 @@
 """The command line: `fedeas` and `python -m fedeas`, one module a command."""
 
+import errno
 import io
 import os
 import sys
@@ -60,6 +61,11 @@ def fedeas(
 
 
 _STOPPED = 130  # by Ctrl-C
+_FIXES = {
+    errno.EACCES: "choose a folder that you may write to",
+    errno.EROFS: "choose a folder that can be written to",
+    errno.ENOSPC: "make room and call it again",
+}
 # The base of typer's own errors, click's ClickException: releases keep it in different places.
 _BadUsage: Any = typer.BadParameter.__mro__[2]
 
@@ -85,7 +91,9 @@ def main() -> None:
         # Typer turns a closed pipe into exit code 1 and wraps what is left of standard output.
         code = 0 if type(sys.stdout).__name__.endswith("PacifyFlushWrapper") else stop.code
     except OSError as error:  # a full disk, for example
-        code = _fail(f"{error.filename or 'output'}: {error.strerror}")
+        fix = _FIXES.get(error.errno or 0)
+        said = f"{error.filename or 'output'}: {error.strerror}"
+        code = _fail(f"{said}; {fix}" if fix else said)
     except (KeyboardInterrupt, typer.Abort):
         code = _STOPPED
     if code == _STOPPED:

@@ -20,11 +20,13 @@ def demo(
 
     Example: `fedeas demo --out fedeas-demo`
     """
+    from fedeas.files import make_folder
     from fedeas.generators.generator import heavy
 
     scenes = heavy("fedeas.experiments.demo", "the demo", "demo")
     runs = heavy("fedeas.experiments.run", "the demo", "demo")
     begun = time.monotonic()
+    make_folder(out)
     scene = scenes.find_scene(out / "digits")
     base = _base(scene, out)
     federation = runs.share_out(base)

@@ -108,8 +108,10 @@ def train_judge(
     Example: `fedeas generator judge fashion_mnist --out judge.safetensors`
     """
     from fedeas.data import load_images
+    from fedeas.files import check_writable
     from fedeas.generators.generator import heavy
 
+    check_writable(out)
     judges = heavy("fedeas.generators.judge", "training a judge", "diffusion")
     loaded = load_images(data, folder)
     with show.progress("epochs") as update:
@@ -142,8 +144,11 @@ def sample_generator(
     """
     import numpy as np
 
+    from fedeas.files import check_writable
     from fedeas.generators.generator import heavy, make_generator
 
+    if out is not None:
+        check_writable(out)
     made = make_generator(spec)
     names = _classes(made)
     judged = None
@@ -191,9 +196,11 @@ def bench_generator(
 
     import numpy as np
 
-    from fedeas.files import atomic_write
+    from fedeas.files import atomic_write, check_writable
     from fedeas.generators.generator import make_generator
 
+    if out is not None:
+        check_writable(out)
     made = make_generator(spec)
     labels = np.arange(batch) % len(_classes(made))
     times = []

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from fedeas.files import IMAGE_FILES, folders
 Progress = Callable[[int, int], None]
 _PARTS = ("train", "test")
 _PARQUET = ".parquet"
+_SHARD = re.compile(r"-(\d+)-of-(\d+)$")
 _EVERY = 5  # of a class's images, one is for testing
 _AT_ONCE = 256  # files
 
@@ -77,7 +79,25 @@ def _local_files(name: str, folder: Path | str | None) -> dict[str, list[Path]] 
             allowed="train-*.parquet and test-*.parquet, or images in train/CLASS/ and "
             "test/CLASS/, or in CLASS/",
         )
+    for own in files.values():
+        _check_complete(own)
     return files
+
+
+def _check_complete(paths: list[Path]) -> None:
+    """Refuse a part of a set, as a download that broke off leaves it: files say how many they are.
+
+    `train-00000-of-00003.parquet` is one of three.
+    """
+    said = [match for path in paths if (match := _SHARD.search(path.stem))]
+    for match in said:
+        if len({own[1] for own in said if own[2] == match[2]}) < int(match[2]):
+            raise InputError(
+                f"{paths[0].parent} lacks files of its set",
+                got=", ".join(path.name for path in paths),
+                allowed=f"{int(match[2])} of them",
+                fix="fetch the rest",
+            )
 
 
 def _image_files(folder: Path) -> dict[str, list[Path]]:

@@ -23,10 +23,10 @@ from fedeas.errors import InputError
 from fedeas.experiments.code import code_hash, library_version
 from fedeas.experiments.config import Config
 from fedeas.experiments.results import curves, figures, read_result
-from fedeas.experiments.tracking import Follow, followers
+from fedeas.experiments.tracking import Follow, check_trackers, followers
 from fedeas.files import atomic_write, read_json, unreadable, write_json
 from fedeas.flower.client import make_client_app
-from fedeas.flower.grids import on_grid
+from fedeas.flower.grids import check_grid, on_grid
 from fedeas.flower.rounds import Line, Trained, run_rounds
 from fedeas.flower.site import Simulation, open_generator
 from fedeas.generators import Generator
@@ -98,6 +98,8 @@ def run(
     `generated` hears the images made and to be made, before the first round.
     """
     config = replace(config, device=str(choose_device(config.device)))
+    check_grid(config.grid)
+    check_trackers(track)
     ready = prepare(config)
     with _alone(folder):
         _claim(folder / "config.json", config, ready.experiment)

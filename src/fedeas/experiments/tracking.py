@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,18 @@ from fedeas.errors import InputError, MissingExtraError
 Line = dict[str, Any]
 Follow = Callable[[Line], None]
 _SHOWN = ("accuracy", "drift", "seconds", "trained_on", "clients")
+_NEEDED = {"tensorboard": "torch.utils.tensorboard", "mlflow": "mlflow"}
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Refuse a tracker that is unknown, or not installed, before anything is run."""
+    for name in names:
+        if name not in _NEEDED:
+            raise InputError("unknown tracker", got=name, allowed=", ".join(_NEEDED))
+        try:
+            import_module(_NEEDED[name])
+        except ImportError:
+            raise MissingExtraError(f"tracking with {name}", name) from None
 
 
 def followers(
@@ -19,18 +32,14 @@ def followers(
 
     They write below the run's folder: `tensorboard --logdir FOLDER`, or an MLflow `mlflow.db`.
     """
+    check_trackers(names)
     known = {"tensorboard": _tensorboard, "mlflow": _mlflow}
-    for name in names:
-        if name not in known:
-            raise InputError("unknown tracker", got=name, allowed=", ".join(known))
     return [known[name](folder, settings, stack) for name in names]
 
 
 def _tensorboard(folder: Path, settings: dict[str, Any], stack: ExitStack) -> Follow:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise MissingExtraError("tracking with TensorBoard", "tensorboard") from None
+    from torch.utils.tensorboard import SummaryWriter
+
     writer = stack.enter_context(SummaryWriter(str(folder / "tensorboard")))
 
     def follow(line: Line) -> None:
@@ -43,10 +52,8 @@ def _tensorboard(folder: Path, settings: dict[str, Any], stack: ExitStack) -> Fo
 
 
 def _mlflow(folder: Path, settings: dict[str, Any], stack: ExitStack) -> Follow:
-    try:
-        import mlflow
-    except ImportError:
-        raise MissingExtraError("tracking with MLflow", "mlflow") from None
+    import mlflow
+
     client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{folder.resolve() / 'mlflow.db'}")
     name = settings["experiment"]
     found = client.get_experiment_by_name("fedeas")

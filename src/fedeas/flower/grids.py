@@ -8,7 +8,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from importlib.util import find_spec
+from importlib import import_module
 from typing import Any, TypeVar
 
 from flwr.app import Context, Error, Message, RecordDict
@@ -117,21 +117,29 @@ def on_grid(
 
     On Ray every client has `threads` cores and `gpus` of a GPU: so many run at a time.
     """
+    check_grid(kind)
     if kind == "inline":
         return main(InlineGrid(app, clients))
+    return _on_ray(app, clients, threads, main, gpus)
+
+
+def check_grid(kind: str) -> None:
+    """Refuse a grid that is unknown, or not installed."""
+    if kind not in GRIDS:
+        raise InputError("unknown grid", got=kind, allowed=", ".join(GRIDS))
     if kind == "ray":
-        return _on_ray(app, clients, threads, main, gpus)
-    raise InputError("unknown grid", got=kind, allowed=", ".join(GRIDS))
+        for name, value in _QUIET.items():
+            os.environ.setdefault(name, value)  # before its first import
+        try:
+            import_module("ray")
+        except ImportError:
+            raise MissingExtraError("the grid 'ray'", "ray") from None
 
 
 def _on_ray(
     app: ClientApp, clients: int, threads: int, main: Callable[[Grid], Result], gpus: float
 ) -> Result:
     """Run on Flower's simulation engine: as many actors as the cores allow, `threads` each."""
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    if find_spec("ray") is None:
-        raise MissingExtraError("the grid 'ray'", "ray")
     outcome: list[Result] = []
     failed: list[BaseException] = []
     server = ServerApp()

@@ -14,8 +14,8 @@ import numpy as np
 
 from fedeas import skew
 from fedeas.counts import LabelCounts
-from fedeas.errors import InfeasibleError, InputError, MissingExtraError
-from fedeas.files import atomic_write
+from fedeas.errors import InfeasibleError, MissingExtraError
+from fedeas.files import atomic_write, make_folder
 from fedeas.plan import Plan
 from fedeas.policies import FedEAS, FullBalance, MissingOnly, Policy, Uniform, WaterFill
 from fedeas.select import BetaInterval, admissible_betas, path
@@ -196,10 +196,7 @@ def paper_figures(folder: Path) -> None:
     """Draw the paper's count-level figures on its main partition into a folder."""
     from fedeas.experiments.paper_counts import main_plan, paper_counts
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {folder}: {error.strerror}") from None
+    make_folder(folder)
     counts, plan = paper_counts(), main_plan()
     full = FullBalance().plan(counts)
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedeas.errors import InputError
 from fedeas.experiments.tables import Table, write_csv
-from fedeas.files import atomic_write
+from fedeas.files import atomic_write, make_folder
 
 _PAGE = "index.html"
 
@@ -51,10 +50,7 @@ def write_report(
     folder: Path, title: str, sections: Sequence[Section], tables: Sequence[Table]
 ) -> Path:
     """Write a report's folder and return the page's path."""
-    try:
-        (folder / "img").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {folder}: {error.strerror}") from None
+    make_folder(folder / "img")
     for section in sections:
         for part in section.parts:
             if isinstance(part, Picture):
