@@ -43,8 +43,7 @@ def demo(
     )
     show.note("")
     show.note(f"3. The samples, drawn by {scene.generator}.")
-    grid = _draw(runs, base, plan, out)
-    typer.echo(f"{plan.total:,} images are in the cache, some of them in {grid}")
+    _draw(runs, base, plan, out)
     show.note("")
     show.note("4. Training on Flower, with and without.")
     trained, tables = _train(base, beta, out)
@@ -102,23 +101,26 @@ def _full(counts: Any) -> int:
     return total
 
 
-def _draw(runs: Any, base: Any, plan: Any, out: Path) -> Path:
-    """Fill the cache with progress, and write a picture of samples."""
+def _draw(runs: Any, base: Any, plan: Any, out: Path) -> None:
+    """Fill the cache with progress, and write a picture of the first samples."""
     from dataclasses import replace
 
     from fedeas.cache import Cache, fill
-    from fedeas.report.samples import class_grid, save_grid
+    from fedeas.report.folders import first_images
+    from fedeas.report.samples import save_grid
 
     beta = plan.settings["beta"]
     augment = replace(base.augment, policy=f"fedeas(beta={beta:g})")
     ready = runs.prepare(replace(base, augment=augment))
     cache = Cache(augment.cache, ready.drawn_by, ready.plan.counts_hash, augment.seed)
     with show.progress("images") as update:
-        fill(ready.plan, ready.generator, cache, augment.batch, update)
+        done = fill(ready.plan, ready.generator, cache, augment.batch, update)
     path = out / "samples.png"
-    names = ready.plan.class_names
-    save_grid(class_grid(ready.generator, len(names), 8), names, path)
-    return path
+    save_grid(first_images(cache, ready.plan), ready.plan.class_names, path)
+    typer.echo(
+        f"{done.generated:,} images drawn in {done.seconds:.0f} s, {done.reused:,} were there; "
+        f"the first of every class are in {path}"
+    )
 
 
 def _train(base: Any, beta: float, out: Path) -> tuple[Any, Any]:
@@ -149,14 +151,11 @@ def _train(base: Any, beta: float, out: Path) -> tuple[Any, Any]:
 
 def _report(runs: Any, tables: Any, out: Path) -> Path:
     from fedeas.report import page, sections
+    from fedeas.report.folders import folder_sections
 
-    samples = page.Section(
-        "Samples, as the model draws them (not chosen)",
-        [page.Picture("samples", (out / "samples.png").read_bytes(), "Eight of every class.")],
-    )
     parts = [
         page.Section("In short", [*sections.summary("demo", tables)]),
+        *folder_sections("demo", runs),
         *sections.sweep_sections("demo", runs, tables),
-        samples,
     ]
     return page.write_report(out / "report", "fedeas: the demo", parts, tables)

@@ -27,6 +27,7 @@ def report(
     from fedeas.experiments.paper_claims import RECORDED, all_claims
     from fedeas.experiments.tables import find_runs, make_tables
     from fedeas.report import page, sections
+    from fedeas.report.folders import folder_sections
 
     found = [find_runs(path) for path in runs or sorted(RECORDED.glob("*.jsonl"))]
     parts, tables, said = [], [], []
@@ -37,6 +38,7 @@ def report(
             raise InputError(f"{name}: no run is finished", fix="let one come to its end")
         made = make_tables(own)
         parts += list(sections.sweep_sections(name, own, made))
+        parts += list(folder_sections(name, own))
         said += list(sections.summary(name, made))
         tables += made
     known = {name: Evidence(own) for name, own, _ in found}

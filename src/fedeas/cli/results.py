@@ -69,10 +69,9 @@ def shown(table: "Table") -> RichTable:
 
 def _by_class(table: "Table") -> RichTable:
     """Return the accuracy of every class in the last rounds, as a table."""
-    classes = len(table.rows[0].per_class)
     made = show.new_table(
         f"{table.grid}: accuracy by class, %",
-        ("run", False), *((str(c), True) for c in range(classes)),
+        ("run", False), *((name, True) for name in table.classes),
     )  # fmt: skip
     for row in table.rows:
         cells = ("-" if a is None else f"{100 * a:.0f}" for a in row.per_class)

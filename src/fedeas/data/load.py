@@ -62,6 +62,11 @@ def load_images(
     return ImageData.write(target, name, classes, sizes, batches)
 
 
+def at_hand(name: str) -> bool:
+    """Say whether a data set is below FEDEAS_DATA, without asking the hub."""
+    return _local_files(name, None) is not None
+
+
 def _local_files(name: str, folder: Path | str | None) -> dict[str, list[Path]] | None:
     """Find the files of both parts in the given folder, or below FEDEAS_DATA."""
     if folder is None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedeas.data import load_images
-from fedeas.errors import InputError, MissingExtraError
+from fedeas.data import at_hand
+from fedeas.errors import MissingExtraError
 from fedeas.parquet import write_images
 
 _TEST = 360  # of the 1,797 digits, as the last of the file
@@ -33,20 +33,15 @@ def find_scene(folder: Path) -> Scene:
 
     `folder` is where the digits are written.
     """
-    fashion = Scene(
-        "fashion_mnist", None, "Fashion-MNIST",
-        "diffusion(model=fashion_mnist, steps=8, precision=bfloat16)",
-        hold_out=5600, clients=10, rounds=10, epochs=2, batch=32,
-    )  # fmt: skip
-    try:
-        load_images(fashion.data)
-    except (InputError, MissingExtraError):
-        pass  # not here, and no hub
-    else:
-        return fashion
+    if at_hand("fashion_mnist"):
+        return Scene(
+            "fashion_mnist", None, "Fashion-MNIST",
+            "diffusion(model=fashion_mnist, steps=8, precision=bfloat16)",
+            hold_out=5600, clients=10, rounds=10, epochs=2, batch=32,
+        )  # fmt: skip
     write_digits(folder)
     return Scene(
-        "digits", str(folder), "scikit-learn's digits", "diffusion(model=digits)",
+        "digits", str(folder), "scikit-learn's digits", "diffusion(model=digits, steps=10)",
         hold_out=60, clients=10, rounds=20, epochs=2, batch=16,
     )  # fmt: skip
 

@@ -109,6 +109,7 @@ def run(
             say(ready.federation.describe())
             say(repr(ready.plan))
         ready.federation.partition.save(folder / "partition.npz")
+        ready.federation.counts.save(folder / "counts.csv")
         ready.plan.save(folder / "plan.json")
         use_threads(config.federated.threads)
         made = _generate(config, ready, folder / "generation.json", generated)
@@ -229,6 +230,7 @@ def _about(config: Config, ready: Prepared) -> dict[str, Any]:
         "generator": config.augment.generator,
         "protocol": config.data.protocol,
         "data": ready.federation.describe(),
+        "classes": list(ready.federation.data.classes),
         "seed": config.seed,
         "counts_hash": ready.plan.counts_hash,
         "generator_hash": ready.drawn_by,

@@ -53,6 +53,7 @@ class Run:
 
     entry: Entry
     result: Result
+    place: Path | None = None  # its folder, where it was read from one
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Table:
     threshold: float | None
     rows: tuple[Row, ...]
     notes: tuple[str, ...]  # what a reader has to know
+    classes: tuple[str, ...] = ()  # names, or numbers where runs know different ones
 
 
 def write_index(root: Path, name: str, title: str, entries: Sequence[Entry]) -> None:
@@ -126,7 +128,7 @@ def read_runs(root: Path, entries: Sequence[Entry]) -> tuple[list[Run], list[str
             if known not in missing:
                 missing.append(known)
             continue
-        runs.append(Run(entry, result))
+        runs.append(Run(entry, result, path.parent))
     return runs, missing
 
 
@@ -167,7 +169,7 @@ def find_runs(path: Path) -> tuple[str, list[Run], list[str]]:
         if not (folder / "config.json").exists():
             continue
         try:
-            results.append((folder.name, read_result(folder / "result.json")))
+            results.append((folder, read_result(folder / "result.json")))
         except InputError as error:
             known = error if (folder / "result.json").exists() else f"{folder} is not finished"
             missing.append(str(known))
@@ -178,11 +180,12 @@ def find_runs(path: Path) -> tuple[str, list[Run], list[str]]:
         )
     varied = _varied([result for _, result in results])
     runs = []
-    for name, result in results:
+    for folder, result in results:
         flat = flat_settings(result["settings"])
         own = tuple((key, flat[key]) for key in varied)
         method, policy, seed = result["method"], result["policy"], result["seed"]
-        runs.append(Run(Entry(path.name, "", None, "", method, policy, own, seed, name), result))
+        entry = Entry(path.name, "", None, "", method, policy, own, seed, folder.name)
+        runs.append(Run(entry, result, folder))
     return path.name, runs, missing
 
 
@@ -242,8 +245,18 @@ def make_tables(
                 rows.append(_row(members, first.threshold, plain, rates))
         if (wanted := sum(entry.grid == grid for entry in planned)) > len(own):
             notes.append(f"{len(own)} of {wanted} runs are finished")
-        tables.append(Table(grid, first.title, first.threshold, tuple(rows), tuple(notes)))
+        tables.append(
+            Table(grid, first.title, first.threshold, tuple(rows), tuple(notes), _classes(own))
+        )
     return tables
+
+
+def _classes(runs: Sequence[Run]) -> tuple[str, ...]:
+    """Return the classes' names where all runs have the same, otherwise their numbers."""
+    known = {tuple(run.result.get("classes", ())) for run in runs}
+    names = known.pop() if len(known) == 1 else ()
+    most = max((len(run.result["curves"]["per_class"]) for run in runs), default=0)
+    return names if len(names) == most else tuple(str(c) for c in range(most))
 
 
 _Key = tuple[tuple[tuple[str, Any], ...], str, str, str]

@@ -10,6 +10,7 @@ A model is a folder: `unet/` and `scheduler/` as diffusers' `save_pretrained` wr
 import copy
 import hashlib
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -220,7 +221,10 @@ class Diffusion:
                 sample_max_value=1.0,
                 lambda_min_clipped=-5.1,
             )
-        scheduler.set_timesteps(self._steps, device=self._device)
+        with warnings.catch_warnings():
+            # diffusers hands tensors to NumPy in a way that NumPy 2 is about to drop.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            scheduler.set_timesteps(self._steps, device=self._device)
         return scheduler
 
     def _step(

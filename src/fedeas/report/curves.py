@@ -87,6 +87,7 @@ def convergence(runs: Sequence[Run], threshold: float | None) -> bytes:
             axes.axhline(100 * threshold, color="black", lw=0.8, ls=(0, (4, 3)))
             axes.text(1, 100 * threshold + 0.5, f"{100 * threshold:g} %", size=9)
         axes.set(xlabel="round", ylabel="accuracy (%)")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_title("How fast they get there")
         axes.legend(loc="lower right", fontsize=9)
         caption(figure, "FedAvg's accuracy on the test set after every round, the mean over seeds.")
@@ -190,5 +191,6 @@ def last_rounds(runs: Sequence[Run]) -> int:
 
 
 def several_policies(table: Table) -> bool:
-    """Tell whether a table compares policies in one setting."""
-    return len({row.policy for row in table.rows}) > 2 and len({r.column for r in table.rows}) == 1
+    """Tell whether a table compares policies in one setting, all else being equal."""
+    settings = {(row.column, row.method) for row in table.rows}
+    return len({row.policy for row in table.rows}) > 1 and len(settings) == 1

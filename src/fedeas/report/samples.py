@@ -1,5 +1,6 @@
 """Pictures of samples: a row for every class, enlarged without smoothing."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from fedeas.files import atomic_write
 from fedeas.generators import Generator
 
 Bytes = NDArray[np.uint8]
+_HIGH = 48  # pixels that an image is enlarged to, as far as whole factors allow
 
 
 def class_grid(generator: Generator, classes: int, each: int, seed: int = 0) -> Bytes:
@@ -21,13 +23,21 @@ def class_grid(generator: Generator, classes: int, each: int, seed: int = 0) -> 
     return images.reshape(classes, each, *images.shape[1:])
 
 
-def save_grid(grid: Bytes, names: Sequence[str], file: Path, scale: int = 2) -> None:
+def save_grid(grid: Bytes, names: Sequence[str], file: Path) -> None:
     """Write a grid as PNG, with the name of the class before every row."""
+    content = grid_picture(grid, names)
+    with atomic_write(file) as temporary:
+        temporary.write_bytes(content)
+
+
+def grid_picture(grid: Bytes, names: Sequence[str]) -> bytes:
+    """Return a grid as PNG, with the name of the class before every row."""
     try:
         from PIL import Image, ImageDraw, ImageFont
     except ImportError:
         raise MissingExtraError("drawing samples", "data") from None
     rows, each, height, width, channels = grid.shape
+    scale = max(2, _HIGH // height)
     gap, margin = 2, 9 * max(len(name) for name in names) + 16
     high, wide = height * scale + gap, width * scale + gap
     page = Image.new("RGB", (margin + each * wide, rows * high), "white")
@@ -40,5 +50,6 @@ def save_grid(grid: Bytes, names: Sequence[str], file: Path, scale: int = 2) -> 
             image = Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels)
             enlarged = image.resize((width * scale, height * scale), Image.Resampling.NEAREST)
             page.paste(enlarged.convert("RGB"), (margin + column * wide, row * high))
-    with atomic_write(file) as temporary:
-        page.save(temporary, "PNG")
+    buffer = io.BytesIO()
+    page.save(buffer, "PNG")
+    return buffer.getvalue()

@@ -38,10 +38,8 @@ def summary(name: str, tables: Sequence[Table]) -> Iterator[str]:
             f"({row.generated.value:,.0f} samples)"
             for row in better
         )
-        yield (
-            f"{name}, {table.grid}: without synthetic samples {100 * plain.accuracy.value:.1f} %; "
-            f"{listed}."
-        )
+        where = name if name == table.grid else f"{name}, {table.grid}"
+        yield (f"{where}: without synthetic samples {100 * plain.accuracy.value:.1f} %; {listed}.")
 
 
 def claims_section(claims: Iterable[Claim]) -> Section:
@@ -105,7 +103,8 @@ def _what_ran(runs: Sequence[Run]) -> Grid:
             ("PyTorch", spread([o["torch"] for o in on])),
             ("code", spread([result["code_hash"][:8] for result in results])),
             ("training in all", f"{seconds / 3600:.1f} hours of such a place"),
-            ("images generated", f"{made:,}"),
+            ("images generated", f"{made:,} by these runs; others were in the cache before"
+             if made < max(r["generated"] for r in results) else f"{made:,}"),
         ],
         facts=True,
     )  # fmt: skip
@@ -216,8 +215,7 @@ def _figures(
 
 
 def _by_class(table: Table) -> Grid:
-    classes = max(len(row.per_class) for row in table.rows)
-    head = ["", *(str(c) for c in range(classes))]
+    head = ["", *table.classes]
     rows, shades = [], []
     for row in table.rows:
         setting = "".join(f"{value}, " for _, value in row.column)

@@ -1,0 +1,92 @@
+"""What only a run's folder can show: who holds and generates what, and images from its cache."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fedeas.cache import Cache
+from fedeas.counts import LabelCounts
+from fedeas.errors import FedeasError, InputError
+from fedeas.experiments.tables import Run
+from fedeas.files import read_json
+from fedeas.plan import Plan
+from fedeas.report.figures import demand_picture
+from fedeas.report.page import Picture, Section
+from fedeas.report.samples import Bytes, grid_picture
+
+_EACH = 8  # images of a class
+_MOST = 3  # partitions, and generators, that are shown
+
+
+def folder_sections(name: str, runs: Sequence[Run]) -> Iterator[Section]:
+    """Yield pictures of the clients and of the samples of runs whose folders are at hand.
+
+    What a folder lacks, or what does not belong to its result, is left out.
+    """
+    made = [run for run in runs if run.place is not None and run.result["generated"]]
+    clients = Section(f"{name}: who holds and generates what")
+    for n, run in enumerate(_first_of_each(made, "counts_hash")):
+        if (content := _demand(run)) is not None:
+            clients.parts.append(run.result["data"])
+            clients.parts.append(Picture(f"{name}-clients-{n}", content, "Samples per client."))
+    samples = Section(f"{name}: samples as they are used (the first of every class, not chosen)")
+    for n, run in enumerate(_first_of_each(made, "generator_hash")):
+        if (content := samples_of(run)) is not None:
+            samples.parts.append(f"Drawn by {run.result['generator']}:")
+            samples.parts.append(Picture(f"{name}-samples-{n}", content, "A row for every class."))
+    yield from (section for section in (clients, samples) if section.parts)
+
+
+def samples_of(run: Run) -> bytes | None:
+    """Return a picture of the first images of every class in a run's cache, where it is there."""
+    if run.place is None:
+        return None
+    try:
+        augment = read_json(run.place / "config.json")["config"]["augment"]
+        known = (run.result["generator_hash"], run.result["counts_hash"], augment["seed"])
+        plan = _own_plan(run, run.place)
+        return grid_picture(first_images(Cache(augment["cache"], *known), plan), plan.class_names)
+    except (FedeasError, KeyError, TypeError):
+        return None
+
+
+def _first_of_each(runs: Sequence[Run], key: str) -> list[Run]:
+    """Return a run for every value of a key, one of FedEAS where there is one."""
+    found: dict[str, Run] = {}
+    for run in sorted(runs, key=lambda run: not run.result["policy"].startswith("fedeas")):
+        found.setdefault(run.result[key], run)
+    return list(found.values())[:_MOST]
+
+
+def _demand(run: Run) -> bytes | None:
+    """Return the picture of what every client generates."""
+    if run.place is None:
+        return None
+    try:
+        counts = LabelCounts.load(run.place / "counts.csv")
+        if counts.fingerprint != run.result["counts_hash"]:
+            return None
+        return demand_picture(counts, _own_plan(run, run.place))
+    except FedeasError:
+        return None
+
+
+def _own_plan(run: Run, folder: Path) -> Plan:
+    plan = Plan.load(folder / "plan.json")
+    if (plan.counts_hash, plan.total) != (run.result["counts_hash"], run.result["generated"]):
+        raise InputError(f"{folder}/plan.json is of another run")
+    return plan
+
+
+def first_images(cache: Cache, plan: Plan) -> Bytes:
+    """Return the first images of every class, over the clients in their order."""
+    found: list[list[Bytes]] = [[] for _ in plan.class_names]
+    for client, wanted in zip(plan.client_names, plan.samples.tolist(), strict=True):
+        short = [min(n, _EACH - len(own)) for n, own in zip(wanted, found, strict=True)]
+        if any(short):
+            for image, label in zip(*cache.client(client).images(short), strict=True):
+                found[label].append(image)
+    shown = next(own[0] for own in found if own)
+    blank = np.full_like(shown, 255)
+    return np.stack([np.stack([*own, *[blank] * (_EACH - len(own))]) for own in found])
