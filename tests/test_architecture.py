@@ -13,7 +13,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedeas"
 ROOMS = [
     "errors", "seeds", "specs", "blocks", "files", "hub", "tensors", "parquet", "tables", "counts",
     "skew", "cost", "plan", "policies", "select", "comparison", "stream", "partition", "sources",
-    "data", "training", "generators", "cache", "methods", "flower", "experiments", "report", "cli",
+    "data", "training", "generators", "cache", "dropin", "methods", "flower", "experiments",
+    "report", "cli",
 ]  # fmt: skip
 # The only places outside `cli` that import another package, and then where it is used.
 LEAVES = {
@@ -22,6 +23,8 @@ LEAVES = {
     "hub.py": {"huggingface_hub"},
     "sources.py": {"datasets"},
     "data/load.py": {"PIL"},
+    "dropin/hugging_face.py": {"datasets"},
+    "dropin/pictures.py": {"PIL"},
     "generators/quality.py": {"torch", "torchmetrics"},
     "experiments/tracking.py": {"torch", "mlflow"},
     "experiments/demo.py": {"PIL", "sklearn"},
@@ -31,7 +34,8 @@ LEAVES = {
 # Modules that are torch from top to bottom. Others import them only where they are used.
 HEAVY = {
     "tensors.py", "training/models.py", "training/loop.py", "generators/diffusion.py",
-    "generators/train.py", "generators/turbo.py", "generators/judge.py", "methods/method.py",
+    "generators/train.py", "generators/turbo.py", "generators/judge.py",
+    "dropin/torch_set.py", "methods/method.py",
     "methods/fedprox.py", "methods/scaffold.py", "methods/moon.py", "methods/fedgen.py",
     "methods/fedmix.py", "methods/registry.py", "flower/sums.py", "flower/records.py",
     "flower/state.py", "flower/client.py", "flower/rounds.py", "flower/grids.py", "flower/site.py",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fedeas.comparison import Comparison, compare
     from fedeas.cost import Cost
     from fedeas.counts import LabelCounts
+    from fedeas.dropin import augment, real_examples_mod
     from fedeas.errors import FedeasError, InfeasibleError, InputError, MissingExtraError
     from fedeas.partition import IID, Dirichlet, FLBench, Partition, Shards
     from fedeas.plan import Plan
@@ -55,11 +56,23 @@ __all__ = [
     "Uniform",
     "WaterFill",
     "admissible_betas",
+    "augment",
     "beta_for_total",
     "compare",
+    "real_examples_mod",
 ]
 
-_ROOMS = ("errors", "cost", "counts", "plan", "policies", "select", "comparison", "partition")
+_ROOMS = (
+    "errors",
+    "cost",
+    "counts",
+    "plan",
+    "policies",
+    "select",
+    "comparison",
+    "partition",
+    "dropin",
+)
 
 
 def __getattr__(name: str) -> object:

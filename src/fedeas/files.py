@@ -82,6 +82,11 @@ def folders(path: Path) -> list[Path]:
     return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
+def store_folder(chosen: Path | str | None = None) -> Path:
+    """Return where fedeas keeps what it can make again: FEDEAS_STORE, or .cache/fedeas at home."""
+    return Path(chosen or os.environ.get("FEDEAS_STORE") or Path.home() / ".cache" / "fedeas")
+
+
 def unreadable(path: Path, error: OSError) -> InputError:
     """Turn an operating system's refusal into our own error."""
     return InputError(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fedeas import hub, parquet
 from fedeas.data.images import Bytes, ImageData
 from fedeas.errors import InputError, MissingExtraError
-from fedeas.files import IMAGE_FILES, folders
+from fedeas.files import IMAGE_FILES, folders, store_folder
 
 Progress = Callable[[int, int], None]
 _PARTS = ("train", "test")
@@ -41,7 +41,7 @@ def load_images(
     .cache/fedeas in the home folder).
     """
     files = _local_files(name, folder) or _hub_files(name)
-    target = _store(store) / f"{Path(name).name}-{_key(files)}"
+    target = store_folder(store) / "data" / f"{Path(name).name}-{_key(files)}"
     try:
         return ImageData.open(target)
     except InputError:
@@ -155,11 +155,6 @@ def _key(files: dict[str, list[Path]]) -> str:
         for path in files[part]
     ]
     return hashlib.sha256(json.dumps(states).encode()).hexdigest()[:16]
-
-
-def _store(store: Path | str | None) -> Path:
-    chosen = store or os.environ.get("FEDEAS_STORE") or Path.home() / ".cache" / "fedeas"
-    return Path(chosen) / "data"
 
 
 def _decoded(

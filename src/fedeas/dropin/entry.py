@@ -1,0 +1,114 @@
+"""`augment`: one verb for three kinds of data sets."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedeas.dropin.arrays import augment_arrays
+from fedeas.dropin.examples import note_lengths
+from fedeas.dropin.hugging_face import augment_hugging_face
+from fedeas.dropin.synthetic import Classes, Order
+from fedeas.errors import InputError
+from fedeas.files import store_folder
+from fedeas.generators import Generator
+from fedeas.generators.generator import heavy
+from fedeas.seeds import check_seed
+
+
+def augment(
+    dataset: Any,
+    generator: str | Generator,
+    *,
+    beta: float,
+    client: str | int,
+    labels: Any = None,
+    classes: Classes | None = None,
+    transform: Callable[[Any], Any] | None = None,
+    cache: Path | str | None = None,
+    seed: int = 0,
+    batch_size: int = 64,
+) -> Any:
+    """Return a client's training set with its synthetic samples, generated once, at the end.
+
+    The client's own label counts decide: FedEAS(beta) says how many of which class. Images are kept
+    in the folder `cache` (by default `images` in FEDEAS_STORE, or in .cache/fedeas in the home
+    folder) under the generator's fingerprint, the counts, the client and the seed, so every later
+    round, process and run reads them. The result is of the kind of `dataset`:
+
+    - a torch `Dataset` with a length and items (image, label). `labels` are those of all samples;
+      without them `dataset.targets` or `dataset.labels`, also through `Subset`. A synthetic sample
+      is a PIL image that goes through `transform`, by default `dataset.transform`, and a label
+      that goes through `dataset.target_transform`. Say `transform=` if real images pass more than
+      that: only kind, shape and type of numbers are compared.
+    - a Hugging Face `Dataset` of an Image column and a ClassLabel column, `labels` by name if there
+      are several. Features stay, and so does its format: `with_transform`, before or after, holds
+      for all rows.
+    - a pair of NumPy arrays (images, labels), the images in uint8.
+
+    Real samples come first, and `num_real` of the result says how many they are: N_k, the weight of
+    the client. `classes`, names or a number, is needed only where neither data set nor generator
+    knows them. Give training samples alone, never those that you test on.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> class Grey:
+    ...     fingerprint, classes = "grey-1", ("cat", "dog", "bird")
+    ...     def sample(self, labels, seeds):
+    ...         return np.full((len(labels), 8, 8, 1), 128, np.uint8)
+    >>> images, labels = np.zeros((100, 8, 8), np.uint8), np.repeat([0, 1], [90, 10])
+    >>> with TemporaryDirectory() as folder:
+    ...     more = augment((images, labels), Grey(), beta=12, client="north", cache=folder)
+    >>> more.num_real, np.bincount(more[1])
+    (100, array([90, 48, 48]))
+    """
+    order = Order(
+        generator,
+        beta,
+        _name(client),
+        Path(cache) if cache is not None else store_folder() / "images",
+        check_seed(seed),
+        batch_size,
+        classes,
+    )
+    result = _of_its_kind(dataset, labels, order, transform)
+    total = len(result[0]) if isinstance(result, tuple) else len(result)
+    note_lengths(total, result.num_real)
+    return result
+
+
+def _of_its_kind(dataset: Any, labels: Any, order: Order, transform: Any) -> Any:
+    pair = isinstance(dataset, tuple) and len(dataset) == 2
+    # Nobody has a data set of a library that is not loaded.
+    hugging_face = sys.modules.get("datasets")
+    if hugging_face is not None and isinstance(dataset, hugging_face.Dataset):
+        if transform is not None:
+            raise InputError(
+                "a transform beside the data set's own", fix="use dataset.with_transform(...)"
+            )
+        return augment_hugging_face(dataset, labels, order)
+    if pair and all(isinstance(part, np.ndarray) for part in dataset):
+        if labels is not None or transform is not None:
+            raise InputError(
+                "labels or a transform beside two arrays",
+                allowed="the pair (images, labels) alone",
+                fix="apply transforms to the images that come back",
+            )
+        return augment_arrays(dataset[0], dataset[1], order)
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__") and not pair:
+        if hasattr(dataset, "keys"):
+            raise InputError("several data sets", got=list(dataset.keys()), fix="give one of them")
+        torch_set = heavy("fedeas.dropin.torch_set", "a torch data set", "torch")
+        return torch_set.augment_torch(dataset, labels, order, transform)
+    raise InputError(
+        "not a data set",
+        got=type(dataset).__name__,
+        allowed="a torch Dataset with a length, a Hugging Face Dataset, or a pair of NumPy arrays",
+    )
+
+
+def _name(client: str | int) -> str:
+    if isinstance(client, bool) or not isinstance(client, str | int) or client == "":
+        raise InputError("not a client", got=client, allowed="a name or a partition's number")
+    return str(client)

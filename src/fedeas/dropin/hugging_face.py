@@ -1,0 +1,82 @@
+"""A Hugging Face data set with synthetic rows after the real ones; features and format stay."""
+
+import copy
+from typing import Any
+
+from fedeas.dropin.pictures import check_form, picture
+from fedeas.dropin.synthetic import Order, synthesize
+from fedeas.errors import InputError
+
+
+def augment_hugging_face(dataset: Any, label: str | None, order: Order) -> Any:
+    """Append synthetic rows; the data set's own transform or format holds for them too."""
+    image, label = _columns(dataset, label)
+    # Labels alone: images stay undecoded, and a transform of the user's is not called.
+    labels = dataset.with_format("numpy", columns=[label])[:][label] if len(dataset) else []
+    made = synthesize(labels, dataset.features[label].names, order)
+    if not len(made.labels):
+        result = copy.copy(dataset)
+    else:
+        result = _with_rows(dataset, image, label, made.images, made.labels)
+    result.num_real = len(dataset)
+    if len(result) > len(dataset) > 0:
+        first, new = dataset[0], result[len(dataset)]
+        for column in first:
+            fix = "choose a generator of the same size and colours, or resize and convert before"
+            check_form(column, new.get(column), first[column], fix)
+    return result
+
+
+def _with_rows(dataset: Any, image: str, label: str, images: Any, labels: Any) -> Any:
+    from datasets import Dataset, concatenate_datasets
+
+    rows = Dataset.from_dict(
+        {image: [picture(pixels) for pixels in images], label: labels.tolist()},
+        features=dataset.features,
+    )
+    # Concatenation drops formats that differ, so they are taken off before and put on after.
+    result = concatenate_datasets([dataset.with_format(None), rows])
+    form = dataset.format
+    result.set_format(
+        form["type"], form["columns"], form["output_all_columns"], **form["format_kwargs"]
+    )
+    return result
+
+
+def _columns(dataset: Any, label: str | None) -> tuple[str, str]:
+    """Return the columns of images and labels, the only ones."""
+    from datasets import ClassLabel, Image
+
+    features = dataset.features
+    images = [name for name, feature in features.items() if isinstance(feature, Image)]
+    labels = [name for name, feature in features.items() if isinstance(feature, ClassLabel)]
+    if len(images) != 1:
+        raise InputError(
+            "not one column of images",
+            got=images or list(features),
+            allowed="one column of the feature Image",
+            fix="use select_columns([...]) or cast_column(...) before",
+        )
+    if label is None and len(labels) != 1:
+        raise InputError(
+            "which column holds the label?",
+            got=labels or list(features),
+            allowed="a column of the feature ClassLabel",
+            fix="say labels='...', after class_encode_column(...) if it is no ClassLabel",
+        )
+    label = labels[0] if label is None else label
+    if label not in labels:
+        raise InputError(
+            "no such column of labels",
+            got=label,
+            allowed=", ".join(labels) or "a column of the feature ClassLabel",
+            fix="use class_encode_column(...) if it holds labels of another type",
+        )
+    if others := [name for name in features if name not in (images[0], label)]:
+        raise InputError(
+            "columns that a synthetic sample cannot have",
+            got=others,
+            allowed=f"{images[0]}, {label}",
+            fix=f"use select_columns([{images[0]!r}, {label!r}]) before",
+        )
+    return images[0], label

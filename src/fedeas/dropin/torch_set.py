@@ -1,0 +1,108 @@
+"""A map-style torch data set with synthetic samples after the real ones."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import Dataset, Subset
+
+from fedeas.dropin.pictures import check_form, picture
+from fedeas.dropin.synthetic import Order, Synthetic, synthesize
+from fedeas.errors import InputError, first_line
+
+Transform = Callable[[Any], Any]
+_FIX = "say transform=, a function from a picture to what the data set returns for one"
+
+
+class Augmented(Dataset[Any]):
+    """Real samples as they were, then synthetic ones: a picture through `transform`, a label."""
+
+    def __init__(self, real: Any, synthetic: Synthetic, transform: Transform | None) -> None:
+        self.real, self.num_real = real, len(real)
+        self.classes = _inherited(real, "classes")
+        self.targets = np.concatenate([synthetic.real, synthetic.labels]).tolist()
+        self._images = synthetic.images
+        self._transform = transform or _inherited(real, "transform")
+        self._target_transform = _inherited(real, "target_transform")
+        self._like: Any = 0  # a real label
+        if len(self._images) and self.num_real:
+            self._check()
+
+    def __len__(self) -> int:
+        return self.num_real + len(self._images)
+
+    def __getitem__(self, index: int) -> Any:
+        place = int(index) + len(self) * (index < 0)
+        if not 0 <= place < len(self):
+            raise IndexError(f"sample {index} of {len(self)}")
+        return self.real[place] if place < self.num_real else self._synthetic(place)
+
+    def _synthetic(self, place: int) -> tuple[Any, Any]:
+        image = picture(self._images[place - self.num_real])
+        label = self.targets[place]
+        return (
+            self._transform(image) if self._transform else image,
+            self._target_transform(label) if self._target_transform else self._in_form(label),
+        )
+
+    def _in_form(self, label: int) -> Any:
+        """Return a label as the data set gives them: a number, a NumPy one, or a tensor."""
+        if isinstance(self._like, torch.Tensor):
+            return torch.tensor(label, dtype=self._like.dtype)
+        return self._like.dtype.type(label) if isinstance(self._like, np.generic) else label
+
+    def _check(self) -> None:
+        """Refuse what a data loader could not put into one batch."""
+        first = self.real[0]
+        if not isinstance(first, tuple | list) or len(first) != 2:
+            raise InputError(
+                "samples that are no pairs",
+                got=type(first).__name__,
+                allowed="(image, label)",
+                fix="let the data set return an image and a label",
+            )
+        self._like = first[1]
+        try:
+            image, label = self[self.num_real]
+        except Exception as error:  # whatever a transform of the user's makes of it
+            raise InputError(
+                f"the transform takes no picture: {first_line(error)}", fix=_FIX
+            ) from None
+        check_form("image", image, first[0], _FIX)
+        check_form("label", label, first[1], "return labels as whole numbers")
+
+
+def augment_torch(
+    dataset: Any, labels: Any, order: Order, transform: Transform | None
+) -> Augmented:
+    """Append synthetic samples to anything with a length and items (image, label)."""
+    own = _labels(dataset) if labels is None else np.asarray(labels)
+    if len(own) != len(dataset):
+        raise InputError(
+            "not a label per sample", got=len(own), allowed=f"{len(dataset)} labels, in order"
+        )
+    return Augmented(dataset, synthesize(own, _inherited(dataset, "classes"), order), transform)
+
+
+def _labels(dataset: Any) -> NDArray[Any]:
+    """Return the labels that a data set knows without opening an image."""
+    if isinstance(dataset, Subset):
+        return _labels(dataset.dataset)[np.asarray(dataset.indices, np.int64)]
+    for name in ("targets", "labels"):
+        if (known := getattr(dataset, name, None)) is not None:
+            return np.asarray(known)
+    raise InputError(
+        "the data set does not say its labels",
+        got=type(dataset).__name__,
+        allowed="one with `targets` or `labels`",
+        fix="say labels=, one per sample",
+    )
+
+
+def _inherited(dataset: Any, name: str) -> Any:
+    """Return what a data set, or the one that it is a part of, has under a name; None otherwise."""
+    while isinstance(dataset, Subset):
+        dataset = dataset.dataset
+    return getattr(dataset, name, None)
