@@ -18,8 +18,9 @@ docs:
 test:
 	pytest -n 2
 
-# Minutes: the benchmarks, with their targets.
+# Minutes: slow tests, and the benchmarks with their targets.
 slow:
+	pytest -m slow
 	python benchmarks/plan.py
 	python benchmarks/fill.py
 	python benchmarks/rounds.py

@@ -1,0 +1,486 @@
+"""The drop-in: three kinds of data sets, the mod, and Flower's quick-start app with its patch."""
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import torch
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Image, Value
+from flwr.app import Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from torch.utils.data import DataLoader, Subset, TensorDataset
+
+from counting import drawn
+from drawn import CLASSES, Bars
+from fedeas import FedEAS, InputError, augment, real_examples_mod
+from fedeas.dropin.pictures import picture
+from fedeas.flower.grids import InlineGrid
+
+ROOT = Path(__file__).parents[1]
+APP = ROOT / "examples" / "quickstart"
+LABELS = np.repeat([0, 1, 2, 7], [60, 30, 6, 4])
+N_K = len(LABELS)
+WANTED = FedEAS(beta=8).local(np.bincount(LABELS, minlength=10))
+TOTAL = N_K + int(WANTED.sum())
+# What the patch adds to the app, but for a generator that is quick and counts.
+DIFFUSION = '"diffusion(model=fashion_mnist)"'
+CLIENTS = 4
+
+
+def images(shape=(28, 28)) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (N_K, *shape), np.uint8)
+
+
+def to_tensor(image) -> torch.Tensor:
+    return torch.from_numpy((np.asarray(image, np.float32) - 128) / 64).unsqueeze(0)
+
+
+class Pictures(torch.utils.data.Dataset):
+    """A data set as torchvision writes them."""
+
+    def __init__(self, transform=None, target_transform=None, classes=CLASSES):
+        self.data, self.targets, self.classes = images(), LABELS.tolist(), classes
+        self.transform, self.target_transform = transform, target_transform
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getitem__(self, index):
+        image, label = picture(self.data[index][..., None]), self.targets[index]
+        if self.transform is not None:
+            image = self.transform(image)
+        return image, self.target_transform(label) if self.target_transform else label
+
+
+def hugging_face(**more) -> Dataset:
+    features = {"image": Image(), "label": ClassLabel(names=list(CLASSES)), **more}
+    columns = {"image": [picture(x[..., None]) for x in images()], "label": LABELS}
+    columns |= {name: [0] * N_K for name in more}
+    return Dataset.from_dict(columns, features=Features(features))
+
+
+@pytest.fixture
+def options(tmp_path):
+    return {"beta": 8, "client": "north", "cache": tmp_path / "cache"}
+
+
+@pytest.fixture
+def bars(tmp_path):
+    return Bars(log=str(tmp_path / "log"))
+
+
+def expected(bars, options) -> tuple[np.ndarray, np.ndarray]:
+    """The synthetic samples, as the pair of arrays has them."""
+    more, labels = augment((images(), LABELS), bars, **options)
+    return more[N_K:], labels[N_K:]
+
+
+def test_arrays(bars, options, tmp_path):
+    given = images()
+    result = augment((given, LABELS), bars, **options)
+    more, labels = result
+    assert result.num_real == N_K < TOTAL == len(more) == len(labels)
+    assert np.array_equal(more[:N_K], given)
+    assert np.array_equal(labels[:N_K], LABELS)
+    assert np.array_equal(np.bincount(labels[N_K:], minlength=10), WANTED)
+    assert (more[N_K:].mean(axis=2).argmax(axis=1) // 2 - 2 == labels[N_K:]).all()  # its own bar
+    assert pickle.loads(pickle.dumps(result)).num_real == N_K
+    assert len(set(drawn(tmp_path / "log"))) == WANTED.sum()
+    coloured = augment((given[..., None], LABELS), bars, **options)
+    assert coloured[0].shape == (TOTAL, 28, 28, 1)
+    assert np.array_equal(coloured[0][..., 0], more)
+    assert len(drawn(tmp_path / "log")) == WANTED.sum()  # generated once
+
+
+def test_torch(bars, options):
+    real = Pictures(to_tensor)
+    result = augment(real, bars, **options)
+    new, labels = expected(bars, options)
+    assert isinstance(result, torch.utils.data.Dataset)
+    assert (result.num_real, len(result), len(list(result))) == (N_K, TOTAL, TOTAL)
+    assert result.targets == [*LABELS, *labels]
+    assert torch.equal(result[5][0], real[5][0])
+    for place in (N_K, TOTAL - 1):  # the transform holds for synthetic samples
+        image, label = result[place]
+        assert torch.equal(image, to_tensor(new[place - N_K]))
+        assert (type(label), label) == (int, labels[place - N_K])
+    assert torch.equal(result[-1][0], result[TOTAL - 1][0])
+    with pytest.raises(IndexError):
+        result[TOTAL]
+    batches = list(DataLoader(result, 32, shuffle=True))
+    assert sum(len(y) for _, y in batches) == TOTAL
+    assert torch.bincount(torch.cat([y for _, y in batches]), minlength=10).tolist() == [
+        *(np.bincount(LABELS, minlength=10) + WANTED)
+    ]
+
+
+def test_torch_without_a_transform_gives_pictures_and_with_another_what_it_makes(bars, options):
+    new, _ = expected(bars, options)
+    plain = augment(Pictures(), bars, **options)
+    assert np.array_equal(np.asarray(plain[N_K][0]), new[0])
+    pixels = torch.stack([to_tensor(x) for x in images()])
+    tensors = TensorDataset(pixels, torch.from_numpy(LABELS))
+    result = augment(tensors, bars, labels=LABELS, transform=to_tensor, **options)
+    image, label = result[N_K]
+    assert torch.equal(image, to_tensor(new[0]))
+    assert label.dtype == torch.int64
+    assert len(next(iter(DataLoader(result, TOTAL)))[0]) == TOTAL
+
+
+def test_a_part_of_a_torch_set_knows_its_labels_classes_and_transforms(bars, options):
+    whole = Pictures(to_tensor, target_transform=lambda label: label + 100)
+    part = Subset(Subset(whole, range(N_K - 1, -1, -1)), range(40))
+    result = augment(part, bars, **options)
+    counts = np.bincount(LABELS[::-1][:40], minlength=10)
+    assert np.array_equal(
+        np.bincount(result.targets, minlength=10), counts + FedEAS(beta=8).local(counts)
+    )
+    image, label = result[40]
+    assert (image.shape, label) == ((1, 28, 28), result.targets[40] + 100)
+
+
+def test_hugging_face(bars, options):
+    real = hugging_face()
+    result = augment(real, bars, **options)
+    new, labels = expected(bars, options)
+    assert type(result) is Dataset
+    assert result.features == real.features
+    assert (result.num_real, len(result)) == (N_K, TOTAL)
+    assert list(result["label"]) == [*LABELS, *labels]
+    assert np.array_equal(np.asarray(result[3]["image"]), images()[3])
+    assert np.array_equal(np.stack([np.asarray(x) for x in result[N_K:]["image"]]), new)
+    assert real.format["type"] is None
+    assert not hasattr(real, "num_real")
+
+
+def test_a_transform_of_hugging_face_holds_before_and_after(bars, options):
+    def transform(batch):
+        batch["image"] = [to_tensor(image) for image in batch["image"]]
+        return batch
+
+    before = augment(hugging_face().with_transform(transform), bars, **options)
+    after = augment(hugging_face(), bars, **options).with_transform(transform)
+    new, _ = expected(bars, options)
+    for result in (before, after):
+        assert result.num_real == N_K
+        assert torch.equal(result[N_K]["image"], to_tensor(new[0]))
+        assert torch.equal(result[0]["image"], to_tensor(images()[0]))
+        assert sum(len(batch["label"]) for batch in DataLoader(result, 64, shuffle=True)) == TOTAL
+    tensors = augment(hugging_face().with_format("torch"), bars, **options)
+    assert torch.equal(tensors[N_K]["image"][0], torch.from_numpy(new[0]))
+
+
+@pytest.mark.parametrize("kind", ["arrays", "torch", "hugging face"])
+def test_a_client_that_needs_nothing_keeps_its_data_and_opens_no_generator(kind, options):
+    even = np.arange(N_K) % 10
+    given = {
+        "arrays": (images(), even),
+        "torch": TensorDataset(torch.from_numpy(images())),
+        "hugging face": hugging_face().remove_columns("label").add_column("label", even)
+        .cast_column("label", ClassLabel(names=list(CLASSES))),
+    }[kind]  # fmt: skip
+    own = {"labels": even} if kind == "torch" else {}
+    result = augment(given, "no.such.module:Generator", classes=10, **own, **options)
+    assert result.num_real == N_K == len(result[0] if kind == "arrays" else result)
+    assert not options["cache"].exists()
+
+
+def test_another_client_seed_generator_or_count_has_other_images(bars, options):
+    first, _ = expected(bars, options)
+    for changed in ({"client": "south"}, {"client": 3}, {"seed": 1}):
+        other, _ = expected(bars, options | changed)
+        assert len(other) == len(first)
+        assert not np.array_equal(other, first)
+    more, _ = augment((images()[1:], LABELS[1:]), bars, **options)
+    assert not np.array_equal(more[N_K - 1 :][: len(first)], first)
+    again, _ = expected(Bars(), options)
+    assert np.array_equal(again, first)
+
+
+def test_the_images_are_kept_in_the_store_by_default(bars, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))
+    augment((images(), LABELS), bars, beta=8, client=0)
+    assert list((tmp_path / "store" / "images").glob("*/clients/*/*.shard"))
+
+
+class Scaled(Pictures):
+    """Does more to its images than its transform says."""
+
+    def __init__(self):
+        super().__init__(transform=lambda tensor: tensor.unsqueeze(0))
+
+    def __getitem__(self, index):
+        return self.transform(torch.from_numpy(self.data[index])), self.targets[index]
+
+
+class Large(Bars):
+    fingerprint = "large-1"
+
+    def sample(self, labels, seeds):
+        return super().sample(labels, seeds).repeat(2, axis=1)
+
+
+class Nameless(Bars):
+    classes = None
+
+
+def arrays():
+    return images(), LABELS
+
+
+def tensors(*more):
+    return TensorDataset(torch.zeros(N_K, 1, 28, 28), *more)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "changed", "said"),
+    [
+        (arrays, {"generator": Large()}, "got 'ndarray 56 x 28 of uint8'; allowed: ndarray 28"),
+        (lambda: (images() / 255, LABELS), {}, "of float64; give uint8 images"),
+        (lambda: (images(), LABELS[1:]), {}, "differ in length; got (100, 99)"),
+        (lambda: (images(), LABELS + 0.5), {}, "not labels; got 'float64"),
+        (lambda: (images(), -LABELS), {}, "without a class; got -7; allowed: 0 to 9"),
+        (arrays, {"labels": LABELS}, "beside two arrays"),
+        (arrays, {"beta": 0}, "beta out of range"),
+        (arrays, {"client": ""}, "not a client"),
+        (arrays, {"seed": -1}, "not a seed"),
+        (arrays, {"generator": "bars"}, "unknown generator"),
+        (arrays, {"generator": 7}, "not a generator; got 'int'"),
+        (arrays, {"generator": Nameless()}, "say classes=10"),
+        (arrays, {"classes": 1}, "not a number of classes; got 1"),
+        (arrays, {"classes": 5}, "without a class; got 7; allowed: 0 to 4"),
+        (arrays, {"classes": 12}, "different classes; got 12; allowed: T-shirt"),
+        (lambda: Pictures(classes=CLASSES[::-1]), {}, "different classes"),
+        (Scaled, {}, "takes no picture: 'Image' object has no attribute 'unsqueeze'"),
+        (Pictures, {"generator": Large()}, "got 'picture 56 x 28 of L'; allowed: picture 28"),
+        (Pictures, {"labels": LABELS[:9]}, "not a label per sample; got 9"),
+        (tensors, {}, "does not say its labels"),
+        (tensors, {"labels": LABELS}, "no pairs"),
+        (
+            lambda: tensors(torch.from_numpy(LABELS)),
+            {"labels": LABELS},
+            "allowed: Tensor 1 x 28 x 28 of torch.float32; say transform=",
+        ),
+        (lambda: tensors(torch.zeros(N_K, 2)), {"labels": LABELS, "transform": to_tensor},
+         "the label of a synthetic sample is not like a real one"),
+        (lambda: iter([1]), {}, "not a data set"),
+        (hugging_face, {"labels": "lable"}, "got 'lable'; allowed: label"),
+        (hugging_face, {"generator": Large()}, "choose a generator of the same size"),
+        (hugging_face, {"transform": to_tensor}, "with_transform"),
+        (lambda: hugging_face(place=Value("int64")), {}, "select_columns(['image', 'label'])"),
+        (lambda: hugging_face(coarse=ClassLabel(2)), {}, "which column holds the label?"),
+        (lambda: hugging_face().remove_columns("image"), {}, "not one column of images"),
+        (lambda: DatasetDict({"train": hugging_face()}), {}, "several data sets; got ['train']"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_in_one_line(dataset, changed, said, options):
+    with pytest.raises(InputError) as refused:
+        augment(dataset(), **({"generator": Bars()} | options | changed))
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def reporting(bars, options, **also) -> ClientApp:
+    """An app that trains on augmented arrays and tests on others."""
+    app = ClientApp(mods=[real_examples_mod])
+    kept = {}
+
+    @app.train()
+    def train(message, context):
+        if context.node_id not in kept:  # as an app that keeps its data for later rounds
+            kept[context.node_id] = augment((images(), LABELS), bars, **options)
+        total = len(kept[context.node_id][0])
+        metrics = MetricRecord({"num-examples": total, "seen": total, "list": [total]})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    @app.evaluate()
+    def evaluate(message, context):
+        metrics = {"num-examples": also["tested"]}
+        return Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=message)
+
+    return app
+
+
+def ask(app, *kinds, node=0):
+    grid = InlineGrid(app, 2)
+    target = list(grid.get_node_ids())[node]
+    replies = []
+    for kind in kinds:
+        message = Message(RecordDict(), dst_node_id=target, message_type=kind)
+        replies += grid.send_and_receive([message])
+    return replies
+
+
+def test_the_mod_reports_the_real_samples_and_leaves_other_numbers_alone(bars, options):
+    options |= {"beta": 9}  # a length that nobody else has in this process
+    total = N_K + int(FedEAS(beta=9).local(np.bincount(LABELS, minlength=10)).sum())
+    app = reporting(bars, options, tested=77)
+    first, tested, again = ask(app, "train", "evaluate", "train")
+    for reply in (first, again):
+        assert dict(reply.content["metrics"]) == {
+            "num-examples": N_K, "seen": total, "list": [total]
+        }  # fmt: skip
+    assert tested.content["metrics"]["num-examples"] == 77
+    # What one node has augmented says nothing about another one.
+    (other,) = ask(reporting(bars, options, tested=total), "evaluate", node=1)
+    assert other.content["metrics"]["num-examples"] == total
+
+
+def test_the_mod_passes_errors_on(bars, options):
+    (reply,) = ask(reporting(bars, options | {"beta": -1}), "train")
+    assert "beta out of range" in reply.error.reason
+
+
+def test_the_mod_serves_a_numpy_client_too(bars, options):
+    from flwr.client import NumPyClient
+    from flwr.common import FitIns, Parameters
+    from flwr.compat.common.recorddict_compat import fitins_to_recorddict, recorddict_to_fitres
+
+    class Client(NumPyClient):
+        def fit(self, parameters, config):
+            return parameters, len(augment((images(), LABELS), bars, **options)[0]), {}
+
+    app = ClientApp(lambda context: Client().to_client(), mods=[real_examples_mod])
+    grid = InlineGrid(app, 1)
+    content = fitins_to_recorddict(FitIns(Parameters([], "numpy.ndarray"), {}), True)
+    (reply,) = grid.send_and_receive(
+        [Message(content, dst_node_id=next(iter(grid.get_node_ids())), message_type="train")]
+    )
+    assert recorddict_to_fitres(reply.content, True).num_examples == N_K
+
+
+# The quick-start app.
+
+
+def small_data(source: Path, folder: Path, rows: int) -> None:
+    """Write the first images of Fashion-MNIST, real ones."""
+    (folder / "fashion_mnist").mkdir(parents=True)
+    for part, size in (("train", rows), ("test", 400)):
+        name = f"fashion_mnist/{part}-00000-of-00001.parquet"
+        table = pyarrow.parquet.read_table(source / name).slice(0, size)
+        pyarrow.parquet.write_table(table, folder / name)
+
+
+def copy_app(folder: Path, generator: str | None) -> Path:
+    """Copy the app; with a generator the patch is applied to it, and nothing else."""
+    shutil.copytree(APP, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    if generator is not None:
+        subprocess.run(["patch", "-p1", "-i", "fedeas.patch"], cwd=folder, check=True)
+        task = folder / "quickstart" / "task.py"
+        assert task.read_text().count(DIFFUSION) == 1
+        task.write_text(task.read_text().replace(DIFFUSION, generator))
+    return folder
+
+
+def train(base: Path, *runs: tuple[Path, dict], kind: str = "inline", clients: int = CLIENTS):
+    """Run apps with their configs in a process of its own."""
+    out = base / "out.json"
+    environment = os.environ | {
+        # Ray's workers find the app there; inline it is imported by its folder.
+        "PYTHONPATH": os.pathsep.join(map(str, (runs[0][0], ROOT / "src", ROOT / "tests"))),
+        "FEDEAS_DATA": str(base / "data"),
+        "FEDEAS_STORE": str(base / "store"),
+        "HF_HOME": str(base / "hf"),
+        "HF_HUB_OFFLINE": "1",
+    }
+    script = [sys.executable, "-W", "ignore", ROOT / "tests" / "run_quickstart.py"]
+    arguments = [kind, str(clients), out, json.dumps([(str(app), config) for app, config in runs])]
+    done = subprocess.run([*script, *arguments], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(out.read_text())
+
+
+def test_the_patch_is_two_lines_their_imports_and_a_dependency():
+    lines = (APP / "fedeas.patch").read_text().splitlines()
+    added = [line for line in lines if line.startswith("+") and not line.startswith("+++")]
+    taken = [line for line in lines if line.startswith("-") and not line.startswith("---")]
+    assert len(taken) == 2
+    assert len(added) == 5
+    assert sum("fedeas.augment(" in line for line in added) == 1
+    assert sum("fedeas.real_examples_mod" in line for line in added) == 1
+    assert added.count("+import fedeas") == 2
+    shown = (ROOT / "docs" / "howto" / "flower.md").read_text()
+    assert '--8<-- "examples/quickstart/fedeas.patch"' in shown
+
+
+class Ran(NamedTuple):
+    """What the quick-start app did, and the seeds of what was generated until then."""
+
+    plain: dict
+    patched: dict
+    plain_skewed: dict
+    patched_skewed: dict
+    without_the_mod: dict
+    generated: list[int]
+    restarted: dict
+    generated_then: list[int]
+
+
+@pytest.fixture(scope="module")
+def quickstart(data, tmp_path_factory) -> Ran:
+    base = tmp_path_factory.mktemp("quickstart")
+    small_data(data, base / "data", 1600)
+    log = base / "log"
+    plain = copy_app(base / "plain", None)
+    patched = copy_app(base / "patched", f'"drawn:Bars(log={log})"')
+    bare = shutil.copytree(patched, base / "bare")
+    client = bare / "quickstart" / "client_app.py"
+    client.write_text(client.read_text().replace("mods=[fedeas.real_examples_mod]", ""))
+    balanced, skewed = {"alpha": 1e6}, {"alpha": 0.1}
+    runs = ((plain, balanced), (patched, balanced), (plain, skewed), (patched, skewed))
+    done = train(base, *runs, (bare, skewed))
+    generated = drawn(log)
+    return Ran(*done, generated, *train(base, (patched, skewed)), drawn(log))
+
+
+def test_without_anything_to_generate_the_curve_is_the_same_to_the_bit(quickstart):
+    assert quickstart.patched == quickstart.plain
+    assert len(set(quickstart.plain["loss"])) == 3  # it trains
+    assert quickstart.patched_skewed["loss"] != quickstart.plain_skewed["loss"]
+
+
+def test_the_weights_are_the_numbers_of_real_samples(quickstart):
+    noted = quickstart.patched_skewed
+    assert noted["trained"] == [noted["real"]] * 2
+    assert all(off < 1e-6 for off in noted["off"])
+    assert noted["tested"] == quickstart.plain_skewed["tested"]
+
+
+def test_without_the_mod_the_weights_would_be_others(quickstart):
+    noted = quickstart.without_the_mod
+    grown = np.subtract(noted["trained"], noted["real"])
+    assert grown.sum(axis=1).tolist() == [len(quickstart.generated)] * 2
+    assert len(quickstart.generated) > 0
+    assert all(off > 1e-5 for off in noted["off"])
+
+
+def test_images_are_generated_once_over_rounds_and_restarts(quickstart):
+    assert len(quickstart.generated) == len(set(quickstart.generated))
+    assert quickstart.generated_then == quickstart.generated
+    assert quickstart.restarted == quickstart.patched_skewed  # to the bit
+
+
+@pytest.mark.slow
+def test_the_patch_as_it_is_on_ray(data, tmp_path):
+    """With the diffusion model that comes with fedeas, in Flower's simulation engine."""
+    small_data(data, tmp_path / "data", 300)
+    run = copy_app(tmp_path / "app", DIFFUSION), {"alpha": 0.3}
+
+    def shards() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("*.shard")}
+
+    seen = []
+    for _ in range(2):
+        (noted,) = train(tmp_path, run, kind="ray", clients=2)
+        assert [sorted(said) for said in noted["trained"]] == [sorted(noted["real"])] * 2
+        seen.append(shards())
+    assert seen[0]
+    assert seen[0] == seen[1]
