@@ -36,16 +36,12 @@ def configured(inner: ClientApp, config: dict) -> ClientApp:
     """Return the app with a run config, which `flwr run` would read from pyproject.toml."""
     outer = ClientApp()
 
-    @outer.train()
-    def train(message, context):
-        context.run_config = config
-        return inner(message, context)
+    def call(message, context):
+        node = context.node_id, context.node_config, context.state
+        return inner(message, Context(context.run_id, *node, run_config=config))
 
-    @outer.evaluate()
-    def evaluate(message, context):
-        context.run_config = config
-        return inner(message, context)
-
+    outer.train()(call)
+    outer.evaluate()(call)
     return outer
 
 
@@ -63,6 +59,8 @@ def run(kind: str, clients: int, app: str, config: dict) -> dict:
     class Noting(FedAvg):
         def aggregate_train(self, server_round, replies):
             replies = list(replies)
+            if failed := [reply.error.reason for reply in replies if reply.has_error()]:
+                raise RuntimeError(failed[0])
             said = {r.metadata.src_node_id: r.content["metrics"]["num-examples"] for r in replies}
             noted["trained"].append([said[node] for node in sorted(said)])
             arrays, metrics = super().aggregate_train(server_round, replies)
