@@ -79,13 +79,13 @@ def bars(tmp_path):
 
 def expected(bars, options) -> tuple[np.ndarray, np.ndarray]:
     """The synthetic samples, as the pair of arrays has them."""
-    more, labels = augment((images(), LABELS), bars, **options)
+    more, labels = augment(images(), LABELS, bars, **options)
     return more[N_K:], labels[N_K:]
 
 
 def test_arrays(bars, options, tmp_path):
     given = images()
-    result = augment((given, LABELS), bars, **options)
+    result = augment(given, LABELS, bars, **options)
     more, labels = result
     assert result.num_real == N_K < TOTAL == len(more) == len(labels)
     assert np.array_equal(more[:N_K], given)
@@ -94,7 +94,7 @@ def test_arrays(bars, options, tmp_path):
     assert (more[N_K:].mean(axis=2).argmax(axis=1) // 2 - 2 == labels[N_K:]).all()  # its own bar
     assert pickle.loads(pickle.dumps(result)).num_real == N_K
     assert len(set(drawn(tmp_path / "log"))) == WANTED.sum()
-    coloured = augment((given[..., None], LABELS), bars, **options)
+    coloured = augment(given[..., None], LABELS, bars, **options)
     assert coloured[0].shape == (TOTAL, 28, 28, 1)
     assert np.array_equal(coloured[0][..., 0], more)
     assert len(drawn(tmp_path / "log")) == WANTED.sum()  # generated once
@@ -102,7 +102,7 @@ def test_arrays(bars, options, tmp_path):
 
 def test_torch(bars, options):
     real = Pictures(to_tensor)
-    result = augment(real, bars, **options)
+    result = augment(real, None, bars, **options)
     new, labels = expected(bars, options)
     assert isinstance(result, torch.utils.data.Dataset)
     assert (result.num_real, len(result), len(list(result))) == (N_K, TOTAL, TOTAL)
@@ -124,11 +124,11 @@ def test_torch(bars, options):
 
 def test_torch_without_a_transform_gives_pictures_and_with_another_what_it_makes(bars, options):
     new, _ = expected(bars, options)
-    plain = augment(Pictures(), bars, **options)
+    plain = augment(Pictures(), None, bars, **options)
     assert np.array_equal(np.asarray(plain[N_K][0]), new[0])
     pixels = torch.stack([to_tensor(x) for x in images()])
     tensors = TensorDataset(pixels, torch.from_numpy(LABELS))
-    result = augment(tensors, bars, labels=LABELS, transform=to_tensor, **options)
+    result = augment(tensors, LABELS, bars, transform=to_tensor, **options)
     image, label = result[N_K]
     assert torch.equal(image, to_tensor(new[0]))
     assert label.dtype == torch.int64
@@ -138,7 +138,7 @@ def test_torch_without_a_transform_gives_pictures_and_with_another_what_it_makes
 def test_a_part_of_a_torch_set_knows_its_labels_classes_and_transforms(bars, options):
     whole = Pictures(to_tensor, target_transform=lambda label: label + 100)
     part = Subset(Subset(whole, range(N_K - 1, -1, -1)), range(40))
-    result = augment(part, bars, **options)
+    result = augment(part, None, bars, **options)
     counts = np.bincount(LABELS[::-1][:40], minlength=10)
     assert np.array_equal(
         np.bincount(result.targets, minlength=10), counts + FedEAS(beta=8).local(counts)
@@ -149,7 +149,7 @@ def test_a_part_of_a_torch_set_knows_its_labels_classes_and_transforms(bars, opt
 
 def test_hugging_face(bars, options):
     real = hugging_face()
-    result = augment(real, bars, **options)
+    result = augment(real, None, bars, **options)
     new, labels = expected(bars, options)
     assert type(result) is Dataset
     assert result.features == real.features
@@ -166,15 +166,15 @@ def test_a_transform_of_hugging_face_holds_before_and_after(bars, options):
         batch["image"] = [to_tensor(image) for image in batch["image"]]
         return batch
 
-    before = augment(hugging_face().with_transform(transform), bars, **options)
-    after = augment(hugging_face(), bars, **options).with_transform(transform)
+    before = augment(hugging_face().with_transform(transform), None, bars, **options)
+    after = augment(hugging_face(), None, bars, **options).with_transform(transform)
     new, _ = expected(bars, options)
     for result in (before, after):
         assert result.num_real == N_K
         assert torch.equal(result[N_K]["image"], to_tensor(new[0]))
         assert torch.equal(result[0]["image"], to_tensor(images()[0]))
         assert sum(len(batch["label"]) for batch in DataLoader(result, 64, shuffle=True)) == TOTAL
-    tensors = augment(hugging_face().with_format("torch"), bars, **options)
+    tensors = augment(hugging_face().with_format("torch"), None, bars, **options)
     assert torch.equal(tensors[N_K]["image"][0], torch.from_numpy(new[0]))
 
 
@@ -182,13 +182,13 @@ def test_a_transform_of_hugging_face_holds_before_and_after(bars, options):
 def test_a_client_that_needs_nothing_keeps_its_data_and_opens_no_generator(kind, options):
     even = np.arange(N_K) % 10
     given = {
-        "arrays": (images(), even),
+        "arrays": images(),
         "torch": TensorDataset(torch.from_numpy(images())),
         "hugging face": hugging_face().remove_columns("label").add_column("label", even)
         .cast_column("label", ClassLabel(names=list(CLASSES))),
     }[kind]  # fmt: skip
-    own = {"labels": even} if kind == "torch" else {}
-    result = augment(given, "no.such.module:Generator", classes=10, **own, **options)
+    own = None if kind == "hugging face" else even
+    result = augment(given, own, "no.such.module:Generator", classes=10, **options)
     assert result.num_real == N_K == len(result[0] if kind == "arrays" else result)
     assert not options["cache"].exists()
 
@@ -199,7 +199,7 @@ def test_another_client_seed_generator_or_count_has_other_images(bars, options):
         other, _ = expected(bars, options | changed)
         assert len(other) == len(first)
         assert not np.array_equal(other, first)
-    more, _ = augment((images()[1:], LABELS[1:]), bars, **options)
+    more, _ = augment(images()[1:], LABELS[1:], bars, **options)
     assert not np.array_equal(more[N_K - 1 :][: len(first)], first)
     again, _ = expected(Bars(), options)
     assert np.array_equal(again, first)
@@ -207,7 +207,7 @@ def test_another_client_seed_generator_or_count_has_other_images(bars, options):
 
 def test_the_images_are_kept_in_the_store_by_default(bars, tmp_path, monkeypatch):
     monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))
-    augment((images(), LABELS), bars, beta=8, client=0)
+    augment(images(), LABELS, bars, beta=8, client=0)
     assert list((tmp_path / "store" / "images").glob("*/clients/*/*.shard"))
 
 
@@ -232,8 +232,7 @@ class Nameless(Bars):
     classes = None
 
 
-def arrays():
-    return images(), LABELS
+OWN = {"labels": LABELS}
 
 
 def tensors(*more):
@@ -243,21 +242,22 @@ def tensors(*more):
 @pytest.mark.parametrize(
     ("dataset", "changed", "said"),
     [
-        (arrays, {"generator": Large()}, "got 'ndarray 56 x 28 of uint8'; allowed: ndarray 28"),
-        (lambda: (images() / 255, LABELS), {}, "of float64; give uint8 images"),
-        (lambda: (images(), LABELS[1:]), {}, "differ in length; got (100, 99)"),
-        (lambda: (images(), LABELS + 0.5), {}, "not labels; got 'float64"),
-        (lambda: (images(), -LABELS), {}, "without a class; got -7; allowed: 0 to 9"),
-        (arrays, {"labels": LABELS}, "beside two arrays"),
-        (arrays, {"beta": 0}, "beta out of range"),
-        (arrays, {"client": ""}, "not a client"),
-        (arrays, {"seed": -1}, "not a seed"),
-        (arrays, {"generator": "bars"}, "unknown generator"),
-        (arrays, {"generator": 7}, "not a generator; got 'int'"),
-        (arrays, {"generator": Nameless()}, "say classes=10"),
-        (arrays, {"classes": 1}, "not a number of classes; got 1"),
-        (arrays, {"classes": 5}, "without a class; got 7; allowed: 0 to 4"),
-        (arrays, {"classes": 12}, "different classes; got 12; allowed: T-shirt"),
+        (images, OWN | {"generator": Large()}, "got 'ndarray 56 x 28 of uint8'; allowed"),
+        (lambda: images() / 255, OWN, "of float64; give uint8 images"),
+        (images, {"labels": LABELS[1:]}, "differ in length; got (100, 99)"),
+        (images, {"labels": LABELS + 0.5}, "not labels; got 'float64"),
+        (images, {"labels": -LABELS}, "without a class; got -7; allowed: 0 to 9"),
+        (images, {}, "takes an array of labels, and no transform"),
+        (images, OWN | {"transform": to_tensor}, "takes an array of labels, and no transform"),
+        (images, OWN | {"beta": 0}, "beta out of range"),
+        (images, OWN | {"client": ""}, "not a client"),
+        (images, OWN | {"seed": -1}, "not a seed"),
+        (images, OWN | {"generator": "bars"}, "unknown generator"),
+        (images, OWN | {"generator": 7}, "not a generator; got 'int'"),
+        (images, OWN | {"generator": Nameless()}, "say classes=10"),
+        (images, OWN | {"classes": 1}, "not a number of classes; got 1"),
+        (images, OWN | {"classes": 5}, "without a class; got 7; allowed: 0 to 4"),
+        (images, OWN | {"classes": 12}, "different classes; got 12; allowed: T-shirt"),
         (lambda: Pictures(classes=CLASSES[::-1]), {}, "different classes"),
         (Scaled, {}, "takes no picture: 'Image' object has no attribute 'unsqueeze'"),
         (Pictures, {"generator": Large()}, "got 'picture 56 x 28 of L'; allowed: picture 28"),
@@ -283,7 +283,7 @@ def tensors(*more):
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_in_one_line(dataset, changed, said, options):
     with pytest.raises(InputError) as refused:
-        augment(dataset(), **({"generator": Bars()} | options | changed))
+        augment(dataset(), **({"labels": None, "generator": Bars()} | options | changed))
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -296,7 +296,7 @@ def reporting(bars, options, **also) -> ClientApp:
     @app.train()
     def train(message, context):
         if context.node_id not in kept:  # as an app that keeps its data for later rounds
-            kept[context.node_id] = augment((images(), LABELS), bars, **options)
+            kept[context.node_id] = augment(images(), LABELS, bars, **options)
         total = len(kept[context.node_id][0])
         metrics = MetricRecord({"num-examples": total, "seen": total, "list": [total]})
         return Message(RecordDict({"metrics": metrics}), reply_to=message)
@@ -346,7 +346,7 @@ def test_the_mod_serves_a_numpy_client_too(bars, options):
 
     class Client(NumPyClient):
         def fit(self, parameters, config):
-            return parameters, len(augment((images(), LABELS), bars, **options)[0]), {}
+            return parameters, len(augment(images(), LABELS, bars, **options)[0]), {}
 
     app = ClientApp(lambda context: Client().to_client(), mods=[real_examples_mod])
     grid = InlineGrid(app, 1)

@@ -20,11 +20,11 @@ from fedeas.seeds import check_seed
 
 def augment(
     dataset: Any,
+    labels: Any,
     generator: str | Generator,
     *,
     beta: float,
-    client: str | int,
-    labels: Any = None,
+    client: str | int = "client",
     classes: Classes | None = None,
     transform: Callable[[Any], Any] | None = None,
     cache: Path | str | None = None,
@@ -39,18 +39,19 @@ def augment(
     round, process and run reads them. The result is of the kind of `dataset`:
 
     - a torch `Dataset` with a length and items (image, label). `labels` are those of all samples;
-      without them `dataset.targets` or `dataset.labels`, also through `Subset`. A synthetic sample
+      with None `dataset.targets` or `dataset.labels`, also through `Subset`. A synthetic sample
       is a PIL image that goes through `transform`, by default `dataset.transform`, and a label
       that goes through `dataset.target_transform`. Say `transform=` if real images pass more than
       that: only kind, shape and type of numbers are compared.
-    - a Hugging Face `Dataset` of an Image column and a ClassLabel column, `labels` by name if there
-      are several. Features stay, and so does its format: `with_transform`, before or after, holds
-      for all rows.
-    - a pair of NumPy arrays (images, labels), the images in uint8.
+    - a Hugging Face `Dataset` of an Image column and a ClassLabel column, which `labels` names;
+      None if there is one. Features stay, and so does its format: `with_transform`, before or
+      after, holds for all rows.
+    - a pair of NumPy arrays (images, labels) for images in uint8 with their labels.
 
     Real samples come first, and `num_real` of the result says how many they are: N_k, the weight of
-    the client. `classes`, names or a number, is needed only where neither data set nor generator
-    knows them. Give training samples alone, never those that you test on.
+    the client. `client` is its name or number: clients of one machine then have images of their
+    own. `classes`, names or a number, is needed only where neither data set nor generator knows
+    them. Give training samples alone, never those that you test on.
 
     >>> from tempfile import TemporaryDirectory
     >>> class Grey:
@@ -59,7 +60,7 @@ def augment(
     ...         return np.full((len(labels), 8, 8, 1), 128, np.uint8)
     >>> images, labels = np.zeros((100, 8, 8), np.uint8), np.repeat([0, 1], [90, 10])
     >>> with TemporaryDirectory() as folder:
-    ...     more = augment((images, labels), Grey(), beta=12, client="north", cache=folder)
+    ...     more = augment(images, labels, Grey(), beta=12, client="north", cache=folder)
     >>> more.num_real, np.bincount(more[1])
     (100, array([90, 48, 48]))
     """
@@ -79,7 +80,6 @@ def augment(
 
 
 def _of_its_kind(dataset: Any, labels: Any, order: Order, transform: Any) -> Any:
-    pair = isinstance(dataset, tuple) and len(dataset) == 2
     # Nobody has a data set of a library that is not loaded.
     hugging_face = sys.modules.get("datasets")
     if hugging_face is not None and isinstance(dataset, hugging_face.Dataset):
@@ -88,15 +88,14 @@ def _of_its_kind(dataset: Any, labels: Any, order: Order, transform: Any) -> Any
                 "a transform beside the data set's own", fix="use dataset.with_transform(...)"
             )
         return augment_hugging_face(dataset, labels, order)
-    if pair and all(isinstance(part, np.ndarray) for part in dataset):
-        if labels is not None or transform is not None:
+    if isinstance(dataset, np.ndarray):
+        if labels is None or transform is not None:
             raise InputError(
-                "labels or a transform beside two arrays",
-                allowed="the pair (images, labels) alone",
+                "an array of images takes an array of labels, and no transform",
                 fix="apply transforms to the images that come back",
             )
-        return augment_arrays(dataset[0], dataset[1], order)
-    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__") and not pair:
+        return augment_arrays(dataset, np.asarray(labels), order)
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         if hasattr(dataset, "keys"):
             raise InputError("several data sets", got=list(dataset.keys()), fix="give one of them")
         torch_set = heavy("fedeas.dropin.torch_set", "a torch data set", "torch")
@@ -104,7 +103,7 @@ def _of_its_kind(dataset: Any, labels: Any, order: Order, transform: Any) -> Any
     raise InputError(
         "not a data set",
         got=type(dataset).__name__,
-        allowed="a torch Dataset with a length, a Hugging Face Dataset, or a pair of NumPy arrays",
+        allowed="a torch Dataset with a length, a Hugging Face Dataset, or a NumPy array of images",
     )
 
 
