@@ -132,13 +132,6 @@ def test_bad_partitions_end_in_one_line(fedeas):
         assert len(result.err.splitlines()) == 1
 
 
-def test_help_of_every_command_has_an_example(fedeas):
-    for command in (["partition"], ["plan"], ["compare"], ["select"], ["paper", "counts"]):
-        result = fedeas(*command, "--help")
-        assert result.code == 0
-        assert f"fedeas {' '.join(command)}" in result.out
-
-
 def test_python_dash_m_and_version():
     for command in (["--version"], ["--help"]):
         done = subprocess.run(

@@ -237,13 +237,16 @@ def test_the_command_says_what_is_wrong(fedeas, tmp_path, data, monkeypatch):
         assert result.err.count("\n") == 1
 
 
+JUDGE = Path(__file__).parent / "data" / "fashion-judge.safetensors"
+
+
 def test_the_shipped_model_draws_what_is_asked(fedeas, tmp_path):
     models = Path(sys.modules["fedeas.generators.diffusion"].__file__).parent / "models"
     folder = models / "fashion_mnist"
     assert sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) < 10_000_000
     result = fedeas(
         "generator", "sample", "diffusion(model=fashion_mnist)", "--each", 12,
-        "--judge", folder / "judge.safetensors", "--out", tmp_path / "grid.png", "--json",
+        "--judge", JUDGE, "--out", tmp_path / "grid.png", "--json",
     )  # fmt: skip
     assert result.code == 0, result.err
     found = json.loads(result.out)

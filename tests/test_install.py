@@ -1,6 +1,8 @@
 """A fresh environment without extras: small, complete, quick."""
 
 import json
+import re
+import resource
 import subprocess
 import sys
 import time
@@ -31,6 +33,48 @@ def test_only_numpy_typer_and_their_needs_are_installed(fresh):
     done = subprocess.run(listing, capture_output=True, text=True, check=True)
     installed = {package["name"].lower().replace("_", "-") for package in json.loads(done.stdout)}
     assert {"fedeas", "numpy", "typer"} <= installed <= NEEDED
+
+
+def test_the_core_is_small(fresh):
+    """Files of all packages but NumPy, and but for the bytecode that Python writes itself."""
+    packages = next(fresh.parent.glob("lib/python*/site-packages"))
+    others = re.compile(r"numpy|pip|setuptools|pkg_resources|_distutils|distutils")
+    files = (
+        path
+        for part in packages.iterdir()
+        if not others.match(part.name)
+        for path in [part, *part.rglob("*")]
+        if path.is_file() and path.suffix != ".pyc"
+    )
+    assert sum(path.stat().st_size for path in files) < 20_000_000
+
+
+def test_help_is_there_at_once(fresh):
+    """Time of the processor: other work on the machine does not count."""
+    times = []
+    for _ in range(7):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([fresh / "fedeas", "--help"], check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(times) < 0.3
+
+
+def test_help_imports_nothing_heavy():
+    program = (
+        "import sys; sys.argv = ['fedeas', '--help']\n"
+        "from fedeas.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(sorted({name.split('.')[0] for name in sys.modules}), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = done.stderr.splitlines()[-1]
+    assert "'fedeas'" in loaded
+    for name in ("numpy", "torch", "flwr", "diffusers", "matplotlib", "pyarrow", "PIL"):
+        assert f"'{name}'" not in loaded
 
 
 def test_a_small_plan_answers_in_under_a_second(fresh, paper_csv):

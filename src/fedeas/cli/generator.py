@@ -140,7 +140,7 @@ def sample_generator(
     GENERATOR is 'diffusion(model=FOLDER)', 'turbo(model=FOLDER, data=NAME)', 'pool(data=NAME)', an
     installed generator, or package.module:Name.
 
-    Example: `fedeas generator sample 'diffusion(model=fashion/model)' --out grid.png`
+    Example: `fedeas generator sample 'diffusion(model=fashion_mnist)' --out grid.png`
     """
     import numpy as np
 
@@ -190,7 +190,7 @@ def bench_generator(
     GENERATOR is 'diffusion(model=FOLDER)', 'turbo(model=FOLDER, data=NAME)', 'pool(data=NAME)', an
     installed generator, or package.module:Name.
 
-    Example: `fedeas generator bench 'diffusion(model=fashion/model)' --out cost.json`
+    Example: `fedeas generator bench 'diffusion(model=fashion_mnist)' --out cost.json`
     """
     import statistics
 

@@ -13,7 +13,6 @@ from rich import box
 from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -226,6 +225,15 @@ def progress(task: str) -> Iterator[Update]:
 
     Where nobody watches (a file, a pipe) words on how it goes are a line every minute.
     """
+    # Imported where it is used: `fedeas --help` does not wait for it.
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

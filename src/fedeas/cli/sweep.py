@@ -9,7 +9,6 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table as RichTable
 
 from fedeas.cli import results, show
@@ -134,6 +133,8 @@ def _list(cells: Sequence[Any], root: Path, as_json: bool) -> None:
 @contextmanager
 def watching() -> Iterator[Any]:
     """Yield a function that shows all runs: a live table, or lines where nobody watches."""
+    from rich.live import Live
+
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _Lines()
