@@ -70,7 +70,12 @@ def test_the_recorded_runs_can_stand_in_their_tables():
         for table in make_tables(evidence.runs):  # refuses what cannot be compared
             assert table.rows
             assert not table.notes
-    assert {run.entry.grid for run in known["cifar10"].runs} >= {"policies", "budget"}
+    grids = {run.entry.grid for run in known["cifar10"].runs}
+    assert grids == {"policies", "skew", "budget", "methods", "combined"}
+    policies = {
+        (r.entry.column, r.entry.policy) for r in known["cifar10"].runs if r.entry.grid == "skew"
+    }
+    assert len(policies) == 2 * 6  # two alphas, with Full-Balance
     seeds = {run.entry.seed for run in known["cifar10"].runs if run.entry.grid == "policies"}
     assert len(seeds) >= 3
 
