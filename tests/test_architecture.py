@@ -12,9 +12,9 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedeas"
 # A room imports only from rooms above it.
 ROOMS = [
     "errors", "seeds", "specs", "blocks", "files", "hub", "tensors", "parquet", "tables", "counts",
-    "skew", "cost", "plan", "policies", "select", "comparison", "stream", "partition", "sources",
-    "data", "training", "generators", "cache", "dropin", "methods", "flower", "experiments",
-    "report", "cli",
+    "skew", "cost", "plan", "policies", "select", "comparison", "stream", "secure", "partition",
+    "sources", "data", "training", "generators", "cache", "dropin", "methods", "flower",
+    "experiments", "report", "cli",
 ]  # fmt: skip
 # The only places outside `cli` that import another package, and then where it is used.
 LEAVES = {
@@ -31,7 +31,7 @@ LEAVES = {
     "report/figures.py": {"matplotlib"},
     "report/samples.py": {"PIL"},
 }
-# Modules that are torch from top to bottom. Others import them only where they are used.
+# Modules that are torch, flwr or cryptography from top to bottom. Others import them only where they are used.
 HEAVY = {
     "tensors.py", "training/models.py", "training/loop.py", "generators/diffusion.py",
     "generators/train.py", "generators/turbo.py", "generators/judge.py",
@@ -40,9 +40,10 @@ HEAVY = {
     "methods/fedmix.py", "methods/registry.py", "flower/sums.py", "flower/records.py",
     "flower/state.py", "flower/client.py", "flower/rounds.py", "flower/grids.py", "flower/site.py",
     "experiments/config.py", "experiments/run.py", "experiments/sweep.py", "experiments/crew.py",
-    "experiments/worker.py", "experiments/estimate.py",
+    "experiments/worker.py", "experiments/estimate.py", "secure/keys.py", "secure/client.py",
+    "secure/server.py", "flower/exchange.py", "flower/secure_sum.py", "flower/negotiate.py",
 }  # fmt: skip
-HEAVY_PACKAGES = {"torch", "diffusers", "accelerate", "safetensors", "flwr"}
+HEAVY_PACKAGES = {"torch", "diffusers", "accelerate", "safetensors", "flwr", "cryptography"}
 MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))
 INNER = [m for m in MODULES if m not in ("__init__.py", "__main__.py")]
 

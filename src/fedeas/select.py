@@ -7,7 +7,7 @@ betas.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -148,9 +148,7 @@ def admissible_betas(
     >>> admissible_betas(LabelCounts([[90, 10, 0], [30, 40, 30]])).choice
     5.0
     """
-    for name, value in (("min_reduction", min_reduction), ("max_share", max_share)):
-        if not 0 < value < 1:
-            raise InputError(f"{name} out of range", got=value, allowed="between 0 and 1")
+    check_conditions(min_reduction, max_share)
     found = steps(
         counts, _enough(counts, max_share / (1 - max_share) * counts.total, policy), policy
     )
@@ -161,15 +159,9 @@ def admissible_betas(
 
     good = satisfied(found)
     if not good.any():
-        best = float(np.max(found.reductions, where=found.shares < max_share, initial=0.0))
-        raise InfeasibleError(
-            f"no beta satisfies both conditions: below a synthetic share of {max_share:.0%} "
-            f"at most {best:.1%} of the imbalance is removed",
-            fix=f"allow a larger share, or ask for a reduction of {math.floor(best * 100)} %",
-        )
+        raise nothing_admissible(found, max_share)
     # The last step is past the share, so every run of good steps ends at the start of a bad one.
-    edges = np.flatnonzero(np.diff(good.astype(np.int8), prepend=0, append=0))
-    runs = [(float(found.betas[i]), float(found.betas[j])) for i, j in edges.reshape(-1, 2)]
+    runs = [(float(found.betas[i]), float(found.betas[j])) for i, j in runs_of(good)]
     if not found.exact:
         betas = found.betas
         runs = [
@@ -177,12 +169,47 @@ def admissible_betas(
                 _edge(counts, policy, satisfied, good=betas[i], bad=betas[i - 1])[0],
                 _edge(counts, policy, satisfied, good=betas[j - 1], bad=betas[j])[1],
             )
-            for i, j in edges.reshape(-1, 2)
+            for i, j in runs_of(good)
         ]
+    return interval_of(runs, min_reduction, max_share)
+
+
+def check_conditions(min_reduction: float, max_share: float) -> None:
+    """Refuse conditions that are no parts of a whole."""
+    for name, value in (("min_reduction", min_reduction), ("max_share", max_share)):
+        if not 0 < value < 1:
+            raise InputError(f"{name} out of range", got=value, allowed="between 0 and 1")
+
+
+def runs_of(good: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Return where each run of good ones begins, and where the next bad one is.
+
+    >>> runs_of(np.array([False, True, True, False, True]))
+    array([[1, 3],
+           [4, 5]])
+    """
+    edges = np.flatnonzero(np.diff(good.astype(np.int8), prepend=0, append=0))
+    return edges.reshape(-1, 2)
+
+
+def interval_of(
+    runs: Sequence[tuple[float, float]], min_reduction: float, max_share: float
+) -> BetaInterval:
+    """Return the widest run of admissible betas, with its plainest number chosen."""
     low, high = max(runs, key=lambda run: run[1] - run[0])
     others = tuple(run for run in runs if run != (low, high))
     choice = plainest_number(low, high)
     return BetaInterval(low, high, choice, min_reduction, max_share, others)
+
+
+def nothing_admissible(found: Path, max_share: float, none: str = "no beta") -> InfeasibleError:
+    """Say how far one gets where no beta satisfies both conditions."""
+    best = float(np.max(found.reductions, where=found.shares < max_share, initial=0.0))
+    return InfeasibleError(
+        f"{none} satisfies both conditions: below a synthetic share of {max_share:.0%} "
+        f"at most {best:.1%} of the imbalance is removed",
+        fix=f"allow a larger share, or ask for a reduction of {math.floor(best * 100)} %",
+    )
 
 
 def beta_for_total(counts: LabelCounts, total: int, policy: FedEAS | None = None) -> float:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from flwr.serverapp import Grid
 from fedeas.errors import FedeasError, InfeasibleError, InputError
 from fedeas.flower import records
 from fedeas.flower.client import HELLO, TRAIN
+from fedeas.flower.exchange import exchange, reason
 from fedeas.flower.sums import ExactSum, check_values
 from fedeas.methods.method import Method, Round
 from fedeas.methods.registry import make_method
@@ -22,7 +23,6 @@ from fedeas.training.loop import Local, check_settings, use_threads
 from fedeas.training.models import Classifier, ModelSettings, Task, make_model
 
 _COMPILED = ("fedavg", "fedprox", "scaffold")
-_POLL = 0.02  # seconds between questions for replies
 _MOST_SAMPLES = 2**40  # of one client
 
 
@@ -176,31 +176,6 @@ def draw_cohort(seed: int, number: int, clients: int, fraction: float) -> list[i
     return sorted(int(p) for p in drawn)
 
 
-def exchange(
-    grid: Grid, messages: Iterable[Message], window: int, timeout: float
-) -> Iterator[Message]:
-    """Yield replies as they come, with at most `window` messages under way."""
-    waiting = iter(messages)
-    pending: set[str] = set()
-    deadline = time.monotonic() + timeout
-    more = True
-    while more or pending:
-        while more and len(pending) < window:
-            message = next(waiting, None)
-            if message is None:
-                more = False
-            else:
-                pending.update(grid.push_messages([message]))
-        replies = list(grid.pull_messages(pending)) if pending else []
-        for reply in replies:
-            pending.discard(reply.metadata.reply_to_message_id)
-            yield reply
-        if time.monotonic() > deadline:
-            return
-        if pending and not replies:
-            time.sleep(_POLL)
-
-
 @dataclass(frozen=True)
 class Node:
     """A client that the server has met: its node, its number, its N_k."""
@@ -219,7 +194,7 @@ def _meet(grid: Grid, federated: Federated, seed: int) -> tuple[dict[int, Node],
     known: dict[int, Tensors] = {}
     for reply in exchange(grid, messages, federated.window, federated.timeout):
         if reply.has_error():
-            raise InfeasibleError(f"a client could not start: {_reason(reply)}")
+            raise InfeasibleError(f"a client could not start: {reason(reply)}")
         partition = records.whole(reply.content, "partition")
         try:
             real = _size(reply)
@@ -255,7 +230,7 @@ class Added:
             return
         try:
             if reply.has_error():
-                raise InputError(_reason(reply))
+                raise InputError(reason(reply))
             content = reply.content
             if (size := _size(reply)) != node.real:
                 raise InputError("a changed number of samples", got=size)
@@ -334,10 +309,6 @@ def _size(reply: Message) -> int:
     if not 0 < real < _MOST_SAMPLES:
         raise InputError("not a number of samples", got=real, allowed=f"1 to {_MOST_SAMPLES - 1}")
     return real
-
-
-def _reason(reply: Message) -> str:
-    return " ".join(str(reply.error.reason).split())[-300:]
 
 
 def _weight_seed(seed: int) -> int:

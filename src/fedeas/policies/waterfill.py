@@ -94,6 +94,17 @@ def price_for_total(counts: LabelCounts, total: int) -> float:
     return _Levels(class_major(counts.n)).price_for(total)[1]
 
 
+def fill_at(n: Floats, prices: Floats) -> Floats:
+    """Return what one client, a row of counts, takes at each of the prices, a row per price.
+
+    >>> fill_at(np.array([[90.0, 10.0, 0.0]]), np.array([0.2, 0.5]))
+    array([[ 0., 16., 27.],
+           [ 0.,  1., 12.]])
+    """
+    levels = _Levels(np.broadcast_to(n, (len(prices), n.shape[-1])))
+    return levels.raise_by(np.ceil(levels.amount(prices)))
+
+
 class _Levels:
     """The sorted counts of every client and the price of a sample when the level stands at each."""
 
@@ -120,13 +131,14 @@ class _Levels:
         worth: Floats = np.maximum(self.A - self.B * self.sorted, 0.0) * (N / M**3)
         return worth
 
-    def amount(self, price: float) -> Floats:
-        """Return the real-valued number of samples that each client takes at a price."""
-        j = (self.prices > price).sum(axis=1)
+    def amount(self, price: float | Floats) -> Floats:
+        """Return what each client takes at a price, or at its own one, before rounding."""
+        each = np.broadcast_to(price, len(self.n))
+        j = (self.prices > each[:, np.newaxis]).sum(axis=1)
         active = np.flatnonzero(j)
         amounts = np.zeros(len(j))
         at = j[active]
-        A, B, N = self.A[active, at], self.B[active, at], self.N[active]
+        A, B, N, price = self.A[active, at], self.B[active, at], self.N[active], each[active]
         # The one real root of the cubic, in the form that keeps its precision for every price.
         p, q = N * B / (at * price), N * (A + B * B / at) / price
         root = 2 * np.sqrt(p / 3) * np.sinh(np.arcsinh(1.5 * q / p * np.sqrt(3 / p)) / 3)

@@ -1,0 +1,164 @@
+"""A secure sum over Flower's messages: `answer_secure_sum` at a client, `secure_sum` at the server.
+
+Without torch: in a deployment every message starts a process of its own.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+
+from fedeas.errors import InputError
+from fedeas.flower.exchange import exchange, reason
+from fedeas.secure.client import Client
+from fedeas.secure.memory import Folder
+from fedeas.secure.messages import STAGES, RefusedError, Words
+from fedeas.secure.server import Server
+
+_RECORD = "secure-sum"
+_LONGEST = 10_000  # characters of a session
+_WINDOW = 64  # messages under way at a time
+
+
+class Summand(NamedTuple):
+    """What a site brings to a sum: its words for what is asked, and a folder of its own."""
+
+    words: Callable[[object], Words]
+    folder: Path
+
+
+class Sums(NamedTuple):
+    """The sums of the clients' words modulo 2**64, whose they are, and why others are left out."""
+
+    words: Words
+    nodes: list[int]
+    left_out: dict[int, str]
+
+
+def answer_secure_sum(app: ClientApp, open_site: Callable[[Context], Summand]) -> None:
+    """Have a ClientApp answer the four messages of a secure sum."""
+    for stage in STAGES:
+        app.query(f"secure_{stage}")(_handler(stage, open_site))
+
+
+def secure_sum(grid: Grid, nodes: Iterable[int], asked: object, words: int, timeout: float) -> Sums:
+    """Add up the words that clients have for what is asked; of each of them nothing is seen.
+
+    In a run a client answers one sum alone, since two over different clients could be subtracted. A
+    client that does not answer within `timeout` seconds, or not well, at any of the four stages is
+    left out. There is no sum of fewer than three clients, nor of two thirds or fewer of those that
+    began.
+    """
+    session = json.dumps({"asked": asked, "words": words}, sort_keys=True)
+    if len(session) > _LONGEST:
+        raise InputError("too long a question", got=f"{len(session)} characters")
+    server = Server(session, words)
+    requests = dict.fromkeys(nodes, b"")
+    for stage, step in zip(STAGES, (server.roster, server.deliver, server.survivors), strict=False):
+        requests = step(_ask(grid, session, stage, requests, timeout, server.left_out))
+    replies = _ask(grid, session, STAGES[-1], requests, timeout, server.left_out)
+    total, whose = server.total(replies)
+    return Sums(total, whose, server.left_out)
+
+
+def _ask(
+    grid: Grid,
+    session: str,
+    stage: str,
+    requests: dict[int, bytes],
+    timeout: float,
+    left_out: dict[int, str],
+) -> dict[int, bytes]:
+    """Send a stage's requests and return the replies that are bytes, the first of every node."""
+    messages = (
+        Message(
+            RecordDict({_RECORD: ConfigRecord({"session": session, "content": content})}),
+            node,
+            f"query.secure_{stage}",
+            ttl=timeout,
+        )
+        for node, content in requests.items()
+    )
+    waiting, found = set(requests), {}
+    for reply in exchange(grid, messages, _WINDOW, timeout):
+        node = reply.metadata.src_node_id
+        if node not in waiting:
+            continue
+        waiting.discard(node)
+        try:
+            if reply.has_error():
+                raise InputError(reason(reply))
+            found[node] = _content(reply)
+        except InputError as error:
+            left_out[node] = f"{stage}: {error}"
+    for node in waiting:
+        left_out[node] = f"{stage}: no reply in time"
+    return found
+
+
+def _handler(
+    stage: str, open_site: Callable[[Context], Summand]
+) -> Callable[[Message, Context], Message]:
+    def handle(message: Message, context: Context) -> Message:
+        try:
+            reply = _answer(stage, message, context, open_site(context))
+        except RefusedError:
+            raise
+        except Exception as error:
+            # An error's words go to the server, and could hold a count: it learns the kind alone.
+            raise RefusedError(f"a site could not answer: {type(error).__name__}") from error
+        return Message(RecordDict({_RECORD: ConfigRecord({"content": reply})}), reply_to=message)
+
+    return handle
+
+
+def _answer(stage: str, message: Message, context: Context, site: Summand) -> bytes:
+    """Answer a stage from what the site remembers of this run."""
+    session, content = _session(message), _content(message)
+    client = Client(session, Folder(site.folder / f"sum-{int(context.run_id)}"))
+    if stage == "keys":
+        asked, words = _read(session)
+        return client.keys(lambda: _checked(site.words(asked), words))
+    later = {"shares": client.shares, "masked": client.masked, "unmask": client.unmask}
+    return later[stage](content)
+
+
+def _checked(words: Words, length: int) -> Words:
+    if words.dtype != np.uint64 or words.shape != (length,):
+        raise RefusedError("the site's words are not as many as asked for", allowed=f"{length}")
+    return words
+
+
+def _read(session: str) -> tuple[object, int]:
+    """Read what a sum is of; the server's words are checked as everything of another party's."""
+    try:
+        read = json.loads(session)
+        asked, words = read["asked"], read["words"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise RefusedError("a secure sum of nothing") from None
+    if type(words) is not int or not 0 < words < 2**24:
+        raise RefusedError("a secure sum of nothing")
+    return asked, words
+
+
+def _session(message: Message) -> str:
+    found = _record(message).get("session")
+    if not isinstance(found, str) or len(found) > _LONGEST:
+        raise RefusedError("a secure sum of nothing")
+    return found
+
+
+def _content(message: Message) -> bytes:
+    found = _record(message).get("content")
+    if not isinstance(found, bytes):
+        raise InputError("a message without bytes")
+    return found
+
+
+def _record(message: Message) -> ConfigRecord:
+    return message.content.config_records.get(_RECORD) or ConfigRecord()
