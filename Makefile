@@ -24,6 +24,7 @@ slow:
 	python benchmarks/plan.py
 	python benchmarks/fill.py
 	python benchmarks/rounds.py
+	python benchmarks/secure_sum.py
 
 format:
 	ruff check --fix .

@@ -111,6 +111,12 @@ def federation(folder: Path, recipe: str = "skewed", policy: str = "none") -> Fe
     return Federation(simulation, Task(3, shape, *channel_statistics(data)), CLIENTS)
 
 
+def counts_of(folder: Path) -> LabelCounts:
+    """The label counts of a federation that was made in a folder."""
+    data = load_images("shapes", folder / "set")
+    return Partition.load(folder / "partition.npz").counts(data.labels)
+
+
 def settings(method: str = "fedavg", projection: int = 0, **changed: object) -> Federated:
     return Federated(
         rounds=ROUNDS,

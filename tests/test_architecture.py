@@ -13,6 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedeas"
 ROOMS = [
     "errors", "seeds", "specs", "blocks", "files", "hub", "tensors", "parquet", "tables", "counts",
     "skew", "cost", "plan", "policies", "select", "comparison", "stream", "secure", "partition",
+    "skew", "cost", "plan", "policies", "select", "comparison", "stream", "secure", "partition",
     "sources", "data", "training", "generators", "cache", "dropin", "methods", "flower",
     "experiments", "report", "cli",
 ]  # fmt: skip
@@ -31,7 +32,8 @@ LEAVES = {
     "report/figures.py": {"matplotlib"},
     "report/samples.py": {"PIL"},
 }
-# Modules that are torch, flwr or cryptography from top to bottom. Others import them only where they are used.
+# Modules that are torch, flwr or cryptography from top to bottom. Others import them only where
+# they are used.
 HEAVY = {
     "tensors.py", "training/models.py", "training/loop.py", "generators/diffusion.py",
     "generators/train.py", "generators/turbo.py", "generators/judge.py",

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from counting import drawn
-from fedeas import InfeasibleError, InputError, Plan
+from fedeas import FedEAS, InfeasibleError, InputError, Plan, admissible_betas
 from fedeas.cache import Cache
 from fedeas.experiments.config import Config, read_config
 from fedeas.experiments.results import read_result
@@ -37,7 +37,7 @@ from fedeas.seeds import child_rng
 from fedeas.training.loop import accuracy, fit
 from fedeas.training.models import ModelSettings, Task, make_model
 from fedeas.training.samples import Samples
-from federations import CLIENTS, Shapes, federation, run, settings, write_shapes
+from federations import CLIENTS, Shapes, counts_of, federation, run, settings, write_shapes
 from pictures import CLASSES, draw_shapes, shapes, write_set
 
 TESTS = Path(__file__).parent
@@ -105,15 +105,21 @@ def test_cohorts_follow_from_seed_and_round_alone():
 def test_the_grids_agree_bit_for_bit_for_every_method(tmp_path):
     """On Ray two actors answer in any order; every method trains on what FedEAS generates.
 
+    Before training beta is chosen from secure sums, as `select` chooses it from all counts.
+
     Ray's server is a process of its own, so that nothing of the inline one is left in it.
     """
     made = federation(tmp_path, policy="fedeas(beta=12)")
     inline = {m: run(made, tmp_path, settings(m, p)).weights for m, p in METHODS}
     script = [sys.executable, "-W", "ignore", TESTS / "on_ray.py", tmp_path, json.dumps(METHODS)]
     environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
-    environment["PYTHONPATH"] = str(TESTS)
+    environment["PYTHONPATH"] = os.pathsep.join([str(TESTS), *sys.path])
     done = subprocess.run(script, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    counts = counts_of(tmp_path)
+    beta = admissible_betas(counts).choice
+    chosen = [beta, FedEAS(beta=beta).plan(counts).total]
+    assert json.loads((tmp_path / "ray" / "beta.json").read_text()) == chosen
     for method, _ in METHODS:
         on_ray = load_file(tmp_path / "ray" / f"{method}.safetensors")
         weights = {f"weights.{k}": v for k, v in inline[method].items()}
