@@ -668,7 +668,7 @@ def compare_with_select(c, min_reduction=0.5, max_share=0.25):
     return "same" if found.policy.beta == exact.choice else "another"
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(counts, st.floats(0.05, 0.9), st.floats(0.05, 0.9))
 def test_beta_from_the_sums_is_that_of_select(c, min_reduction, max_share):
     compare_with_select(c, min_reduction, max_share)
@@ -746,6 +746,7 @@ def test_the_plainest_number_of_a_run_is_one_of_the_grid():
         assert plainest_number(x, x * 1.0001) == x
 
 
+@settings(max_examples=40)
 @given(counts, st.integers(1, 10**6))
 def test_the_beta_of_a_total_never_exceeds_it(c, total):
     question = Betas(c.C)
@@ -760,6 +761,7 @@ def test_the_beta_of_a_total_never_exceeds_it(c, total):
     assert found.policy.beta >= min(exact * 0.99, 99_900)
 
 
+@settings(max_examples=40)
 @given(counts, st.integers(1, 10**6))
 def test_the_price_of_a_total_never_exceeds_it(c, total):
     question = Prices(c.C)
