@@ -13,7 +13,6 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedeas"
 ROOMS = [
     "errors", "seeds", "specs", "blocks", "files", "hub", "tensors", "parquet", "tables", "counts",
     "skew", "cost", "plan", "policies", "select", "comparison", "stream", "secure", "partition",
-    "skew", "cost", "plan", "policies", "select", "comparison", "stream", "secure", "partition",
     "sources", "data", "training", "generators", "cache", "dropin", "methods", "flower",
     "experiments", "report", "cli",
 ]  # fmt: skip
