@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     )
     from fedeas.select import BetaInterval, admissible_betas, beta_for_total
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "IID",
