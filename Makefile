@@ -1,5 +1,5 @@
 # `make check` is all that a contributor needs: it does what CI does.
-.PHONY: check lint types docs test slow format
+.PHONY: check lint types docs test slow deployment format
 
 check: lint types docs test
 
@@ -25,6 +25,11 @@ slow:
 	python benchmarks/fill.py
 	python benchmarks/rounds.py
 	python benchmarks/secure_sum.py
+
+# Minutes: a SuperLink and SuperNodes on this machine; then one moment of every fault.
+deployment:
+	pytest -m deployment
+	python benchmarks/faults.py --moments 1
 
 format:
 	ruff check --fix .

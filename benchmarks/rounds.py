@@ -77,7 +77,7 @@ def open_site(folder: str, each: int, context: Context) -> Site:
     data = open_data(folder)
     places = (number * each + np.arange(each)) % data.train_size
     real = Samples.of(data, places)
-    return Site(number, real, lambda: real, Path(folder) / "kept" / str(number), "cpu")
+    return Site(number, real, lambda _: real, Path(folder) / "kept" / str(number), "cpu")
 
 
 def settings(rounds: int, precision: str = "float32") -> Federated:

@@ -40,9 +40,10 @@ HEAVY = {
     "methods/fedprox.py", "methods/scaffold.py", "methods/moon.py", "methods/fedgen.py",
     "methods/fedmix.py", "methods/registry.py", "flower/sums.py", "flower/records.py",
     "flower/state.py", "flower/client.py", "flower/rounds.py", "flower/grids.py", "flower/site.py",
+    "flower/exchange.py", "flower/members.py", "flower/deployed.py", "flower/server.py",
     "experiments/config.py", "experiments/run.py", "experiments/sweep.py", "experiments/crew.py",
     "experiments/worker.py", "experiments/estimate.py", "secure/keys.py", "secure/client.py",
-    "secure/server.py", "flower/exchange.py", "flower/secure_sum.py", "flower/negotiate.py",
+    "secure/server.py", "flower/secure_sum.py", "flower/negotiate.py",
 }  # fmt: skip
 HEAVY_PACKAGES = {"torch", "diffusers", "accelerate", "safetensors", "flwr", "cryptography"}
 MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))

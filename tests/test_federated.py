@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -324,9 +325,10 @@ def test_no_more_than_a_window_is_under_way():
             self.waiting, self.most = [], 0
 
         def push_messages(self, messages):
-            self.waiting += [m.name for m in messages]
+            names = [m.name for m in messages]
+            self.waiting += names
             self.most = max(self.most, len(self.waiting))
-            return self.waiting[-1:]
+            return names
 
         def pull_messages(self, names):
             name = self.waiting.pop(0)
@@ -342,12 +344,14 @@ def test_no_more_than_a_window_is_under_way():
 def test_a_silent_client_costs_at_most_the_timeout():
     class Silent:
         def push_messages(self, messages):
-            return ["1"]
+            return [str(m) for m in messages]
 
         def pull_messages(self, names):
             return []
 
-    assert list(exchange(Silent(), [None], window=3, timeout=0.2)) == []
+    begun = time.monotonic()
+    assert list(exchange(Silent(), range(9), window=3, timeout=0.2)) == []
+    assert 0.2 <= time.monotonic() - begun < 5
 
 
 def test_a_client_keeps_its_state_by_round(tmp_path):

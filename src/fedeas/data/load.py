@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ def load_images(
     folder: Path | str | None = None,
     store: Path | str | None = None,
     progress: Progress | None = None,
+    parts: Sequence[str] = _PARTS,
 ) -> ImageData:
     """Open a data set as memory-mapped arrays, decoding it on first use.
 
@@ -38,9 +39,10 @@ def load_images(
     the folder `name` below the environment variable FEDEAS_DATA; otherwise the hub is asked. A
     folder may also hold images by class: `train/CLASS/` and `test/CLASS/`, or `CLASS/` alone, of
     which every fifth is then for testing. The decoded arrays are kept in `store` (FEDEAS_STORE, or
-    .cache/fedeas in the home folder).
+    .cache/fedeas in the home folder). Whoever holds only training or only test images says so in
+    `parts`; then all images of `CLASS/` are of that part.
     """
-    files = _local_files(name, folder) or _hub_files(name)
+    files = _local_files(name, folder, parts) or _hub_files(name)
     target = store_folder(store) / "data" / f"{Path(name).name}-{_key(files)}"
     try:
         return ImageData.open(target)
@@ -52,11 +54,12 @@ def load_images(
         sizes = (len(files["train"]), len(files["test"]))
         encoded = _encoded_files(paths, classes)
     else:
-        heads = {part: parquet.image_head(own) for part, own in files.items()}
-        classes = heads["train"].classes
-        if classes != heads["test"].classes:
+        heads = {part: parquet.image_head(own) for part, own in files.items() if own}
+        classes = next(iter(heads.values())).classes
+        if any(head.classes != classes for head in heads.values()):
             raise InputError(f"{name}: training and test set name different classes")
-        sizes = (heads["train"].rows, heads["test"].rows)
+        train, test = (heads[part].rows if part in heads else 0 for part in _PARTS)
+        sizes = (train, test)
         encoded = ((path, *batch) for path in paths for batch in parquet.image_batches(path))
     batches = _decoded(encoded, sum(sizes), progress)
     return ImageData.write(target, name, classes, sizes, batches)
@@ -67,18 +70,20 @@ def at_hand(name: str) -> bool:
     return _local_files(name, None) is not None
 
 
-def _local_files(name: str, folder: Path | str | None) -> dict[str, list[Path]] | None:
-    """Find the files of both parts in the given folder, or below FEDEAS_DATA."""
+def _local_files(
+    name: str, folder: Path | str | None, parts: Sequence[str] = _PARTS
+) -> dict[str, list[Path]] | None:
+    """Find the files of the parts in the given folder, or below FEDEAS_DATA."""
     if folder is None:
         if (root := os.environ.get("FEDEAS_DATA")) is None:
             return None
         folder = Path(root) / name
         if not folder.is_dir():
             return None
-    files = {part: sorted(Path(folder).rglob(f"{part}-*.parquet")) for part in _PARTS}
+    files = {part: sorted(Path(folder).rglob(f"{part}-*.parquet")) for part in parts}
     if not any(files.values()):
-        files = _image_files(Path(folder))
-    if missing := [part for part in _PARTS if not files[part]]:
+        files = _image_files(Path(folder), parts)
+    if missing := [part for part in parts if not files[part]]:
         raise InputError(
             f"{folder} holds no {missing[0]} set",
             allowed="train-*.parquet and test-*.parquet, or images in train/CLASS/ and "
@@ -86,7 +91,7 @@ def _local_files(name: str, folder: Path | str | None) -> dict[str, list[Path]] 
         )
     for own in files.values():
         _check_complete(own)
-    return files
+    return {part: files.get(part, []) for part in _PARTS}
 
 
 def _check_complete(paths: list[Path]) -> None:
@@ -105,12 +110,16 @@ def _check_complete(paths: list[Path]) -> None:
             )
 
 
-def _image_files(folder: Path) -> dict[str, list[Path]]:
+def _image_files(folder: Path, parts: Sequence[str]) -> dict[str, list[Path]]:
     """Find images by class; without a test set of its own, every fifth of a class is one."""
-    parts = {part: _images(folder / part) for part in _PARTS}
-    if any(parts.values()):
-        return {part: [p for own in found.values() for p in own] for part, found in parts.items()}
+    found_in = {part: _images(folder / part) for part in parts}
+    if any(found_in.values()):
+        return {
+            part: [p for own in found.values() for p in own] for part, found in found_in.items()
+        }
     found = _images(folder).values()
+    if len(parts) == 1:
+        return {parts[0]: [p for own in found for p in own]}
     return {
         "train": [p for own in found for n, p in enumerate(own) if (n + 1) % _EVERY],
         "test": [p for own in found for n, p in enumerate(own) if not (n + 1) % _EVERY],

@@ -11,11 +11,13 @@ from typing import Any
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+from fedeas.errors import InputError
 from fedeas.flower import records
 from fedeas.flower.state import Kept
-from fedeas.methods.method import Turn
+from fedeas.methods.method import Method, Turn
 from fedeas.methods.registry import make_method
 from fedeas.seeds import child_rng
+from fedeas.specs import parse
 from fedeas.tensors import choose_device
 from fedeas.training.loop import Local, fit, keep_memory, use_threads
 from fedeas.training.models import Classifier, ModelSettings, Task, make_model
@@ -30,9 +32,12 @@ class Site:
 
     partition: int
     real: Samples  # N_k of them, which it is weighted by whatever is generated
-    samples: Callable[[], Samples]  # with what is generated, at the latest now
+    # With what is generated, at the latest now; a deployed one takes the policy from the server.
+    samples: Callable[[str], Samples]
     folder: Path
     device: str = "auto"
+    methods: tuple[str, ...] | None = None  # that it takes part in; None: in all
+    discreet: bool = False  # whether it keeps to itself how much it generated
 
 
 OpenSite = Callable[[Context], Site]
@@ -57,7 +62,7 @@ def _hello(message: Message, site: Site) -> Message:
     """Say which client this is, how many real samples it has, and what the method asks for."""
     asked = records.settings(message.content)
     rng = child_rng(asked["seed"], "hello", site.partition)
-    known = make_method(asked["method"]).introduce(site.real, rng)
+    known = _method(asked, site).introduce(site.real, rng)
     numbers = {"partition": site.partition, "num-examples": len(site.real)}
     return Message(records.pack({"known": known}, numbers=numbers), reply_to=message)
 
@@ -68,7 +73,7 @@ def _train(message: Message, site: Site) -> Message:
     keep_memory()
     use_threads(int(asked["threads"]))
     number, seed = int(asked["round"]), int(asked["seed"])
-    method = make_method(asked["method"])
+    method = _method(asked, site)
     device = choose_device(site.device)
     before = {k: v.to(device) for k, v in records.tensors(message.content, "weights").items()}
     received = {k: v.to(device) for k, v in records.tensors(message.content, "method").items()}
@@ -84,7 +89,7 @@ def _train(message: Message, site: Site) -> Message:
         before,
         received,
         {k: v.to(device) for k, v in own.items()},
-        site.samples(),
+        site.samples(str(asked.get("policy", ""))),
         local,
         number,
         child_rng(seed, "method", number, site.partition),
@@ -97,10 +102,22 @@ def _train(message: Message, site: Site) -> Message:
     numbers = {
         "partition": site.partition,
         "num-examples": len(site.real),
-        "trained-on": len(turn.samples),
-        "steps": steps,
+        # Both follow from what was generated, and that from the site's labels.
+        "trained-on": 0 if site.discreet else len(turn.samples),
+        "steps": 0 if site.discreet else steps,
     }
     return Message(records.pack(arrays, numbers=numbers), reply_to=message)
+
+
+def _method(asked: dict[str, Any], site: Site) -> Method:
+    """Return the method that the server names, if the site takes part in it."""
+    spec = str(asked["method"])
+    name = parse(spec, "method")[0]
+    if site.methods is not None and name not in site.methods:
+        raise InputError(
+            "the site does not take part in this method", got=name, allowed=", ".join(site.methods)
+        )
+    return make_method(spec)
 
 
 def _model(asked: dict[str, Any]) -> Classifier:

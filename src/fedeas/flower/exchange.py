@@ -1,39 +1,62 @@
-"""Messages out and replies back, with as many under way as a window allows."""
+"""Messages out, replies in: a few under way at a time, and never longer than a timeout."""
 
 import time
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-_POLL = 0.02  # seconds between questions for replies
+_POLL = 0.02  # seconds between questions for replies, at first
+_SLOWEST_POLL = 0.25  # and when none came for a while
 
 
 def exchange(
     grid: Grid, messages: Iterable[Message], window: int, timeout: float
 ) -> Iterator[Message]:
     """Yield replies as they come, with at most `window` messages under way."""
+    return (reply for _, reply in _exchange(grid, messages, window, timeout))
+
+
+def answers(
+    grid: Grid, messages: Iterable[Message], window: int, timeout: float
+) -> Iterator[tuple[int, Message]]:
+    """Yield replies with the node that was asked, whatever a reply says of its sender.
+
+    The engine itself answers for a node that is gone, in its own name.
+    """
+    for message, reply in _exchange(grid, messages, window, timeout):
+        yield message.metadata.dst_node_id, reply
+
+
+def _exchange(
+    grid: Grid, messages: Iterable[Message], window: int, timeout: float
+) -> Iterator[tuple[Message, Message]]:
     waiting = iter(messages)
-    pending: set[str] = set()
+    pending: dict[str, Message] = {}
     deadline = time.monotonic() + timeout
-    more = True
+    more, pause = True, _POLL
     while more or pending:
-        while more and len(pending) < window:
-            message = next(waiting, None)
-            if message is None:
-                more = False
-            else:
-                pending.update(grid.push_messages([message]))
+        # At once: what messages share, such as the model, is then hashed and sent once.
+        batch = list(islice(waiting, window - len(pending)))
+        more = bool(batch)
+        if batch:
+            pending.update(zip(grid.push_messages(batch), batch, strict=False))
         replies = list(grid.pull_messages(pending)) if pending else []
         for reply in replies:
-            pending.discard(reply.metadata.reply_to_message_id)
-            yield reply
+            more = True  # there is room for another message
+            # Only the node that was asked knows the name of the message to it.
+            asked = pending.pop(reply.metadata.reply_to_message_id, None)
+            if asked is not None:
+                yield asked, reply
         if time.monotonic() > deadline:
             return
+        pause = _POLL if replies else min(1.3 * pause, _SLOWEST_POLL)
         if pending and not replies:
-            time.sleep(_POLL)
+            time.sleep(pause)
 
 
 def reason(reply: Message) -> str:
-    """Return why a client failed, on one line."""
-    return " ".join(str(reply.error.reason).split())[-300:]
+    """Return why there is no reply, in one line without control codes."""
+    text = " ".join(str(reply.error.reason).split())[-300:]
+    return "".join(c if c.isprintable() else "?" for c in text)

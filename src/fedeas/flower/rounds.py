@@ -12,8 +12,9 @@ from flwr.serverapp import Grid
 
 from fedeas.errors import FedeasError, InfeasibleError, InputError
 from fedeas.flower import records
-from fedeas.flower.client import HELLO, TRAIN
-from fedeas.flower.exchange import exchange, reason
+from fedeas.flower.client import TRAIN
+from fedeas.flower.exchange import answers, exchange, reason
+from fedeas.flower.members import Deployment, Manner, Members, Node, read_size
 from fedeas.flower.sums import ExactSum, check_values
 from fedeas.methods.method import Method, Round
 from fedeas.methods.registry import make_method
@@ -22,8 +23,9 @@ from fedeas.tensors import Tensors, load_tensors, save_tensors
 from fedeas.training.loop import Local, check_settings, use_threads
 from fedeas.training.models import Classifier, ModelSettings, Task, make_model
 
+__all__ = ["Added", "Federated", "Node", "Trained", "draw_cohort", "exchange", "run_rounds"]
+
 _COMPILED = ("fedavg", "fedprox", "scaffold")
-_MOST_SAMPLES = 2**40  # of one client
 
 
 @dataclass(frozen=True)
@@ -83,17 +85,24 @@ def run_rounds(
     evaluate: Evaluate,
     report: Report | None = None,
     resumed: Callable[[Sequence[Line]], None] | None = None,
+    deployment: Deployment | None = None,
 ) -> Trained:
     """Train a federation, from its checkpoint where there is one.
 
     `experiment` names the run: clients keep their state under it, and a checkpoint of another
     experiment is refused. `evaluate` measures the server's weights after a round; `report` hears
-    every new line, `resumed` those of a run that goes on.
+    every new line, `resumed` those of a run that goes on. With `deployment`, clients may be absent:
+    a round goes on with the others while `federated.minimum` of its cohort reply well.
     """
     use_threads(federated.threads)  # of the server's own arithmetic too, on every grid
     method = make_method(federated.method)
     model = make_model(federated.model, task, _weight_seed(seed))
-    nodes, known = _meet(grid, federated, seed)
+    manner = Manner(
+        federated.method, task, seed, federated.window, federated.timeout, federated.minimum
+    )
+    members = Members(grid, manner, deployment)
+    members.gather()
+    nodes, known = members.nodes, members.known()
     now = _State(dict(model.state_dict()), method.start(model, task, known, seed), [], {})
     if checkpoint.exists():
         now = _restore(checkpoint, experiment)
@@ -107,15 +116,17 @@ def run_rounds(
         "task": asdict(task),
         "threads": federated.threads,
         "experiment": experiment,
+        "policy": deployment.policy if deployment is not None else "",
     }
     for number in range(len(now.history) + 1, federated.rounds + 1):
         begun = time.monotonic()
-        cohort = draw_cohort(seed, number, len(nodes), federated.fraction)
+        cohort = draw_cohort(seed, number, members.clients, federated.fraction)
+        there, absent = members.split(cohort)
         content = records.pack(
             {"weights": now.weights, "method": method.send(now.method, number, seed)}
         )
         # The largest first: the last ones to finish are then short.
-        order = sorted(cohort, key=lambda p: (-nodes[p].real, p))
+        order = sorted(there, key=lambda p: (-nodes[p].real, p))
         messages = (
             Message(
                 records.with_settings(
@@ -128,10 +139,11 @@ def run_rounds(
             )
             for p in order
         )
-        added = Added(now.weights, model, method, sum(nodes[p].real for p in cohort))
-        by_node = {nodes[p].node: nodes[p] for p in cohort}
-        for reply in exchange(grid, messages, federated.window, federated.timeout):
-            added.take(reply, by_node)
+        samples = sum(nodes[p].real for p in cohort if p in nodes)
+        added = Added(now.weights, model, method, samples, absent)
+        by_node = {nodes[p].node: nodes[p] for p in there}
+        for asked_node, reply in answers(grid, messages, federated.window, federated.timeout):
+            added.take(reply, by_node, asked_node)
         added.check(number, len(cohort), federated.minimum)
         done = Round(
             now.weights,
@@ -143,7 +155,8 @@ def run_rounds(
             seed,
         )
         weights, state = method.update(now.method, done)
-        line: Line = {"round": number, **added.numbers()}
+        missing = sorted(set(cohort) - set(added.good))
+        line: Line = {"round": number, **added.numbers(), "missing": missing}
         if number % federated.evaluate_every == 0 or number == federated.rounds:
             line |= evaluate(weights)
         line["seconds"] = round(time.monotonic() - begun, 3)
@@ -176,63 +189,35 @@ def draw_cohort(seed: int, number: int, clients: int, fraction: float) -> list[i
     return sorted(int(p) for p in drawn)
 
 
-@dataclass(frozen=True)
-class Node:
-    """A client that the server has met: its node, its number, its N_k."""
-
-    node: int
-    partition: int
-    real: int
-
-
-def _meet(grid: Grid, federated: Federated, seed: int) -> tuple[dict[int, Node], list[Tensors]]:
-    """Ask every node which client it is; node ids are random, partitions are not."""
-    ids = sorted(grid.get_node_ids())
-    asked = records.pack({}, {"seed": seed, "method": federated.method})
-    messages = (Message(asked, node, HELLO, ttl=federated.timeout) for node in ids)
-    nodes: dict[int, Node] = {}
-    known: dict[int, Tensors] = {}
-    for reply in exchange(grid, messages, federated.window, federated.timeout):
-        if reply.has_error():
-            raise InfeasibleError(f"a client could not start: {reason(reply)}")
-        partition = records.whole(reply.content, "partition")
-        try:
-            real = _size(reply)
-        except InputError as error:
-            raise InfeasibleError(f"client {partition} cannot take part: {error}") from None
-        if partition in nodes:
-            raise InfeasibleError("two nodes are the same client", got=partition)
-        nodes[partition] = Node(reply.metadata.src_node_id, partition, real)
-        known[partition] = records.tensors(reply.content, "known")
-    if sorted(nodes) != list(range(len(ids))):
-        raise InfeasibleError(
-            "clients are missing", got=f"{len(nodes)} of {len(ids)}", fix="start all of them"
-        )
-    return nodes, [known[p] for p in sorted(known)]
-
-
 class Added:
     """Replies of a round, added up as they come; what is wrong with one is noted, not added."""
 
-    def __init__(self, before: Tensors, model: Classifier, method: Method, samples: int) -> None:
+    def __init__(
+        self,
+        before: Tensors,
+        model: Classifier,
+        method: Method,
+        samples: int,
+        wrong: Sequence[str] = (),
+    ) -> None:
         self._before, self._model, self._method = before, model, method
         self._trained = {name for name, _ in model.named_parameters()}
         self.weights, self._directions, self._extra = (ExactSum(samples) for _ in range(3))
         self.shown: dict[int, Tensors] = {}
         self.good: list[int] = []
-        self._wrong: list[str] = []
+        self._wrong = list(wrong)
         self._steps = self._samples = 0
 
-    def take(self, reply: Message, by_node: Mapping[int, Node]) -> None:
-        """Add a reply if all of it is sound, or note why not."""
-        node = by_node.get(reply.metadata.src_node_id)
+    def take(self, reply: Message, by_node: Mapping[int, Node], asked: int | None = None) -> None:
+        """Add a reply if all of it is sound, or note why not; `asked` is the node it comes from."""
+        node = by_node.get(reply.metadata.src_node_id if asked is None else asked)
         if node is None or node.partition in self.good:
             return
         try:
             if reply.has_error():
                 raise InputError(reason(reply))
             content = reply.content
-            if (size := _size(reply)) != node.real:
+            if (size := read_size(reply)) != node.real:
                 raise InputError("a changed number of samples", got=size)
             after = records.tensors(content, "weights")
             records.check_like(after, self._before, "weights")
@@ -247,6 +232,9 @@ class Added:
                 check_values(tensors)
         except FedeasError as error:
             self._wrong.append(f"client {node.partition}: {error}")
+            return
+        except Exception as error:  # whatever the bytes of another party lead to
+            self._wrong.append(f"client {node.partition}: {type(error).__name__}")
             return
         self.good.append(node.partition)
         self.weights.add(after, node.real)
@@ -302,13 +290,6 @@ class Added:
         if not math.isfinite(length):
             raise InputError("the weights are not finite")
         return {name: d / length for name, d in moved.items()} if length else {}
-
-
-def _size(reply: Message) -> int:
-    real = records.whole(reply.content, "num-examples")
-    if not 0 < real < _MOST_SAMPLES:
-        raise InputError("not a number of samples", got=real, allowed=f"1 to {_MOST_SAMPLES - 1}")
-    return real
 
 
 def _weight_seed(seed: int) -> int:

@@ -50,8 +50,11 @@ def open_simulated(simulation: Simulation, context: Context) -> Site:
     )
 
 
-def _augmented(simulation: Simulation, real: Samples, number: int) -> Samples:
-    """Return the client's real samples and its synthetic ones, generated on first use."""
+def _augmented(simulation: Simulation, real: Samples, number: int, _policy: str) -> Samples:
+    """Return the client's real samples and its synthetic ones, generated on first use.
+
+    The plan is there already: no policy is asked for.
+    """
     if simulation.plan is None:
         return real
     plan = _plan(simulation.plan)

@@ -62,6 +62,16 @@ class FedMix(Method):
             raise InputError(f"no client has {_LEAST} images to average", fix="use another method")
         return found
 
+    def check_known(self, known: Tensors, task: Task, real: int) -> None:
+        """Refuse averages of another form, or more of them than the client has images for."""
+        rows = len(known["images"]) if known.keys() == {"images", "labels"} else -1
+        forms = {"images": (rows, *task.shape), "labels": (rows, task.classes)}
+        if not 0 <= rows <= real // _LEAST or any(
+            known[key].shape != form or known[key].dtype != torch.float32
+            for key, form in forms.items()
+        ):
+            raise InputError("not averages of images", got=sorted(known))
+
     def send(self, state: Tensors, number: int, seed: int) -> Tensors:
         """Send some of the averages, others each round."""
         order = torch.randperm(len(state["images"]), generator=stream(seed, "mash", number))

@@ -73,6 +73,9 @@ class Method:
         """Return the server's first state, given what clients said of themselves."""
         return {}
 
+    def check_known(self, known: Tensors, task: Task, real: int) -> None:
+        """Refuse what a client with `real` samples says of itself, before `start` relies on it."""
+
     def send(self, state: Tensors, number: int, seed: int) -> Tensors:
         """Return what goes to the clients with the weights of a round."""
         return {}

@@ -1,0 +1,1 @@
+"""A federation of real sites: FedEAS on Flower's SuperLink and SuperNodes."""

@@ -1,0 +1,14 @@
+"""The app of the server: what it does is in the run's configuration (see pyproject.toml)."""
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from fedeas.flower.server import serve
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Settle the policy where the sites are to, and train."""
+    serve(grid, context.run_config)

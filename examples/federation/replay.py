@@ -1,0 +1,88 @@
+"""Is the model right? The same run once more, in one process, without the sites that were missing.
+
+    python replay.py FOLDER
+
+reads what `loopback.py` left there, trains on the inline grid with the sites that every round of
+the log names, and compares the two models bit by bit. Nothing of the run is touched.
+"""
+
+import sys
+import tempfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from flwr.app import Context, Error, Message
+from flwr.clientapp import ClientApp
+from loopback import APP, Loopback
+
+from fedeas.files import read_json
+from fedeas.flower.client import TRAIN, Site, make_client_app
+from fedeas.flower.deployed import SiteConfig, open_site, read_classes
+from fedeas.flower.grids import InlineGrid
+from fedeas.flower.server import serve
+from fedeas.tensors import load_tensors
+
+
+class ReplayGrid(InlineGrid):
+    """An inline grid whose clients are silent in the rounds in which they were missing."""
+
+    def __init__(self, app: ClientApp, clients: int, missing: Mapping[int, Sequence[int]]) -> None:
+        super().__init__(app, clients)
+        self._missing = missing
+
+    def _reply(self, message: Message) -> Message:
+        context = self._contexts[message.metadata.dst_node_id]
+        if message.metadata.message_type == TRAIN:
+            silent = self._missing.get(int(message.metadata.group_id), ())
+            if context.node_config["partition-id"] in silent:
+                return Message(Error(code=0, reason="missing then"), reply_to=message)
+        return super()._reply(message)
+
+
+def replay(
+    own: Loopback, folder: Path, missing: Mapping[int, Sequence[int]]
+) -> dict[str, torch.Tensor]:
+    """Train the sites on the inline grid, with states and caches of their own in FOLDER."""
+    config = run_config(own)
+    classes = read_classes(config)
+
+    def opened(context: Context) -> Site:
+        number = context.node_config["partition-id"]
+        site = tomllib.loads((own.folder / "sites" / f"{number}.toml").read_text())
+        state, cache = (str(folder / name / str(number)) for name in ("state", "cache"))
+        return open_site(SiteConfig.of({**site, "state": state, "cache": cache}), classes)
+
+    grid = ReplayGrid(make_client_app(opened), own.sites, missing)
+    return serve(grid, {**config, "out": str(folder / "run"), "minimum": 0.0}).weights
+
+
+def run_config(own: Loopback) -> dict[str, object]:
+    """Return the configuration of the run: the app's own, and what the run changes of it."""
+    usual = tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    config = {**usual, **tomllib.loads((own.folder / "run.toml").read_text())}
+    agreed = own.out / "policy.json"  # what the sites settled
+    return {**config, "policy": read_json(agreed)} if agreed.exists() else config
+
+
+def is_right(own: Loopback) -> bool:
+    """Tell whether a run's model is that of a replay of its log."""
+    missing = {line["round"]: line["missing"] for line in own.history()}
+    with tempfile.TemporaryDirectory() as folder:
+        again = replay(own, Path(folder), missing)
+    model, _ = load_tensors(own.out / "model.safetensors")
+    return model.keys() == again.keys() and all(torch.equal(model[k], again[k]) for k in model)
+
+
+def main() -> int:
+    """Compare, and say so."""
+    folder = Path(sys.argv[1])
+    own = Loopback(folder, len(list((folder / "sites").glob("*.toml"))))
+    right = is_right(own)
+    print("the model is right, bit by bit" if right else "the model is another one")
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""Who takes part: which node is which client, and with how many samples.
+
+In a simulation all clients are there, or there is no run. Deployed sites come and go: those that
+are absent or wrong are named and left out, and asked again, without waiting for them.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from fedeas.errors import FedeasError, InfeasibleError, InputError
+from fedeas.flower import records
+from fedeas.flower.client import HELLO
+from fedeas.flower.exchange import answers, reason
+from fedeas.flower.sums import check_values
+from fedeas.methods.registry import make_method
+from fedeas.tensors import Tensors
+from fedeas.training.loop import check_settings
+from fedeas.training.models import Task
+
+MOST_SAMPLES = 2**40 - 1  # of one client
+_PAUSE = 0.5  # seconds between looks for nodes
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What the server of real sites knows beforehand; a simulation's grid has all of it."""
+
+    sites: int  # of the federation, numbered from 0, whether they are there or not
+    policy: str  # what sites generate, e.g. fedeas(beta=12)
+    largest: int = MOST_SAMPLES  # real samples that a site may claim
+
+    def __post_init__(self) -> None:
+        check_settings(
+            ("sites", self.sites, self.sites >= 1, "a whole number from 1"),
+            ("largest", self.largest, 1 <= self.largest <= MOST_SAMPLES, f"1 to {MOST_SAMPLES}"),
+        )
+
+
+@dataclass(frozen=True)
+class Node:
+    """A client that the server has met: its node, its number, its N_k."""
+
+    node: int
+    partition: int
+    real: int
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How clients are asked: the method that they introduce themselves for, and the waiting."""
+
+    method: str
+    task: Task
+    seed: int
+    window: int
+    timeout: float
+    minimum: float
+
+
+class Members:
+    """The clients of a federation, as far as the server has met them."""
+
+    def __init__(self, grid: Grid, manner: Manner, deployment: Deployment | None) -> None:
+        self._grid, self._manner, self._deployment = grid, manner, deployment
+        self._method = make_method(manner.method)
+        # One content for all: the engine hashes and stores it once.
+        self._question = records.pack({}, {"seed": manner.seed, "method": manner.method})
+        self._asked: dict[str, tuple[int, float]] = {}  # messages to nodes, and when they expire
+        self._refused: dict[int, str] = {}
+        self._contested: set[int] = set()
+        self._known: dict[int, Tensors] = {}
+        self.nodes: dict[int, Node] = {}
+        self.clients = 0
+
+    def gather(self) -> None:
+        """Ask every node which client it is; node ids are random, partitions are not."""
+        sites = 0 if self._deployment is None else self._deployment.sites
+        ids = wait_for_nodes(self._grid, sites, self._manner.timeout)
+        self.clients = len(ids) if self._deployment is None else self._deployment.sites
+        for node, reply in answers(
+            self._grid, map(self._hello, ids), self._manner.window, self._manner.timeout
+        ):
+            if (wrong := self._enter(node, reply, newcomer=False)) is not None:
+                if self._deployment is None:
+                    raise wrong
+                self._refused[node] = str(wrong)
+        # In a simulation nobody may be absent.
+        least = self.clients * (1.0 if self._deployment is None else self._manner.minimum)
+        if len(self.nodes) < max(1, least):
+            raise InfeasibleError(
+                "clients are missing",
+                got=f"{len(self.nodes)} of {self.clients}",
+                fix="; ".join(self._refused.values()) or "start all of them",
+            )
+
+    def known(self) -> Sequence[Tensors]:
+        """Return what the clients said of themselves, in the order of their numbers."""
+        return [self._known[p] for p in sorted(self._known)]
+
+    def split(self, cohort: Sequence[int]) -> tuple[list[int], list[str]]:
+        """Return those of a cohort that can be asked now, and why the others cannot."""
+        if self._deployment is None:
+            return list(cohort), []
+        online = set(self._grid.get_node_ids())
+        self._greet(online)
+        there = [p for p in cohort if p in self.nodes and self.nodes[p].node in online]
+        absent = [f"client {p}: not there" for p in sorted(set(cohort) - set(there))]
+        strangers = [why for node, why in self._refused.items() if node in online]
+        return there, absent + strangers
+
+    def _greet(self, online: Iterable[int]) -> None:
+        """Ask nodes that were not there before; their answers are looked at next time."""
+        now = time.monotonic()
+        for reply in self._grid.pull_messages(list(self._asked)) if self._asked else []:
+            node, _ = self._asked.pop(reply.metadata.reply_to_message_id, (None, 0.0))
+            if node is None:
+                continue
+            wrong = self._enter(node, reply, newcomer=True)
+            self._refused.pop(node, None)
+            if wrong is not None:
+                self._refused[node] = str(wrong)
+        self._asked = {name: own for name, own in self._asked.items() if own[1] > now}
+        busy = {node for node, _ in self._asked.values()} | {n.node for n in self.nodes.values()}
+        for node in sorted(set(online) - busy):
+            for name in self._grid.push_messages([self._hello(node)]):
+                self._asked[name] = (node, now + self._manner.timeout)
+
+    def _hello(self, node: int) -> Message:
+        return Message(self._question, node, HELLO, ttl=self._manner.timeout)
+
+    def _enter(self, node: int, reply: Message, newcomer: bool) -> InfeasibleError | None:
+        """Write a client down, or return why it cannot take part."""
+        who = "a client"
+        try:
+            if reply.has_error():
+                return InfeasibleError(f"a client could not start: {reason(reply)}")
+            partition = records.whole(reply.content, "partition")
+            who = f"client {partition}"
+            largest = MOST_SAMPLES if self._deployment is None else self._deployment.largest
+            met = Node(node, partition, read_size(reply, largest))
+            known = records.tensors(reply.content, "known")
+            check_values(known)
+            self._method.check_known(known, self._manner.task, met.real)
+        except FedeasError as error:
+            return InfeasibleError(f"{who} cannot take part: {error}")
+        except Exception as error:  # whatever the bytes of another party lead to
+            return InfeasibleError(f"{who} cannot take part: {type(error).__name__}")
+        if partition >= self.clients:
+            return InfeasibleError(f"{who} is none of the {self.clients}")
+        other = self.nodes.get(partition)
+        if partition in self._contested or (other and not (newcomer and self._gone(other))):
+            if not newcomer:  # which one is right is not for the first or the last to say
+                self._contested.add(partition)
+                self.nodes.pop(partition, None)
+                self._known.pop(partition, None)
+            return InfeasibleError("two nodes are the same client", got=partition)
+        self.nodes[partition], self._known[partition] = met, known
+        return None
+
+    def _gone(self, node: Node) -> bool:
+        return node.node not in set(self._grid.get_node_ids())
+
+
+def wait_for_nodes(grid: Grid, sites: int, timeout: float) -> list[int]:
+    """Wait until all sites are there, as long as `timeout`, and return the nodes that are."""
+    deadline = time.monotonic() + timeout
+    while True:
+        ids = sorted(grid.get_node_ids())
+        if len(ids) >= sites or time.monotonic() > deadline:
+            return ids
+        time.sleep(_PAUSE)
+
+
+def read_size(reply: Message, largest: int = MOST_SAMPLES) -> int:
+    """Read a client's number of real samples N_k."""
+    real = records.whole(reply.content, "num-examples")
+    if not 0 < real <= largest:
+        raise InputError("not a number of samples", got=real, allowed=f"1 to {largest}")
+    return real

@@ -1,0 +1,194 @@
+"""The server of a deployment: from a run's configuration to a model, a log and a checkpoint.
+
+The same run is submitted again after a crash of anything, and goes on after its last round.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from flwr.serverapp import Grid
+
+from fedeas.cache.store import locked
+from fedeas.data import ImageData, load_images
+from fedeas.errors import InputError
+from fedeas.files import atomic_write, read_json, write_json
+from fedeas.flower.deployed import numbered, read_classes, read_flat, row_policy
+from fedeas.flower.members import Deployment, wait_for_nodes
+from fedeas.flower.negotiate import Negotiated, negotiate_beta, negotiate_price
+from fedeas.flower.rounds import Federated, Line, Trained, run_rounds
+from fedeas.policies import FedEAS
+from fedeas.specs import parse
+from fedeas.tensors import Tensors, choose_device, save_tensors
+from fedeas.training.loop import Local, accuracy
+from fedeas.training.models import ModelSettings, Task, make_model
+from fedeas.training.samples import Samples, channel_statistics
+
+NEGOTIATE = "negotiate"  # as a policy: the sites settle it, by sums over all of them
+_LOG = logging.getLogger("flwr")  # Flower sends what is said there to whoever follows the run
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The configuration of a run, with '-' for '_'."""
+
+    out: str  # folder on the server: checkpoint, log, model
+    test_data: str  # folder of the server's own test images
+    classes: str  # names of all classes, with commas between
+    sites: int  # of the federation
+    policy: str = "fedeas(beta=12)"  # what sites generate, each from its own counts; or negotiate
+    method: str = "fedavg"
+    model: str = "cnn"
+    rounds: int = 40
+    fraction: float = 1.0  # of the sites in a round
+    minimum: float = 0.5  # share of a round's sites that must reply well
+    timeout: float = 3600.0  # seconds that a round may take
+    window: int = 16  # messages under way at a time
+    largest: int = 1_000_000  # real samples that a site may claim
+    epochs: int = 2
+    batch: int = 64
+    learning_rate: float = 0.02
+    threads: int = 1
+    seed: int = 42
+    device: str = "auto"  # of the server's tests
+
+    def federated(self) -> Federated:
+        """Return how the federation trains."""
+        return Federated(
+            rounds=self.rounds,
+            fraction=self.fraction,
+            method=self.method,
+            model=ModelSettings(self.model),
+            local=Local(epochs=self.epochs, batch=self.batch, learning_rate=self.learning_rate),
+            threads=self.threads,
+            minimum=self.minimum,
+            timeout=self.timeout,
+            window=self.window,
+        )
+
+    def experiment(self, policy: str, data: ImageData) -> str:
+        """Name all that the model of a round depends on: how long to wait is no part of it."""
+        beside = ("out", "test_data", "policy", "rounds", "minimum", "timeout", "window", "device")
+        kept = {k: v for k, v in vars(self).items() if k not in beside}
+        parts = [kept, policy, channel_statistics(data)]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def serve(grid: Grid, config: Mapping[str, object]) -> Trained:
+    """Train a deployed federation as its run's configuration says.
+
+    With the policy `negotiate` beta is chosen by the paper's two conditions, with
+    `negotiate(total=5000)` the price of water-filling, from secure sums over the sites.
+    """
+    settings = read_flat(RunConfig, config, "the run's configuration")
+    data = _test_data(settings)
+    task = Task(len(data.classes), data.images.shape[1:], *channel_statistics(data))
+    folder = Path(settings.out)
+    with locked(folder, lambda: _LOG.warning("%s: another run ends; waiting for it", folder)):
+        policy = _agreed(folder / "policy.json", grid, settings, data.classes)
+        experiment = settings.experiment(policy, data)
+        log = _Log(folder / "log.jsonl")
+        trained = run_rounds(
+            grid,
+            settings.federated(),
+            task,
+            settings.seed,
+            folder / "checkpoint.safetensors",
+            experiment,
+            lambda weights: _measure(weights, settings, task, data),
+            log.add,
+            log.go_on,
+            Deployment(settings.sites, policy, settings.largest),
+        )
+        save_tensors(folder / "model.safetensors", trained.weights, {"experiment": experiment})
+    return trained
+
+
+def _agreed(path: Path, grid: Grid, settings: RunConfig, classes: Sequence[str]) -> str:
+    """Return the policy of the run; one that was negotiated holds for the run that goes on too."""
+    name, asked = parse(settings.policy, "policy")
+    if name != NEGOTIATE:
+        row_policy(settings.policy)  # sites would refuse another
+        return settings.policy
+    try:
+        return str(read_json(path))
+    except InputError:
+        policy = _negotiated(grid, settings, asked, len(classes))
+        write_json(path, policy)
+        return policy
+
+
+def _negotiated(grid: Grid, settings: RunConfig, asked: Mapping[str, object], classes: int) -> str:
+    """Settle the policy with the sites; the server learns sums over all of them, and no counts."""
+    if strange := asked.keys() - {"total", "min_reduction", "max_share", "digits"}:
+        raise InputError("a negotiation has no such setting", got=sorted(strange)[0])
+    nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
+    ask: Callable[..., Negotiated] = negotiate_price if "total" in asked else negotiate_beta
+    found = ask(grid, nodes, classes, **asked, timeout=settings.timeout)
+    choice = found.choice
+    chosen = choice.policy
+    policy = (
+        f"fedeas(beta={chosen.beta!r})"
+        if isinstance(chosen, FedEAS)
+        else f"waterfill(price={chosen.price!r})"
+    )
+    _LOG.info(
+        "negotiated %s over %s sites: %s samples remove %.1f %% of the imbalance",
+        policy, choice.clients, choice.samples, 100 * choice.reduction,
+    )  # fmt: skip
+    for node, why in found.left_out.items():
+        _LOG.warning("the sums are without node %s: %s", node, why)
+    return policy
+
+
+def _test_data(settings: RunConfig) -> ImageData:
+    """Open the server's test images; it has no others, so normalisation follows from them."""
+    store = Path(settings.out) / "store"
+    data = load_images("server", settings.test_data, store, parts=("test",))
+    data = numbered(data, read_classes({"classes": settings.classes}))
+    return replace(data, train_size=len(data.labels))
+
+
+def _measure(weights: Tensors, settings: RunConfig, task: Task, data: ImageData) -> Line:
+    model = make_model(ModelSettings(settings.model), task, 0).to(choose_device(settings.device))
+    model.load_state_dict(weights)
+    overall, per_class = accuracy(model, Samples.of(data, np.arange(len(data.labels))))
+    return {"accuracy": overall, "per_class": [round(float(a), 5) for a in per_class]}
+
+
+class _Log:
+    """A line of JSON a round, and the same for whoever follows the run."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._lines = path, list[Line]()
+
+    def add(self, line: Line) -> None:
+        self._lines.append(line)
+        self._write()
+        _LOG.info(
+            "round %s: accuracy %.4f, %s sites, %.1f s",
+            line["round"], line.get("accuracy", float("nan")), line["clients"], line["seconds"],
+        )  # fmt: skip
+        for wrong in line["refused"]:
+            _LOG.warning("round %s without %s", line["round"], wrong)
+        if silent := [p for p in line["missing"] if not _named(p, line)]:
+            _LOG.warning("round %s without clients %s: too late", line["round"], silent)
+
+    def go_on(self, history: Sequence[Line]) -> None:
+        """Begin with the lines of the checkpoint."""
+        self._lines = list(history)
+        self._write()
+        _LOG.info("going on after round %s", len(history))
+
+    def _write(self) -> None:
+        with atomic_write(self._path) as temporary:
+            text = "".join(json.dumps(line, default=float) + "\n" for line in self._lines)
+            temporary.write_text(text, encoding="utf-8")
+
+
+def _named(partition: int, line: Line) -> bool:
+    return any(wrong.startswith(f"client {partition}:") for wrong in line["refused"])

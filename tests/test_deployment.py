@@ -1,0 +1,503 @@
+"""Real sites: what leaves them, what they take from a server, who is left out; over TLS."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Context, Error, Message, RecordDict
+
+from fedeas import FedEAS, InfeasibleError, InputError, LabelCounts, admissible_betas
+from fedeas.files import read_json
+from fedeas.flower.client import TRAIN, Site, make_client_app
+from fedeas.flower.deployed import (
+    SITES,
+    SiteConfig,
+    open_deployed,
+    open_site,
+    read_classes,
+    row_policy,
+)
+from fedeas.flower.grids import InlineGrid
+from fedeas.flower.members import Deployment
+from fedeas.flower.negotiate import Holding, answer_negotiation
+from fedeas.flower.rounds import Federated, run_rounds
+from fedeas.flower.server import serve
+from fedeas.seeds import child_rng
+from fedeas.tensors import load_tensors
+from fedeas.training.loop import Local
+from fedeas.training.models import ModelSettings, Task
+from fedeas.training.samples import Samples
+from hostile import equal, hostile, hostile_hello
+from pictures import CLASSES, draw_shapes, encoded, shapes
+
+ROOT = Path(__file__).parents[1]
+COUNTS = np.array([[30, 2, 0], [0, 25, 6], [4, 0, 20], [12, 11, 10]])
+NAMES = ", ".join(CLASSES)
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory) -> Path:
+    """Four sites with images in folders by class, and the server's test images."""
+    folder = tmp_path_factory.mktemp("sites")
+    images, labels = draw_shapes(300)
+    free = [np.flatnonzero(labels == c).tolist() for c in range(3)]
+    for k, row in enumerate(COUNTS):
+        for c, count in enumerate(row):
+            for _ in range(count):
+                write_image(folder / str(k) / "data" / CLASSES[c], images[free[c].pop()])
+    for c in range(3):
+        for place in free[c]:
+            write_image(folder / "test" / CLASSES[c], images[place])
+    return folder
+
+
+def write_image(folder: Path, image: np.ndarray) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{len(list(folder.iterdir())):04}.png").write_bytes(encoded(image))
+
+
+def config(sites: Path, state: Path, k: int, **changed: object) -> SiteConfig:
+    made = SiteConfig(
+        k, str(sites / str(k) / "data"), str(state / str(k)), "federations:Shapes", device="cpu"
+    )
+    return replace(made, **changed)
+
+
+def settings(sites: Path, out: Path, **changed: object) -> dict[str, object]:
+    return {
+        "out": str(out), "test-data": str(sites / "test"), "classes": NAMES, "sites": 4,
+        "rounds": 2, "epochs": 1, "batch": 8, "learning-rate": 0.05, "device": "cpu",
+        "timeout": 300.0, **changed,
+    }  # fmt: skip
+
+
+def app_of(sites: Path, state: Path, **changed: object):
+    def own(context: Context) -> SiteConfig:
+        return config(sites, state, context.node_config["partition-id"], **changed)
+
+    app = make_client_app(lambda context: open_site(own(context), CLASSES))
+    answer_negotiation(
+        app,
+        lambda context: Holding(
+            COUNTS[own(context).partition_id], Path(own(context).state) / "sums"
+        ),
+    )
+    return app
+
+
+# What a site has, and what it takes from a server
+
+
+def test_a_site_fills_its_row_of_the_plan_from_its_own_counts(sites, tmp_path):
+    plan = FedEAS(beta=12).plan(LabelCounts(COUNTS, classes=CLASSES))
+    for k, row in enumerate(COUNTS):
+        site = open_site(config(sites, tmp_path, k), CLASSES)
+        assert np.bincount(site.real.labels, minlength=3).tolist() == row.tolist()
+        mixed = site.samples("fedeas(beta=12)")
+        assert np.bincount(mixed.synthetic_labels, minlength=3).tolist() == plan.samples[k].tolist()
+        assert len(site.samples("none")) == row.sum()
+
+
+def test_a_site_that_lacks_a_class_numbers_the_others_as_the_federation_does(sites, tmp_path):
+    site = open_site(config(sites, tmp_path, 1), CLASSES)
+    own = site.real.data.images[site.real.labels == 2]
+    images, labels = draw_shapes(300)
+    assert all(any(np.array_equal(o, i) for i in images[labels == 2]) for o in own)
+    with pytest.raises(InputError, match="classes that the run does not name"):
+        open_site(config(sites, tmp_path / "other", 0), ("cat", "dog"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ("os:system(command=true)", "not a policy for a site alone"),
+        ("federations:Shapes", "not a policy for a site alone"),
+        ("uniform(total=5)", "not a policy for a site alone"),
+        ("greedy(total=5)", "not a policy for a site alone"),
+        ("waterfill(total=5)", "cannot tell its part"),
+        ("fedeas(beta=nan)", "out of range"),
+        ("fedeas(beta=inf)", "out of range"),
+        ("fedeas(beta=1e300)", "out of range"),
+        ("fedeas(beta=-1)", "out of range"),
+        ("fedeas(beta=x)", "out of range"),
+        ("fedeas(gamma=1)", "other settings"),
+        ("fedeas(beta=1000000)", "more samples than this site generates"),
+        ("full-balance" + " " * 300, "of that length"),
+        ("", "not a policy"),
+    ],
+)
+def test_a_server_cannot_ask_a_site_for_anything(sites, tmp_path, policy, message):
+    site = open_site(config(sites, tmp_path, 0, most_samples=500), CLASSES)
+    with pytest.raises(InputError, match=message):
+        site.samples(policy)
+    assert not (tmp_path / "0" / "cache").exists()
+
+
+def test_policies_that_need_one_row_alone_are_taken():
+    for spec in ("fedeas", "waterfill(price=0.2)", "fill-to-mean", "full-balance", "none"):
+        assert row_policy(spec).local([90, 10, 0]).shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"most-sample": 5}, "unknown key"),
+        ({"most-samples": "5"}, "wrong kind"),
+        ({"most-samples": True}, "wrong kind"),
+        ({"partition-id": -1}, "too small"),
+        ({"data": None}, "wrong kind"),
+    ],
+)
+def test_a_wrong_configuration_of_a_site_is_an_error(changed, message):
+    given = {"partition-id": 0, "num-partitions": 4, "data": "d", "state": "s"}
+    assert SiteConfig.of(given).generator == ""
+    with pytest.raises(InputError, match=message):
+        SiteConfig.of({**given, **changed})
+    with pytest.raises(InputError, match="lacks 'state'"):
+        SiteConfig.of({"partition-id": 0, "data": "d"})
+
+
+def test_nothing_of_a_sites_labels_is_in_its_replies(sites, tmp_path):
+    """Two sites of the same size with other labels say the same, but for the trained weights."""
+    seen = []
+
+    class Watching(InlineGrid):
+        def _reply(self, message):
+            reply = super()._reply(message)
+            numbers = dict(reply.content.metric_records["numbers"])
+            seen.append((message.metadata.message_type, sorted(reply.content), numbers))
+            return reply
+
+    app = app_of(sites, tmp_path)
+    serve(Watching(app, 4), settings(sites, tmp_path / "run", rounds=1))
+    for kind, names, numbers in seen:
+        assert names == (["numbers", "weights"] if kind == TRAIN else ["numbers"])
+        real = {
+            "partition": numbers["partition"],
+            "num-examples": COUNTS[numbers["partition"]].sum(),
+        }
+        told = {"trained-on": 0, "steps": 0} if kind == TRAIN else {}
+        assert numbers == {**real, **told}
+    for method in ("fedgen", "fedmix"):
+        out = tmp_path / method
+        with pytest.raises(InfeasibleError, match="does not take part in this method"):
+            serve(InlineGrid(app, 4), settings(sites, out, method=method))
+
+
+def test_a_simulated_site_is_configured_by_this_machine_alone(sites, tmp_path, monkeypatch):
+    def context(**node: object) -> Context:
+        run = {"classes": NAMES, "data": "/etc", "sites": 4}
+        return Context(1, 2, {"partition-id": 1, **node}, RecordDict(), run)
+
+    with pytest.raises(InputError, match="lacks 'data'"):
+        open_deployed(context())
+    own = tmp_path / "1.toml"
+    own.write_text(f'partition-id = 1\ndata = "{sites / "1" / "data"}"\nstate = "{tmp_path}"\n')
+    monkeypatch.setenv(SITES, str(tmp_path))
+    assert len(open_deployed(context()).real) == COUNTS[1].sum()
+    named = context(data=str(sites / "0" / "data"), state=str(tmp_path / "0"))
+    assert len(open_deployed(named).real) == COUNTS[0].sum()
+
+
+# The server
+
+
+class Absent(InlineGrid):
+    """An inline grid on which nodes are away in some rounds."""
+
+    def __init__(self, app, clients: int, away: dict[int, set[int]]) -> None:
+        super().__init__(app, clients)
+        self.away, self.now = away, 0
+
+    def get_node_ids(self):
+        return [n for n in self._contexts if n - 2 not in self.away.get(self.now, set())]
+
+    def _number(self, message) -> int:
+        return message.metadata.dst_node_id - 2
+
+    def _reply(self, message):
+        if self._number(message) in self.away.get(self.now, set()):
+            return Message(Error(code=5, reason="Node is unavailable"), reply_to=message)
+        return super()._reply(message)
+
+
+def test_a_site_that_is_away_is_named_and_comes_back(sites, tmp_path):
+    app = app_of(sites, tmp_path)
+    grid = Absent(app, 4, {0: {2}, 2: {0, 1}})
+    lines = []
+
+    def follow(line):
+        lines.append(line)
+        grid.now = line["round"]
+
+    federated = Federated(
+        rounds=4, fraction=1.0, local=Local(epochs=1, batch=8), timeout=6.0, minimum=0.5
+    )
+    shape = open_site(config(sites, tmp_path, 0), CLASSES).real.data.images.shape[1:]
+    task = Task(3, shape, (0.2,), (0.3,))
+    run_rounds(
+        grid, federated, task, 42, tmp_path / "c.safetensors", "away", lambda _: {}, follow,
+        deployment=Deployment(4, "none"),
+    )  # fmt: skip
+    assert [line["missing"] for line in lines] == [[2], [2], [0, 1], []]
+    assert "client 2: not there" in lines[0]["refused"]
+    assert lines[3]["samples"] == COUNTS.sum()
+    strict = replace(federated, minimum=1.0, timeout=0.3)
+    grid.now = 2
+    with pytest.raises(InfeasibleError, match="clients are missing"):
+        run_rounds(
+            grid, strict, task, 42, tmp_path / "d.safetensors", "away", lambda _: {},
+            deployment=Deployment(4, "none"),
+        )  # fmt: skip
+
+
+def test_two_nodes_that_claim_one_number_are_both_left_out(sites, tmp_path):
+    class Twins(InlineGrid):
+        def _reply(self, message):
+            if message.metadata.dst_node_id == 5:
+                message.metadata.__dict__["_dst_node_id"] = 2  # node 5 says what node 2 says
+                reply = super()._reply(message)
+                message.metadata.__dict__["_dst_node_id"] = 5
+                return reply
+            return super()._reply(message)
+
+    trained = serve(Twins(app_of(sites, tmp_path), 4), settings(sites, tmp_path / "run"))
+    assert [line["missing"] for line in trained.history] == [[0, 3], [0, 3]]
+    assert any("two nodes are the same client" in w for w in trained.history[0]["refused"])
+
+
+def test_a_run_goes_on_after_its_last_round(sites, tmp_path):
+    app = app_of(sites, tmp_path)
+    straight = serve(InlineGrid(app, 4), settings(sites, tmp_path / "a", rounds=3)).weights
+    serve(InlineGrid(app, 4), settings(sites, tmp_path / "b", rounds=1))
+    resumed = serve(
+        InlineGrid(app, 4), settings(sites, tmp_path / "b", rounds=3, timeout=9.0, minimum=0.9)
+    )
+    assert equal(straight, resumed.weights)
+    assert equal(straight, load_tensors(tmp_path / "b" / "model.safetensors")[0])
+    lines = (tmp_path / "b" / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line)["round"] for line in lines] == [1, 2, 3]
+    assert lines and json.loads(lines[-1])["accuracy"] == resumed.history[-1]["accuracy"]
+    with pytest.raises(InputError, match="of another experiment"):
+        serve(InlineGrid(app, 4), settings(sites, tmp_path / "b", policy="none"))
+
+
+def test_a_negotiated_policy_holds_for_the_run_that_goes_on(sites, tmp_path):
+    """Beta is that of `fedeas select` on the counts that the server never sees."""
+    counts = LabelCounts(COUNTS, classes=CLASSES)
+    beta = admissible_betas(counts).choice
+    out = tmp_path / "run"
+    for rounds in (1, 2):  # another run could not ask again: a client answers once
+        grid = InlineGrid(app_of(sites, tmp_path), 4)
+        serve(grid, settings(sites, out, rounds=rounds, policy="negotiate"))
+        assert read_json(out / "policy.json") == f"fedeas(beta={beta!r})"
+    plain = serve(
+        InlineGrid(app_of(sites, tmp_path / "plain"), 4),
+        settings(sites, tmp_path / "other", policy=f"fedeas(beta={beta!r})"),
+    )
+    assert equal(plain.weights, load_tensors(out / "model.safetensors")[0])
+
+
+def test_a_negotiated_price_stays_within_its_total(sites, tmp_path):
+    grid = InlineGrid(app_of(sites, tmp_path), 4)
+    serve(grid, settings(sites, tmp_path / "run", rounds=1, policy="negotiate(total=60)"))
+    policy = row_policy(read_json(tmp_path / "run" / "policy.json"))
+    assert 50 <= sum(policy.local(row).sum() for row in COUNTS) <= 60
+    with pytest.raises(InputError, match="no such setting"):
+        serve(grid, settings(sites, tmp_path / "a", policy="negotiate(beta=5)"))
+
+
+def test_a_turn_that_is_run_twice_does_no_harm(sites, tmp_path):
+    class Twice(InlineGrid):
+        def _reply(self, message):
+            super()._reply(message)
+            return super()._reply(message)
+
+    given = settings(sites, tmp_path / "a", method="scaffold", rounds=3)
+    once = serve(InlineGrid(app_of(sites, tmp_path / "x"), 4), given).weights
+    twice = serve(Twice(app_of(sites, tmp_path / "y"), 4), {**given, "out": str(tmp_path / "b")})
+    assert equal(once, twice.weights)
+
+
+HONEST, HOSTILE, ROUNDS = 2, 10, 100
+
+
+class Besieged(InlineGrid):
+    """An inline grid on which all clients but the first two answer as they should not."""
+
+    def __init__(self, app, quiet: bool) -> None:
+        super().__init__(app, HONEST + HOSTILE)
+        self.quiet, self.sent = quiet, 0
+
+    def pull_messages(self, message_ids):
+        replies = super().pull_messages(message_ids)
+        # Now and then the same once more, or an answer to nothing.
+        return [*replies, *replies] if self.sent % 7 == 0 else replies
+
+    def _reply(self, message):
+        number = message.metadata.dst_node_id - 2
+        if number < HONEST or message.metadata.message_type != TRAIN:
+            return super()._reply(message)
+        if self.quiet:
+            return Message(Error(code=0, reason="silent"), reply_to=message)
+        self.sent += 1
+        rng = child_rng(7, "hostile", int(message.metadata.group_id), number)
+        reply = hostile(rng, message, 12)
+        if rng.random() < 0.2:  # in the name of an honest client
+            reply.metadata.__dict__["_src_node_id"] = 2
+        return reply
+
+
+def small_sites(tmp_path: Path):
+    data = shapes(tmp_path / "shapes", side=8)
+
+    def opened(context: Context) -> Site:
+        k = int(context.node_config["partition-id"])
+        real = Samples.of(data, np.arange(12 * k, 12 * k + 12) % data.train_size)
+        return Site(k, real, lambda _: real, tmp_path / str(k), "cpu")
+
+    return make_client_app(opened), Task(3, (8, 8, 1), (0.2,), (0.3,))
+
+
+def test_a_thousand_hostile_replies_leave_the_average_right(tmp_path):
+    app, task = small_sites(tmp_path)
+    federated = Federated(
+        rounds=ROUNDS, fraction=1.0, model=ModelSettings("cnn"), minimum=0.1,
+        local=Local(epochs=1, batch=12, learning_rate=0.05), evaluate_every=ROUNDS,
+    )  # fmt: skip
+
+    def trained(quiet: bool):
+        grid = Besieged(app, quiet)
+        path = tmp_path / f"{quiet}.safetensors"
+        deployment = Deployment(HONEST + HOSTILE, "none")
+        done = run_rounds(grid, federated, task, 42, path, "x", lambda _: {}, deployment=deployment)
+        return grid, done
+
+    grid, besieged = trained(quiet=False)
+    assert grid.sent == 1000
+    assert equal(besieged.weights, trained(quiet=True)[1].weights)
+    for line in besieged.history:
+        assert line["missing"] == list(range(HONEST, HONEST + HOSTILE))
+        assert {wrong.split(":")[0] for wrong in line["refused"]} == {
+            f"client {k}" for k in line["missing"]
+        }
+        assert all(wrong.isprintable() and len(wrong) < 1000 for wrong in line["refused"])
+
+
+def test_hostile_introductions_are_refused(tmp_path):
+    app, task = small_sites(tmp_path)
+
+    class Strangers(InlineGrid):
+        def _reply(self, message):
+            number = message.metadata.dst_node_id - 2
+            if number < HONEST:
+                return super()._reply(message)
+            return hostile_hello(child_rng(7, "hello", number), message, 0)
+
+    federated = Federated(rounds=1, fraction=1.0, local=Local(epochs=1), minimum=0.001)
+    deployment = Deployment(300, "none", largest=1000)
+    done = run_rounds(
+        Strangers(app, 300), federated, task, 42, tmp_path / "c.safetensors", "x", lambda _: {},
+        deployment=deployment,
+    )  # fmt: skip
+    (line,) = done.history
+    assert line["missing"] == list(range(HONEST, 300))
+    assert line["samples"] == 12 * HONEST
+
+
+def test_the_tables_of_scale_are_computed_from_what_was_measured():
+    spec = importlib.util.spec_from_file_location("scale", ROOT / "benchmarks" / "scale.py")
+    scale = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(scale)
+    cost = json.loads(scale.RECORD.read_text())
+    assert scale.tables(cost) in (ROOT / "docs" / "scale.md").read_text()
+    few, many = (scale.needs(cost, clients, 100) for clients in (100, 10_000))
+    assert many["idle_cores"] == pytest.approx(100 * few["idle_cores"])
+    assert many["link_s"] == few["link_s"]  # the same cohort
+
+
+# Over TLS, with registered keys: `make deployment`
+
+
+def script(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    path = ROOT / "examples" / "federation" / name
+    command = [sys.executable, "-W", "ignore", str(path), *map(str, arguments)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+def load_loopback():
+    sys.path.insert(0, str(ROOT / "examples" / "federation"))
+    try:
+        import loopback
+
+        return loopback
+    finally:
+        sys.path.pop(0)
+
+
+@pytest.mark.deployment
+def test_a_federation_over_tls_ends_with_the_bits_of_the_inline_grid(tmp_path, data):
+    loopback = load_loopback()
+    own = loopback.Loopback(tmp_path / "federation")
+    before = set(loopback.all_pids())
+    own.prepare(timeout=300.0)
+    try:
+        own.start()
+        assert own.run(), (own.folder / "logs" / "run.log").read_text()[-2000:]
+        for name, outcome in refusals(own, loopback).items():
+            assert outcome["code"] != 0, name
+            assert not outcome["met"], name
+        nodes = json.loads(own.flwr("supernode", "list", "loopback", "--format", "json"))
+    finally:
+        own.stop()
+    assert len([n for n in nodes["nodes"] if n["status"] == "online"]) == 5
+    assert [line["missing"] for line in own.history()] == [[], [], []]
+    # Settled by secure sums over real messages, as if the counts had been seen.
+    counts = LabelCounts(np.stack([site_counts(own, k) for k in range(5)]))
+    beta = admissible_betas(counts).choice
+    assert read_json(own.out / "policy.json") == f"fedeas(beta={beta!r})"
+    again = script("replay.py", own.folder)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "bit by bit" in again.stdout
+    left = [p for p in loopback.all_pids() if str(own.folder) in loopback.line_of(p)]
+    assert not left and before
+
+
+def site_counts(own, k: int) -> np.ndarray:
+    site = SiteConfig.of(tomllib.loads((own.folder / "sites" / f"{k}.toml").read_text()))
+    classes = read_classes(tomllib.loads((own.folder / "run.toml").read_text()))
+    return np.bincount(open_site(site, classes).real.labels, minlength=len(classes))
+
+
+def refusals(own, loopback) -> dict[str, dict[str, object]]:
+    """Try to take part with an unknown key, with another authority, and without TLS."""
+    own.make_certificates(own.folder / "another")
+    plain = own.node_command(0)
+    for option in ("--root-certificates", "--auth-supernode-private-key"):
+        place = plain.index(option)
+        del plain[place : place + 2]
+    commands = {
+        "unknown key": own.node_command(0, key=own.make_key("stranger")),
+        "another authority": own.node_command(0, ca=own.folder / "another" / "ca.crt"),
+        "plain text": [*plain, "--insecure"],
+    }
+    found = {}
+    for name, command in commands.items():
+        command[command.index("--port") + 1] = str(loopback.free_ports(1)[0])
+        # Into a file: the processes below a SuperNode would hold a pipe open.
+        log = own.folder / "logs" / f"{name}.log"
+        with log.open("w") as file:
+            done = subprocess.run(
+                [*command, "--max-retries", "1"], env=own.environment("flwr-stranger"), stdout=file,
+                stderr=file, timeout=120,
+            )  # fmt: skip
+        found[name] = {"code": done.returncode, "met": "SuperNode ID" in log.read_text()}
+    return found
