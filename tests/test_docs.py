@@ -58,6 +58,7 @@ def load_tool(name: str):
 def test_the_programs_shown_run(name, tmp_path, monkeypatch):
     """In a folder with the examples."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     for block in re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL):
         if "--8<--" not in block:
