@@ -250,7 +250,7 @@ def main() -> int:
     os.environ["FEDEAS_STORE"] = str(folder / "store")
     own = Loopback(folder, given.sites)
     if not (folder / "run.toml").exists():
-        own.prepare(rounds=3)
+        own.prepare(rounds=3, policy="fedeas(beta=12)")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # then, too, everything is stopped
     record = folder / "faults.jsonl"
     lines = record.read_text().splitlines() if record.exists() else []

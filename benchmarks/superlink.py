@@ -1,6 +1,6 @@
 """What one SuperLink holds: messages a second, with our rounds and with bare Flower.
 
-    python benchmarks/superlink.py [--clients 24] [--turns 3]
+    python benchmarks/superlink.py [--clients 10] [--turns 2]
 
 A SuperLink runs as deployed (TLS, state in SQLite); the clients are Flower's own Fleet connections,
 many in a process, that answer at once with what they were sent. So no process is started and no
@@ -234,8 +234,8 @@ def main() -> int:
     from fedeas.files import write_json
 
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--clients", type=int, default=24)
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--clients", type=int, default=10)
+    parser.add_argument("--turns", type=int, default=2)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         own = Loopback(Path(place) / "link", 0)
