@@ -37,7 +37,7 @@ def find_scene(folder: Path) -> Scene:
         return Scene(
             "fashion_mnist", None, "Fashion-MNIST",
             "diffusion(model=fashion_mnist, steps=8, precision=bfloat16)",
-            hold_out=5600, clients=10, rounds=10, epochs=2, batch=32,
+            hold_out=5800, clients=10, rounds=10, epochs=2, batch=32,
         )  # fmt: skip
     write_digits(folder)
     return Scene(
