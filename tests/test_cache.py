@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from counting import Counting, drawn
 from fedeas import FedEAS, InputError, LabelCounts, Plan, Uniform
-from fedeas.cache import Cache, fill, verify
-from fedeas.cache.shard import Segment, Shard
+from fedeas.cache import Cache, client_images, fill, verify
+from fedeas.cache.shard import SUFFIX, Segment, Shard
 from fedeas.cache.store import locked, missing_segments
 from fedeas.files import read_json, write_json
 
@@ -81,6 +81,20 @@ def test_another_generator_seed_or_data_is_another_cache(tmp_path):
     assert len(folders) == 8
     with pytest.raises(InputError, match="another generator"):
         fill(plan, Counting(), Cache(tmp_path, "other", "x"))
+
+
+def test_a_clients_images_are_generated_mended_and_never_anothers(tmp_path):
+    cache = Cache(tmp_path, Counting().fingerprint, "data")
+    first, labels = client_images("a", [3, 0, 4], Counting(), cache)
+    assert labels.tolist() == [0] * 3 + [2] * 4
+    (shard,) = cache.client("a").folder.glob(f"*{SUFFIX}")
+    shard.unlink()
+    again, _ = client_images("a", [3, 0, 4], Counting(), cache)
+    np.testing.assert_array_equal(first, again)
+    other = Cache(tmp_path, Counting().fingerprint, "other")
+    cache.folder.rename(other.folder)  # whole, so nothing is missing
+    with pytest.raises(InputError, match="holds images of another data"):
+        client_images("a", [3, 0, 4], Counting(), other)
 
 
 def start_fill(folder: Path, plan: Path, delay: float) -> subprocess.Popen:

@@ -28,8 +28,10 @@ from fedeas.experiments.run import prepare
 from fedeas.experiments.run import run as run_config
 from fedeas.flower import records
 from fedeas.flower.client import make_client_app
+from fedeas.flower.exchange import exchange
 from fedeas.flower.grids import InlineGrid
-from fedeas.flower.rounds import Added, Node, draw_cohort, exchange, run_rounds
+from fedeas.flower.members import Node
+from fedeas.flower.rounds import Added, draw_cohort, run_rounds
 from fedeas.flower.state import Kept
 from fedeas.flower.sums import ExactSum
 from fedeas.methods.registry import make_method
@@ -199,7 +201,7 @@ def test_drift_is_the_dissimilarity_of_directions_of_what_is_trained():
     nodes = {k: Node(k, k, n) for k, n in enumerate(sizes)}
     found = added(samples=100)
     for k, end in enumerate(([1.0, 0, 0, 0], [0, 2.0, 0, 0], [3.0, 0, 0, 0])):
-        found.take(reply(k, {"weights": ends(torch.tensor(end))}, sizes[k]), nodes)
+        found.take(reply(k, {"weights": ends(torch.tensor(end))}, sizes[k]), nodes, k)
     mean = np.array([0.7, 0.3, 0, 0])
     assert found.numbers()["drift"] == pytest.approx(1 - (mean**2).sum(), abs=1e-6)
 
@@ -244,11 +246,11 @@ def test_a_client_that_reports_nonsense_is_named_and_left_out(arrays, numbers, m
     nodes = {1: Node(1, 7, 5), 2: Node(2, 8, 5)}
     found = added("scaffold")
     given = {"added": VARIATE, **arrays}
-    found.take(reply(1, given, 5, **numbers), nodes)
+    found.take(reply(1, given, 5, **numbers), nodes, 1)
     good = {"weights": ends(ONES), "added": VARIATE}
-    found.take(reply(2, good, 5), nodes)
-    found.take(reply(2, {**good, "weights": ends(ONES * 9)}, 5), nodes)  # again: it counts once
-    found.take(reply(3, good, 5), nodes)  # nobody asked it
+    found.take(reply(2, good, 5), nodes, 2)
+    found.take(reply(2, {**good, "weights": ends(ONES * 9)}, 5), nodes, 2)  # again: it counts once
+    found.take(reply(3, good, 5), nodes, 3)  # nobody asked it
     (wrong,) = found.numbers()["refused"]
     assert wrong.startswith("client 7: ")
     assert message in wrong
@@ -265,7 +267,7 @@ def test_bytes_that_are_no_array_are_refused(content):
     bad = reply(1, {"weights": ends(ONES)}, 5)
     array = bad.content.array_records["weights"]["w"]
     array.data = array.data[:-3] if content is None else content
-    found.take(bad, {1: Node(1, 7, 5)})
+    found.take(bad, {1: Node(1, 7, 5)}, 1)
     (wrong,) = found.numbers()["refused"]
     assert "cannot be read" in wrong or "not what it says" in wrong
 
@@ -336,7 +338,10 @@ def test_no_more_than_a_window_is_under_way():
             return [type("Reply", (), {"metadata": type("M", (), {"reply_to_message_id": name})})]
 
     grid = Slow()
-    messages = [type("Sent", (), {"name": str(i)}) for i in range(100)]
+    messages = [
+        type("Sent", (), {"name": str(i), "metadata": type("M", (), {"dst_node_id": i})})
+        for i in range(100)
+    ]
     assert len(list(exchange(grid, messages, window=7, timeout=60))) == 100
     assert grid.most == 7
 

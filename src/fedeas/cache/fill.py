@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.cache.shard import SUFFIX, Segment, Shard, read_shard
-from fedeas.cache.store import Cache, locked, remove_half_written
+from fedeas.cache.shard import SUFFIX, Bytes, Segment, Shard, read_shard
+from fedeas.cache.store import Cache, Ints, locked, remove_half_written
 from fedeas.errors import InputError
 from fedeas.files import read_json, write_json
 from fedeas.generators import Generator
@@ -65,6 +65,18 @@ def fill_client(
     own = cache.client(client)
     with locked(cache.folder, shared=True), locked(own.folder):
         return _fill({client: list(wanted)}, generator, cache, own.journal, batch_size, None)
+
+
+def client_images(
+    client: str, wanted: Sequence[int], generator: Generator, cache: Cache, batch_size: int = 64
+) -> tuple[Bytes, Ints]:
+    """Return the images that one client wants and their labels, generated on first use."""
+    own = cache.client(client)
+    with suppress(InputError):  # not there, damaged or another's: a fill generates, mends, refuses
+        _check_head(cache, read_json(cache.folder / "cache.json"))
+        return own.images(wanted)
+    fill_client(client, wanted, generator, cache, batch_size)
+    return own.images(wanted)
 
 
 def _fill(

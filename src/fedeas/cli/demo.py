@@ -105,14 +105,14 @@ def _draw(runs: Any, base: Any, plan: Any, out: Path) -> None:
     """Fill the cache with progress, and write a picture of the first samples."""
     from dataclasses import replace
 
-    from fedeas.cache import Cache, fill
+    from fedeas.cache import fill
     from fedeas.report.folders import first_images
     from fedeas.report.samples import save_grid
 
     beta = plan.settings["beta"]
     augment = replace(base.augment, policy=f"fedeas(beta={beta:g})")
     ready = runs.prepare(replace(base, augment=augment))
-    cache = Cache(augment.cache, ready.drawn_by, ready.plan.counts_hash, augment.seed)
+    cache = ready.open_cache(augment)
     with show.progress("images") as update:
         done = fill(ready.plan, ready.generator, cache, augment.batch, update)
     path = out / "samples.png"

@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedeas.cache import Cache, fill_client
+from fedeas.cache import Cache, client_images
 from fedeas.counts import LabelCounts
 from fedeas.errors import InputError
-from fedeas.generators import Generator, make_generator
+from fedeas.generators import Generator, open_generator
 from fedeas.policies import FedEAS
 
 Bytes = NDArray[np.uint8]
@@ -59,10 +58,8 @@ def synthesize(labels: ArrayLike, classes: Classes | None, order: Order) -> Synt
     _check_classes(classes, generator)
     data = LabelCounts(n[np.newaxis]).fingerprint
     cache = Cache(order.cache, generator.fingerprint, data, order.seed)
-    own = cache.client(order.client)
-    if own.missing(wanted):
-        fill_client(order.client, wanted, generator, cache, order.batch_size)
-    return Synthetic(real, *own.images(wanted))
+    images = client_images(order.client, wanted, generator, cache, order.batch_size)
+    return Synthetic(real, *images)
 
 
 def _checked(labels: ArrayLike, classes: int) -> Ints:
@@ -125,7 +122,7 @@ def _letters(name: str) -> str:
 
 def _opened(generator: str | Generator) -> Generator:
     if isinstance(generator, str):
-        return _made(generator)
+        return open_generator(generator)
     if not isinstance(generator, Generator):
         raise InputError(
             "not a generator",
@@ -134,9 +131,3 @@ def _opened(generator: str | Generator) -> Generator:
             "`fingerprint` and `sample`",
         )
     return generator
-
-
-# Opened once a process, however many clients take their turns in it.
-@lru_cache(maxsize=1)
-def _made(spec: str) -> Generator:
-    return make_generator(spec)

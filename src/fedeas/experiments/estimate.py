@@ -18,7 +18,7 @@ from fedeas.seeds import child_rng
 from fedeas.tensors import choose_device
 from fedeas.training.loop import fit, keep_memory, use_threads
 from fedeas.training.models import Task, make_model
-from fedeas.training.samples import Samples, channel_statistics
+from fedeas.training.samples import Samples
 
 _STEPS = 8  # of training, timed after two that are not
 _IMAGES = 16  # generated to time a generator
@@ -109,7 +109,7 @@ def _step_kind(config: Config) -> Kind:
 def _time_training(config: Config) -> float:
     """Return the seconds that an image takes in plain training."""
     data = load_images(config.data.name, config.data.folder)
-    task = Task(len(data.classes), data.images.shape[1:], *channel_statistics(data))
+    task = Task.of(data)
     federated = config.federated
     keep_memory()
     use_threads(federated.threads)

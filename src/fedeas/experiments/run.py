@@ -5,7 +5,6 @@ checkpoint, which has one too; the other files are for readers, and are written 
 """
 
 import hashlib
-import json
 import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
@@ -21,22 +20,23 @@ from fedeas.cache.store import locked
 from fedeas.data import Federation, federate, load_images
 from fedeas.errors import InputError
 from fedeas.experiments.code import code_hash, library_version
-from fedeas.experiments.config import Config
+from fedeas.experiments.config import Augment, Config
 from fedeas.experiments.results import curves, figures, read_result
-from fedeas.experiments.tracking import Follow, check_trackers, followers
-from fedeas.files import atomic_write, read_json, unreadable, write_json
+from fedeas.experiments.tracking import check_trackers, followers
+from fedeas.files import read_json, unreadable, write_json
 from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import check_grid, on_grid
-from fedeas.flower.rounds import Line, Trained, run_rounds
-from fedeas.flower.site import Simulation, open_generator
-from fedeas.generators import Generator
+from fedeas.flower.log import Line, RoundLog
+from fedeas.flower.rounds import Trained, run_rounds
+from fedeas.flower.site import Simulation
+from fedeas.generators import Generator, open_generator
 from fedeas.partition import make_recipe
 from fedeas.plan import Plan
 from fedeas.policies.registry import make_policy
 from fedeas.tensors import Tensors, choose_device
-from fedeas.training.loop import accuracy, keep_memory, use_threads
+from fedeas.training.loop import keep_memory, scores, use_threads
 from fedeas.training.models import Task, make_model
-from fedeas.training.samples import Samples, channel_statistics
+from fedeas.training.samples import Samples
 
 Progress = Callable[[int, int], None]
 
@@ -54,6 +54,10 @@ class Prepared:
     def drawn_by(self) -> str:
         """The generator's fingerprint, empty where nothing is generated."""
         return "" if self.generator is None else self.generator.fingerprint
+
+    def open_cache(self, augment: Augment) -> Cache:
+        """Return the cache of the run's images."""
+        return Cache(augment.cache, self.drawn_by, self.plan.counts_hash, augment.seed)
 
 
 def share_out(config: Config) -> Federation:
@@ -132,7 +136,7 @@ def _train(
     track: Sequence[str],
 ) -> Trained:
     data = ready.federation.data
-    task = Task(len(data.classes), data.images.shape[1:], *channel_statistics(data))
+    task = Task.of(data)
     simulation = Simulation(
         data=config.data.name,
         data_folder=config.data.folder,
@@ -147,16 +151,14 @@ def _train(
         device=config.device,
     )
     app = make_client_app(simulation.opener())
-    log = _Log(folder / "log.jsonl", [report] if report is not None else [])
+    log = RoundLog(folder / "log.jsonl", [report] if report is not None else [])
     test = Samples.of(data, ready.federation.test)
     keep_memory()
 
     def evaluate(weights: Tensors) -> Line:
         model = make_model(config.federated.model, task, 0).to(config.device)
         model.load_state_dict(weights)
-        overall, per_class = accuracy(model, test, dtype=config.federated.local.precision)
-        shown = [None if a != a else round(float(a), 5) for a in per_class]  # noqa: PLR0124 - nan
-        return {"accuracy": overall, "per_class": shown}
+        return scores(model, test, config.federated.local.precision)
 
     def main(grid: Any) -> Trained:
         return run_rounds(
@@ -185,7 +187,7 @@ def _generate(
     if ready.generator is None:
         return made
     augment = config.augment
-    cache = Cache(augment.cache, ready.drawn_by, ready.plan.counts_hash, augment.seed)
+    cache = ready.open_cache(augment)
     filled = fill(ready.plan, ready.generator, cache, augment.batch, progress)
     try:
         before = read_json(note)
@@ -245,27 +247,6 @@ def _about(config: Config, ready: Prepared) -> dict[str, Any]:
             "torch": library_version("torch"),
         },
     }
-
-
-class _Log:
-    """One line of JSON a round, for whoever reads along."""
-
-    def __init__(self, path: Path, listeners: list[Follow]) -> None:
-        self._path, self.listeners = path, listeners
-
-    def add(self, line: Line) -> None:
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, default=float) + "\n")
-        for listener in self.listeners:
-            listener(line)
-
-    def go_on(self, history: Sequence[Line]) -> None:
-        """Leave exactly the lines of the checkpoint: a killed run may lack its last one."""
-        with atomic_write(self._path) as temporary:
-            text = "".join(json.dumps(line, default=float) + "\n" for line in history)
-            temporary.write_text(text, encoding="utf-8")
-        for listener in self.listeners:
-            listener(history[-1])
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fedeas.errors import InputError, MissingExtraError
+from fedeas.flower.log import Line
 
-Line = dict[str, Any]
 Follow = Callable[[Line], None]
 _SHOWN = ("accuracy", "drift", "seconds", "trained_on", "clients")
 _NEEDED = {"tensorboard": "torch.utils.tensorboard", "mlflow": "mlflow"}

@@ -19,14 +19,14 @@ import numpy as np
 from flwr.app import Context
 from flwr.clientapp import ClientApp
 
-from fedeas.cache import Cache, check_classes, fill_client
+from fedeas.cache import Cache, check_classes, client_images
 from fedeas.counts import LabelCounts, names
 from fedeas.data import ImageData, load_images
 from fedeas.errors import InputError
 from fedeas.files import read_toml
 from fedeas.flower.client import Site, make_client_app
 from fedeas.flower.negotiate import Holding, answer_negotiation
-from fedeas.flower.site import open_generator
+from fedeas.generators import open_generator
 from fedeas.plan import Plan
 from fedeas.policies import FedEAS, FillToMean, FullBalance, LocalPolicy, NoGeneration, WaterFill
 from fedeas.specs import parse
@@ -189,12 +189,10 @@ def _augmented(config: SiteConfig, real: Samples, spec: str) -> Samples:
     check_classes(Plan.of(counts, wanted[np.newaxis], policy), generator)
     # Known by classes, not by counts: a site that gets more images keeps what it generated.
     known = hashlib.sha256(json.dumps(classes).encode()).hexdigest()
-    name = str(config.partition_id)
     cache = Cache(config.cache_folder, generator.fingerprint, known)
-    own = cache.client(name)
-    if own.missing(wanted.tolist()):
-        fill_client(name, wanted.tolist(), generator, cache, config.batch)
-    return Samples.of(real.data, real.indices, *own.images(wanted.tolist()))
+    name = str(config.partition_id)
+    images = client_images(name, wanted.tolist(), generator, cache, config.batch)
+    return Samples.of(real.data, real.indices, *images)
 
 
 # Opened once a process, however many turns it takes.

@@ -13,25 +13,12 @@ _SLOWEST_POLL = 0.25  # and when none came for a while
 
 def exchange(
     grid: Grid, messages: Iterable[Message], window: int, timeout: float
-) -> Iterator[Message]:
-    """Yield replies as they come, with at most `window` messages under way."""
-    return (reply for _, reply in _exchange(grid, messages, window, timeout))
-
-
-def answers(
-    grid: Grid, messages: Iterable[Message], window: int, timeout: float
 ) -> Iterator[tuple[int, Message]]:
-    """Yield replies with the node that was asked, whatever a reply says of its sender.
+    """Yield replies as they come, each with the node that was asked; `window` are under way.
 
-    The engine itself answers for a node that is gone, in its own name.
+    The node is not that of the reply: it may name another sender, and the engine itself answers for
+    a node that is gone, in its own name.
     """
-    for message, reply in _exchange(grid, messages, window, timeout):
-        yield message.metadata.dst_node_id, reply
-
-
-def _exchange(
-    grid: Grid, messages: Iterable[Message], window: int, timeout: float
-) -> Iterator[tuple[Message, Message]]:
     waiting = iter(messages)
     pending: dict[str, Message] = {}
     deadline = time.monotonic() + timeout
@@ -48,12 +35,22 @@ def _exchange(
             # Only the node that was asked knows the name of the message to it.
             asked = pending.pop(reply.metadata.reply_to_message_id, None)
             if asked is not None:
-                yield asked, reply
+                yield asked.metadata.dst_node_id, reply
         if time.monotonic() > deadline:
             return
         pause = _POLL if replies else min(1.3 * pause, _SLOWEST_POLL)
         if pending and not replies:
             time.sleep(pause)
+
+
+def wait_for_nodes(grid: Grid, nodes: int, timeout: float) -> list[int]:
+    """Wait until so many nodes are there, as long as `timeout`, and return those that are."""
+    deadline = time.monotonic() + timeout
+    while True:
+        ids = sorted(grid.get_node_ids())
+        if len(ids) >= nodes or time.monotonic() > deadline:
+            return ids
+        time.sleep(_SLOWEST_POLL)
 
 
 def reason(reply: Message) -> str:

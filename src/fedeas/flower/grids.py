@@ -5,7 +5,6 @@ In a deployment Flower itself starts the apps, with a grid of its own.
 
 import logging
 import os
-import time
 import warnings
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -20,6 +19,7 @@ from flwr.simulation import run_simulation
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedeas.errors import FedeasError, InputError, MissingExtraError
+from fedeas.flower.exchange import wait_for_nodes
 
 Result = TypeVar("Result")
 GRIDS = ("inline", "ray")
@@ -28,6 +28,7 @@ _QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+_PATIENCE = 120.0  # seconds for the nodes of a simulation to come up
 _RUN = 1
 _SERVER = 1  # node id; clients follow
 
@@ -147,7 +148,9 @@ def _on_ray(
     @server.main()
     def run(grid: Grid, context: Context) -> None:
         try:
-            _wait_for_nodes(grid, clients)
+            # A cohort drawn before all are there would be too small.
+            if len(there := wait_for_nodes(grid, clients, _PATIENCE)) < clients:
+                raise InputError("nodes are missing", got=len(there))
             outcome.append(main(grid))
         except BaseException as error:
             failed.append(error)  # the engine would only log it
@@ -169,12 +172,3 @@ def _on_ray(
     if failed:
         raise failed[0]
     return outcome[0]
-
-
-def _wait_for_nodes(grid: Grid, clients: int) -> None:
-    """Wait until all nodes are there: a cohort drawn before would be too small."""
-    deadline = time.monotonic() + 120
-    while len(list(grid.get_node_ids())) < clients:
-        if time.monotonic() > deadline:
-            raise InputError("nodes are missing", got=len(list(grid.get_node_ids())))
-        time.sleep(0.05)

@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from fedeas.errors import FedeasError, InfeasibleError, InputError
 from fedeas.flower import records
 from fedeas.flower.client import HELLO
-from fedeas.flower.exchange import answers, reason
+from fedeas.flower.exchange import exchange, reason, wait_for_nodes
 from fedeas.flower.sums import check_values
 from fedeas.methods.registry import make_method
 from fedeas.tensors import Tensors
@@ -22,7 +22,6 @@ from fedeas.training.loop import check_settings
 from fedeas.training.models import Task
 
 MOST_SAMPLES = 2**40 - 1  # of one client
-_PAUSE = 0.5  # seconds between looks for nodes
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Members:
         sites = 0 if self._deployment is None else self._deployment.sites
         ids = wait_for_nodes(self._grid, sites, self._manner.timeout)
         self.clients = len(ids) if self._deployment is None else self._deployment.sites
-        for node, reply in answers(
+        for node, reply in exchange(
             self._grid, map(self._hello, ids), self._manner.window, self._manner.timeout
         ):
             if (wrong := self._enter(node, reply, newcomer=False)) is not None:
@@ -163,16 +162,6 @@ class Members:
 
     def _gone(self, node: Node) -> bool:
         return node.node not in set(self._grid.get_node_ids())
-
-
-def wait_for_nodes(grid: Grid, sites: int, timeout: float) -> list[int]:
-    """Wait until all sites are there, as long as `timeout`, and return the nodes that are."""
-    deadline = time.monotonic() + timeout
-    while True:
-        ids = sorted(grid.get_node_ids())
-        if len(ids) >= sites or time.monotonic() > deadline:
-            return ids
-        time.sleep(_PAUSE)
 
 
 def read_size(reply: Message, largest: int = MOST_SAMPLES) -> int:

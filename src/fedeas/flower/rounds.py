@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -13,7 +12,8 @@ from flwr.serverapp import Grid
 from fedeas.errors import FedeasError, InfeasibleError, InputError
 from fedeas.flower import records
 from fedeas.flower.client import TRAIN
-from fedeas.flower.exchange import answers, exchange, reason
+from fedeas.flower.exchange import exchange, reason
+from fedeas.flower.log import Line
 from fedeas.flower.members import Deployment, Manner, Members, Node, read_size
 from fedeas.flower.sums import ExactSum, check_values
 from fedeas.methods.method import Method, Round
@@ -22,8 +22,6 @@ from fedeas.seeds import child_rng
 from fedeas.tensors import Tensors, load_tensors, save_tensors
 from fedeas.training.loop import Local, check_settings, use_threads
 from fedeas.training.models import Classifier, ModelSettings, Task, make_model
-
-__all__ = ["Added", "Federated", "Node", "Trained", "draw_cohort", "exchange", "run_rounds"]
 
 _COMPILED = ("fedavg", "fedprox", "scaffold")
 
@@ -62,7 +60,6 @@ class Federated:
         )
 
 
-Line = dict[str, Any]
 Evaluate = Callable[[Tensors], Line]
 Report = Callable[[Line], None]
 
@@ -142,7 +139,7 @@ def run_rounds(
         samples = sum(nodes[p].real for p in cohort if p in nodes)
         added = Added(now.weights, model, method, samples, absent)
         by_node = {nodes[p].node: nodes[p] for p in there}
-        for asked_node, reply in answers(grid, messages, federated.window, federated.timeout):
+        for asked_node, reply in exchange(grid, messages, federated.window, federated.timeout):
             added.take(reply, by_node, asked_node)
         added.check(number, len(cohort), federated.minimum)
         done = Round(
@@ -208,9 +205,9 @@ class Added:
         self._wrong = list(wrong)
         self._steps = self._samples = 0
 
-    def take(self, reply: Message, by_node: Mapping[int, Node], asked: int | None = None) -> None:
+    def take(self, reply: Message, by_node: Mapping[int, Node], asked: int) -> None:
         """Add a reply if all of it is sound, or note why not; `asked` is the node it comes from."""
-        node = by_node.get(reply.metadata.src_node_id if asked is None else asked)
+        node = by_node.get(asked)
         if node is None or node.partition in self.good:
             return
         try:

@@ -74,7 +74,7 @@ def _ask(
     timeout: float,
     left_out: dict[int, str],
 ) -> dict[int, bytes]:
-    """Send a stage's requests and return the replies that are bytes, the first of every node."""
+    """Send a stage's requests and return the replies that are bytes, by the node that was asked."""
     messages = (
         Message(
             RecordDict({_RECORD: ConfigRecord({"session": session, "content": content})}),
@@ -85,10 +85,7 @@ def _ask(
         for node, content in requests.items()
     )
     waiting, found = set(requests), {}
-    for reply in exchange(grid, messages, _WINDOW, timeout):
-        node = reply.metadata.src_node_id
-        if node not in waiting:
-            continue
+    for node, reply in exchange(grid, messages, _WINDOW, timeout):
         waiting.discard(node)
         try:
             if reply.has_error():

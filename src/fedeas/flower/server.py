@@ -16,15 +16,17 @@ from flwr.serverapp import Grid
 from fedeas.cache.store import locked
 from fedeas.data import ImageData, load_images
 from fedeas.errors import InputError
-from fedeas.files import atomic_write, read_json, write_json
+from fedeas.files import read_json, write_json
 from fedeas.flower.deployed import numbered, read_classes, read_flat, row_policy
-from fedeas.flower.members import Deployment, wait_for_nodes
+from fedeas.flower.exchange import wait_for_nodes
+from fedeas.flower.log import Line, RoundLog
+from fedeas.flower.members import Deployment
 from fedeas.flower.negotiate import Negotiated, negotiate_beta, negotiate_price
-from fedeas.flower.rounds import Federated, Line, Trained, run_rounds
+from fedeas.flower.rounds import Federated, Trained, run_rounds
 from fedeas.policies import FedEAS
 from fedeas.specs import parse
 from fedeas.tensors import Tensors, choose_device, save_tensors
-from fedeas.training.loop import Local, accuracy
+from fedeas.training.loop import Local, scores
 from fedeas.training.models import ModelSettings, Task, make_model
 from fedeas.training.samples import Samples, channel_statistics
 
@@ -86,12 +88,12 @@ def serve(grid: Grid, config: Mapping[str, object]) -> Trained:
     """
     settings = read_flat(RunConfig, config, "the run's configuration")
     data = _test_data(settings)
-    task = Task(len(data.classes), data.images.shape[1:], *channel_statistics(data))
+    task = Task.of(data)
     folder = Path(settings.out)
     with locked(folder, lambda: _LOG.warning("%s: another run ends; waiting for it", folder)):
         policy = _agreed(folder / "policy.json", grid, settings, data.classes)
         experiment = settings.experiment(policy, data)
-        log = _Log(folder / "log.jsonl")
+        log = RoundLog(folder / "log.jsonl", [_say])
         trained = run_rounds(
             grid,
             settings.federated(),
@@ -156,38 +158,19 @@ def _test_data(settings: RunConfig) -> ImageData:
 def _measure(weights: Tensors, settings: RunConfig, task: Task, data: ImageData) -> Line:
     model = make_model(ModelSettings(settings.model), task, 0).to(choose_device(settings.device))
     model.load_state_dict(weights)
-    overall, per_class = accuracy(model, Samples.of(data, np.arange(len(data.labels))))
-    return {"accuracy": overall, "per_class": [round(float(a), 5) for a in per_class]}
+    return scores(model, Samples.of(data, np.arange(len(data.labels))))
 
 
-class _Log:
-    """A line of JSON a round, and the same for whoever follows the run."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._lines = path, list[Line]()
-
-    def add(self, line: Line) -> None:
-        self._lines.append(line)
-        self._write()
-        _LOG.info(
-            "round %s: accuracy %.4f, %s sites, %.1f s",
-            line["round"], line.get("accuracy", float("nan")), line["clients"], line["seconds"],
-        )  # fmt: skip
-        for wrong in line["refused"]:
-            _LOG.warning("round %s without %s", line["round"], wrong)
-        if silent := [p for p in line["missing"] if not _named(p, line)]:
-            _LOG.warning("round %s without clients %s: too late", line["round"], silent)
-
-    def go_on(self, history: Sequence[Line]) -> None:
-        """Begin with the lines of the checkpoint."""
-        self._lines = list(history)
-        self._write()
-        _LOG.info("going on after round %s", len(history))
-
-    def _write(self) -> None:
-        with atomic_write(self._path) as temporary:
-            text = "".join(json.dumps(line, default=float) + "\n" for line in self._lines)
-            temporary.write_text(text, encoding="utf-8")
+def _say(line: Line) -> None:
+    """Tell whoever follows the run what a round gave."""
+    _LOG.info(
+        "round %s: accuracy %.4f, %s sites, %.1f s",
+        line["round"], line.get("accuracy", float("nan")), line["clients"], line["seconds"],
+    )  # fmt: skip
+    for wrong in line["refused"]:
+        _LOG.warning("round %s without %s", line["round"], wrong)
+    if silent := [p for p in line["missing"] if not _named(p, line)]:
+        _LOG.warning("round %s without clients %s: too late", line["round"], silent)
 
 
 def _named(partition: int, line: Line) -> bool:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from flwr.app import Context
 
-from fedeas.cache import Cache, check_classes, fill_client
+from fedeas.cache import Cache, check_classes, client_images
 from fedeas.data import ImageData, load_images
 from fedeas.flower.client import OpenSite, Site
-from fedeas.generators import Generator, make_generator
+from fedeas.generators import open_generator
 from fedeas.partition import Partition
 from fedeas.plan import Plan
 from fedeas.training.samples import Samples
@@ -64,10 +64,8 @@ def _augmented(simulation: Simulation, real: Samples, number: int, _policy: str)
     generator = open_generator(simulation.generator, simulation.offered)
     check_classes(plan, generator)
     cache = Cache(simulation.cache, generator.fingerprint, plan.counts_hash, simulation.cache_seed)
-    own = cache.client(name)
-    if own.missing(wanted):
-        fill_client(name, wanted, generator, cache, simulation.batch)
-    return Samples.of(real.data, real.indices, *own.images(wanted))
+    images = client_images(name, wanted, generator, cache, simulation.batch)
+    return Samples.of(real.data, real.indices, *images)
 
 
 # Opened once a process, however many clients take their turns in it.
@@ -84,9 +82,3 @@ def _partition(path: str) -> Partition:
 @lru_cache(maxsize=2)
 def _plan(path: str) -> Plan:
     return Plan.load(path)
-
-
-@lru_cache(maxsize=1)
-def open_generator(spec: str, offered: tuple[tuple[str, object], ...]) -> Generator:
-    """Make a generator, with the settings that it takes of those offered."""
-    return make_generator(spec, **dict(offered))

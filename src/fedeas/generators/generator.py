@@ -1,6 +1,7 @@
 """The protocol of a generator, and generators by name."""
 
 import importlib
+from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -100,3 +101,10 @@ def make_generator(spec: str, **offered: object) -> Generator:
             f"{spec!r} is no generator", allowed="an object with `fingerprint` and `sample`"
         )
     return generator
+
+
+# Opened once a process, however many clients take their turns in it.
+@lru_cache(maxsize=1)
+def open_generator(spec: str, offered: tuple[tuple[str, object], ...] = ()) -> Generator:
+    """Make a generator, with the settings that it takes of those offered, or return the last."""
+    return make_generator(spec, **dict(offered))

@@ -32,13 +32,13 @@ def folder_sections(name: str, runs: Sequence[Run]) -> Iterator[Section]:
             clients.parts.append(Picture(f"{name}-clients-{n}", content, "Samples per client."))
     samples = Section(f"{name}: samples as they are used (the first of every class, not chosen)")
     for n, run in enumerate(_first_of_each(made, "generator_hash")):
-        if (content := samples_of(run)) is not None:
+        if (content := _samples(run)) is not None:
             samples.parts.append(f"Drawn by {run.result['generator']}:")
             samples.parts.append(Picture(f"{name}-samples-{n}", content, "A row for every class."))
     yield from (section for section in (clients, samples) if section.parts)
 
 
-def samples_of(run: Run) -> bytes | None:
+def _samples(run: Run) -> bytes | None:
     """Return a picture of the first images of every class in a run's cache, where it is there."""
     if run.place is None:
         return None

@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -134,6 +135,13 @@ def accuracy(
         total += np.bincount(labels, minlength=classes)
     per_class = np.divide(right, total, out=np.full(classes, np.nan), where=total > 0)
     return float(right.sum() / max(1.0, total.sum())), per_class
+
+
+def scores(model: Classifier, samples: Samples, dtype: str = "float32") -> dict[str, Any]:
+    """Return the accuracy in all and by class as a log holds them, None for an empty class."""
+    overall, per_class = accuracy(model, samples, dtype=dtype)
+    shown = [None if np.isnan(a) else round(float(a), 5) for a in per_class]
+    return {"accuracy": overall, "per_class": shown}
 
 
 def use_threads(threads: int) -> None:

@@ -10,8 +10,10 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional
 
+from fedeas.data.images import ImageData
 from fedeas.errors import InputError
 from fedeas.tensors import fresh_weights
+from fedeas.training.samples import channel_statistics
 
 Norm = Callable[[int], nn.Module]
 _NORMS: dict[str, Norm] = {
@@ -39,6 +41,11 @@ class Task:
     shape: tuple[int, int, int]  # height, width, colours
     mean: tuple[float, ...]
     spread: tuple[float, ...]
+
+    @classmethod
+    def of(cls, data: ImageData) -> "Task":
+        """Return the task of a data set, normalised by its training images."""
+        return cls(len(data.classes), data.images.shape[1:], *channel_statistics(data))
 
 
 class Classifier(nn.Module):
