@@ -1,24 +1,28 @@
 """Faults for real, at random moments of a run over TLS, and whether the model is right.
 
     python benchmarks/faults.py [--moments 5] [--only KIND ...] [--folder FOLDER] [--sites 3]
+    python benchmarks/faults.py --negotiate ...
 
 A SuperLink and its SuperNodes run on this machine (examples/federation/loopback.py, Fashion-MNIST
-from FEDEAS_DATA). One run is left alone; then, some seconds after a random one of its rounds:
+from FEDEAS_DATA). Some seconds after a random round, or in the negotiation of beta before the first
+one, comes one of
 
 - `supernode`: kill -9 of a SuperNode, which its supervisor starts again
-- `clientapp`: kill -9 of the process that a site trains in
+- `clientapp`: kill -9 of the process that a site trains or negotiates in
 - `superlink`: kill -9 of the SuperLink, which is started again; the run is submitted once more
 - `disk`: a site's cache is on a disk that is full after some images; later there is room again
 - `stop`: SIGSTOP of all processes of a site, for longer than a round may take
 
 A fault is survived if the run ends, at most after being submitted again, if its model is bit by bit
-that of a replay of its log on the inline grid (the undisturbed model where nobody was missing), if
-no round took longer than its timeout, and if every site's cache is whole. One line of JSON a fault,
-kept in FOLDER/faults.jsonl: called again, what is there is not measured again. Needs root for
-`disk`. The exit code is 1 when a fault was not survived.
+that of a replay of its log on the inline grid, if no round took longer than its timeout, if every
+site's cache is whole, and if a beta that was negotiated is that of `fedeas select` on the counts of
+some of the sites, more than two thirds. One line of JSON a fault, kept in FOLDER/faults.jsonl:
+called again, what is there is not measured again. Needs root for `disk`. The exit code is 1 when a
+fault was not survived.
 """
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -31,35 +35,38 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
+import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "federation"))
 
 from loopback import Loopback, all_pids, session_of, signal_to
-from replay import replay
+from replay import is_right, site_counts
 
+from fedeas import LabelCounts, admissible_betas
 from fedeas.cache import verify
 from fedeas.cache.verify import caches
-from fedeas.tensors import load_tensors
+from fedeas.files import read_json
 
 TIMEOUT = 75.0  # seconds of a round
 SLACK = 15.0  # for adding up and testing, on a busy machine
 LONGEST = 900.0  # seconds of a whole trial's run
 RESUMES = 3
 
-Fault = Callable[[Loopback, random.Random], dict[str, object]]
+NEGOTIATION = 25.0  # seconds from submitting a run to its beta, and a little more
+
+Aim = Callable[[Loopback, random.Random], tuple[int | None, list[int]]]
 
 
-def kill_supernode(own: Loopback, chance: random.Random) -> dict[str, object]:
-    """Kill a SuperNode; those below it end by themselves."""
+def supernode(own: Loopback, chance: random.Random) -> tuple[int | None, list[int]]:
+    """Aim at a SuperNode; those below it end by themselves."""
     site = chance.randrange(own.sites)
-    signal_to(own.pid(f"site-{site}"), signal.SIGKILL)
-    return {"site": site}
+    return site, [own.pid(f"site-{site}")]
 
 
-def kill_clientapp(own: Loopback, chance: random.Random) -> dict[str, object]:
-    """Kill the next process that trains, once one has run for a while."""
+def clientapp(own: Loopback, chance: random.Random) -> tuple[int | None, list[int]]:
+    """Aim at the process of a site's turn, a part of the way through it."""
     deadline = time.monotonic() + TIMEOUT
+    after = chance.uniform(0, 5)
     while time.monotonic() < deadline:
         found = [
             (site, pid)
@@ -67,50 +74,44 @@ def kill_clientapp(own: Loopback, chance: random.Random) -> dict[str, object]:
             for pid in own.children(f"site-{site}", "flwr-clientapp")
         ]
         if found:
-            time.sleep(chance.uniform(0, 5))
+            time.sleep(after)
             site, pid = chance.choice(found)
-            lived = session_of(pid) is not None
-            signal_to(pid, signal.SIGKILL)
-            if lived:
-                return {"site": site}
+            if session_of(pid) is not None:
+                return site, [pid]
+            after /= 2  # a turn of a negotiation is short
         time.sleep(0.1)
-    return {"site": None}
+    return None, []
 
 
-def kill_superlink(own: Loopback, chance: random.Random) -> dict[str, object]:
-    """Kill the SuperLink, and with it the server's part of the run."""
-    signal_to(own.pid("link"), signal.SIGKILL)
-    return {}
+def superlink(own: Loopback, chance: random.Random) -> tuple[int | None, list[int]]:
+    """Aim at the SuperLink, and with it at the server's part of the run."""
+    return None, [own.pid("link")]
 
 
-def fill_disk(own: Loopback, chance: random.Random) -> dict[str, object]:
-    """Give a site little room (before the run), and more after its first round without it."""
-    site = chance.randrange(own.sites)
-    size = chance.randrange(16, 80)
-    mount(own, site, f"{size}k")
-    return {"site": site, "kilobytes": size, "later": lambda: mount(own, site, "8m", again=True)}
-
-
-def stop_site(own: Loopback, chance: random.Random) -> dict[str, object]:
-    """Stop a site for longer than a round may take, then let it go on."""
+def whole_site(own: Loopback, chance: random.Random) -> tuple[int | None, list[int]]:
+    """Aim at all processes of a site."""
     site = chance.randrange(own.sites)
     supervisor = own.supervisor(f"site-{site}")
-    stopped = [p for p in all_pids() if session_of(p) == supervisor and p != supervisor]
-    for pid in stopped:
-        signal_to(pid, signal.SIGSTOP)
-    time.sleep(TIMEOUT + 10)
-    for pid in stopped:
-        signal_to(pid, signal.SIGCONT)
-    return {"site": site}
+    return site, [p for p in all_pids() if session_of(p) == supervisor and p != supervisor]
 
 
-FAULTS: dict[str, Fault] = {
-    "supernode": kill_supernode,
-    "clientapp": kill_clientapp,
-    "superlink": kill_superlink,
-    "disk": fill_disk,
-    "stop": stop_site,
+AIMS: dict[str, Aim] = {
+    "supernode": supernode,
+    "clientapp": clientapp,
+    "superlink": superlink,
+    "stop": whole_site,
 }
+KINDS = (*AIMS, "disk")
+
+
+def strike(kind: str, pids: list[int]) -> None:
+    """Kill processes, or stop them for longer than a round may take."""
+    for pid in pids:
+        signal_to(pid, signal.SIGSTOP if kind == "stop" else signal.SIGKILL)
+    if kind == "stop":
+        time.sleep(TIMEOUT + 10)
+        for pid in pids:
+            signal_to(pid, signal.SIGCONT)
 
 
 def mount(own: Loopback, site: int, size: str, again: bool = False) -> None:
@@ -140,58 +141,87 @@ def fresh(own: Loopback, name: str) -> None:
     own.configure(timeout=TIMEOUT, minimum=0.3)
 
 
-def trial(own: Loopback, kind: str, number: int) -> dict[str, object]:
+def trial(own: Loopback, kind: str, number: int, negotiate: bool) -> dict[str, object]:
     """Run with one fault, submit again until there is a model, and look at what is left."""
     for attempt in range(5):
-        found = _trial(own, kind, number, random.Random(f"{kind}/{number}/{attempt}"))
-        if found["struck"]:  # otherwise the run ended before the moment came
-            return found
-    raise SystemExit(f"{kind} {number}: the run always ended before its moment")
+        chance = random.Random(f"{kind}/{number}/{attempt}")
+        fresh(own, f"{kind}-{number}")
+        begun = time.monotonic()
+        fault = (strike_disk if kind == "disk" else strike_process)(own, kind, chance, negotiate)
+        if fault is not None:  # otherwise the moment came too late
+            about = {"fault": kind, "number": number, "negotiate": negotiate, **fault}
+            return {**about, "attempt": attempt, **outcome(own, begun)}
+    raise SystemExit(f"{kind} {number}: its moment always came too late")
 
 
-def _trial(own: Loopback, kind: str, number: int, chance: random.Random) -> dict[str, object]:
-    after = chance.randrange(3)
-    delay = chance.uniform(0, 12 if after else 25)  # before the first round there is more to do
-    fresh(own, f"{kind}-{number}")
-    begun = time.monotonic()
-    about: dict[str, object] = {"fault": kind, "number": number}
-    if kind == "disk":
-        about |= fill_disk(own, chance)
+def strike_process(
+    own: Loopback, kind: str, chance: random.Random, negotiate: bool
+) -> dict[str, object] | None:
+    """Submit a run and strike processes at a random moment of it; None if that was too late."""
+    after = 0 if negotiate else chance.randrange(3)
+    # Before the first round there is more to do.
+    delay = chance.uniform(0, NEGOTIATION if negotiate else 12 if after else 25)
     running = own.submit()
-    model = own.out / "model.safetensors"
-    if kind != "disk":
-        after_rounds(own, running, after)
-        time.sleep(delay)
-        about |= {"after_round": after, "seconds_later": round(delay, 1)}
-        alive = not model.exists()
-        about |= FAULTS[kind](own, chance)
-    else:
-        after_rounds(own, running, 1)
-        about.pop("later")()
-        alive = True
-    about["struck"] = alive and about.get("site", 0) is not None
+    after_rounds(own, running, after)
+    time.sleep(delay)
+    site, pids = AIMS[kind](own, chance)
+    late = (own.out / ("policy.json" if negotiate else "model.safetensors")).exists()
+    strike(kind, pids)
     ended(running, own)
+    if late or not pids:
+        return None
+    return {"after_round": after, "seconds_later": round(delay, 1), "site": site}
+
+
+def strike_disk(
+    own: Loopback, kind: str, chance: random.Random, negotiate: bool
+) -> dict[str, object] | None:
+    """Run a site with little room for its cache, and more after the first round."""
+    site = chance.randrange(own.sites)
+    size = chance.randrange(16, 80)
+    mount(own, site, f"{size}k")
+    running = own.submit()
+    after_rounds(own, running, 1)
+    mount(own, site, "8m", again=True)
+    ended(running, own)
+    return {"site": site, "kilobytes": size}
+
+
+def outcome(own: Loopback, begun: float) -> dict[str, object]:
+    """Submit the run again until there is a model, and judge what is there."""
     submitted = 1
-    while not model.exists() and submitted <= RESUMES:
+    while not (own.out / "model.safetensors").exists() and submitted <= RESUMES:
         submitted += 1
         ended(own.submit(), own)
     lines = own.history()
     longest = max((line["seconds"] for line in lines), default=0.0)
-    found = {
-        **about,
+    found: dict[str, object] = {
         "seconds": round(time.monotonic() - begun, 1),
         "submitted": submitted,
-        "ended": model.exists(),
+        "ended": (own.out / "model.safetensors").exists(),
         "missing": [line["missing"] for line in lines],
         "longest_round": longest,
         "said": [wrong for line in lines for wrong in line["refused"]][:6],
         "caches_whole": caches_whole(own),
     }
+    if (own.out / "policy.json").exists():
+        found |= {"settled": read_json(own.out / "policy.json"), "by": settled_by(own)}
     found["right"] = bool(found["ended"]) and is_right(own)
-    found["survived"] = bool(
-        found["right"] and found["caches_whole"] and longest <= TIMEOUT + SLACK
-    )
+    survived = found["right"] and found["caches_whole"] and longest <= TIMEOUT + SLACK
+    found["survived"] = bool(survived and found.get("by", True))
     return found
+
+
+def settled_by(own: Loopback) -> list[list[int]]:
+    """Return the sets of sites, more than two thirds of them, whose counts give the beta."""
+    counts = np.stack([site_counts(own, k) for k in range(own.sites)])
+    settled = read_json(own.out / "policy.json")
+    return [
+        list(some)
+        for many in range(own.sites, max(2, 2 * own.sites // 3), -1)
+        for some in itertools.combinations(range(own.sites), many)
+        if settled == f"fedeas(beta={admissible_betas(LabelCounts(counts[list(some)])).choice!r})"
+    ]
 
 
 def ended(running: subprocess.Popen[bytes], own: Loopback) -> None:
@@ -211,18 +241,6 @@ def after_rounds(own: Loopback, running: subprocess.Popen[bytes], rounds: int) -
         time.sleep(0.3)
 
 
-def is_right(own: Loopback) -> bool:
-    """Compare the model with the undisturbed one, or with a replay where somebody was missing."""
-    model, _ = load_tensors(own.out / "model.safetensors")
-    missing = {line["round"]: line["missing"] for line in own.history()}
-    if not any(missing.values()):
-        other, _ = load_tensors(own.folder / "server" / "undisturbed" / "model.safetensors")
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            other = replay(own, Path(folder), missing)
-    return model.keys() == other.keys() and all(torch.equal(model[k], other[k]) for k in model)
-
-
 def caches_whole(own: Loopback) -> bool:
     """Read every image of every site's cache: nothing is damaged or half-written."""
     bases = [own.folder / "sites" / str(k) / "cache" for k in range(own.sites)]
@@ -230,39 +248,33 @@ def caches_whole(own: Loopback) -> bool:
     return bool(found) and not any(list(verify(folder)) for folder in found)
 
 
-def undisturbed(own: Loopback) -> None:
-    """Run once with no fault, if that is still to be done."""
-    if not (own.folder / "server" / "undisturbed" / "model.safetensors").exists():
-        fresh(own, "undisturbed")
-        if not own.run() or any(line["missing"] for line in own.history()):
-            raise SystemExit(f"the undisturbed run did not end well: see {own.folder / 'logs'}")
-
-
 def main() -> int:
     """Try every fault that is still to be tried."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--moments", type=int, default=5, help="of every kind")
-    parser.add_argument("--only", nargs="*", choices=FAULTS, default=list(FAULTS))
+    parser.add_argument("--only", nargs="*", choices=KINDS, help="default: all that apply")
+    parser.add_argument("--negotiate", action="store_true", help="strike while beta is settled")
     parser.add_argument("--folder", type=Path, help="kept; otherwise removed at the end")
-    parser.add_argument("--sites", type=int, default=3)
+    parser.add_argument("--sites", type=int, help="default: 3, or 4 to negotiate without one")
     given = parser.parse_args()
+    # Nothing is generated while beta is settled.
+    kinds = given.only or (tuple(AIMS) if given.negotiate else KINDS)
     folder = given.folder or Path(tempfile.mkdtemp())
     os.environ["FEDEAS_STORE"] = str(folder / "store")
-    own = Loopback(folder, given.sites)
+    own = Loopback(folder, given.sites or (4 if given.negotiate else 3))
     if not (folder / "run.toml").exists():
-        own.prepare(rounds=3, policy="fedeas(beta=12)")
+        own.prepare(rounds=3, policy="negotiate" if given.negotiate else "fedeas(beta=12)")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # then, too, everything is stopped
     record = folder / "faults.jsonl"
     lines = record.read_text().splitlines() if record.exists() else []
     found = [json.loads(line) for line in lines]
     try:
         own.start()
-        undisturbed(own)
         for number in range(given.moments):
-            for kind in given.only:
+            for kind in kinds:
                 if any((one["fault"], one["number"]) == (kind, number) for one in found):
                     continue
-                found.append(trial(own, kind, number))
+                found.append(trial(own, kind, number, given.negotiate))
                 print(json.dumps(found[-1]), flush=True)
                 with record.open("a") as file:
                     file.write(json.dumps(found[-1]) + "\n")

@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from fedeas.flower.deployed import (
     SiteConfig,
     open_deployed,
     open_site,
-    read_classes,
     row_policy,
 )
 from fedeas.flower.grids import InlineGrid
@@ -433,19 +431,20 @@ def script(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
-def load_loopback():
+def load_example():
     sys.path.insert(0, str(ROOT / "examples" / "federation"))
     try:
         import loopback
+        import replay
 
-        return loopback
+        return loopback, replay
     finally:
         sys.path.pop(0)
 
 
 @pytest.mark.deployment
 def test_a_federation_over_tls_ends_with_the_bits_of_the_inline_grid(tmp_path, data):
-    loopback = load_loopback()
+    loopback, replay = load_example()
     own = loopback.Loopback(tmp_path / "federation")
     before = set(loopback.all_pids())
     own.prepare(timeout=300.0)
@@ -461,7 +460,7 @@ def test_a_federation_over_tls_ends_with_the_bits_of_the_inline_grid(tmp_path, d
     assert len([n for n in nodes["nodes"] if n["status"] == "online"]) == 5
     assert [line["missing"] for line in own.history()] == [[], [], []]
     # Settled by secure sums over real messages, as if the counts had been seen.
-    counts = LabelCounts(np.stack([site_counts(own, k) for k in range(5)]))
+    counts = LabelCounts(np.stack([replay.site_counts(own, k) for k in range(5)]))
     beta = admissible_betas(counts).choice
     assert read_json(own.out / "policy.json") == f"fedeas(beta={beta!r})"
     again = script("replay.py", own.folder)
@@ -469,12 +468,6 @@ def test_a_federation_over_tls_ends_with_the_bits_of_the_inline_grid(tmp_path, d
     assert "bit by bit" in again.stdout
     left = [p for p in loopback.all_pids() if str(own.folder) in loopback.line_of(p)]
     assert not left and before
-
-
-def site_counts(own, k: int) -> np.ndarray:
-    site = SiteConfig.of(tomllib.loads((own.folder / "sites" / f"{k}.toml").read_text()))
-    classes = read_classes(tomllib.loads((own.folder / "run.toml").read_text()))
-    return np.bincount(open_site(site, classes).real.labels, minlength=len(classes))
 
 
 def refusals(own, loopback) -> dict[str, dict[str, object]]:

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
@@ -64,6 +65,13 @@ def run_config(own: Loopback) -> dict[str, object]:
     config = {**usual, **tomllib.loads((own.folder / "run.toml").read_text())}
     agreed = own.out / "policy.json"  # what the sites settled
     return {**config, "policy": read_json(agreed)} if agreed.exists() else config
+
+
+def site_counts(own: Loopback, number: int) -> np.ndarray:
+    """Count a site's images of every class, as nobody but the site can."""
+    site = SiteConfig.of(tomllib.loads((own.folder / "sites" / f"{number}.toml").read_text()))
+    classes = read_classes(run_config(own))
+    return np.bincount(open_site(site, classes).real.labels, minlength=len(classes))
 
 
 def is_right(own: Loopback) -> bool:
