@@ -15,10 +15,10 @@ one, comes one of
 
 A fault is survived if the run ends, at most after being submitted again, if its model is bit by bit
 that of a replay of its log on the inline grid, if no round took longer than its timeout, if every
-site's cache is whole, and if a beta that was negotiated is that of `fedeas select` on the counts of
-some of the sites, more than two thirds. One line of JSON a fault, kept in FOLDER/faults.jsonl:
-called again, what is there is not measured again. Needs root for `disk`. The exit code is 1 when a
-fault was not survived.
+site's cache is whole, and if a beta that was negotiated, its samples and the sum of N_k are those
+of `fedeas select` on the counts of as many of the sites as the server says. One line of JSON a
+fault, kept in FOLDER/faults.jsonl: called again, what is there is not measured again. Needs root
+for `disk`. The exit code is 1 when a fault was not survived.
 """
 
 import argparse
@@ -42,7 +42,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "federation"))
 from loopback import Loopback, all_pids, session_of, signal_to
 from replay import is_right, site_counts
 
-from fedeas import LabelCounts, admissible_betas
+from fedeas import FedEAS, LabelCounts, admissible_betas
 from fedeas.cache import verify
 from fedeas.cache.verify import caches
 from fedeas.files import read_json
@@ -205,23 +205,29 @@ def outcome(own: Loopback, begun: float) -> dict[str, object]:
         "caches_whole": caches_whole(own),
     }
     if (own.out / "policy.json").exists():
-        found |= {"settled": read_json(own.out / "policy.json"), "by": settled_by(own)}
+        agreed = read_json(own.out / "policy.json")
+        found |= {"agreed": agreed, "by": settled_by(own, agreed)}
     found["right"] = bool(found["ended"]) and is_right(own)
     survived = found["right"] and found["caches_whole"] and longest <= TIMEOUT + SLACK
     found["survived"] = bool(survived and found.get("by", True))
     return found
 
 
-def settled_by(own: Loopback) -> list[list[int]]:
-    """Return the sets of sites, more than two thirds of them, whose counts give the beta."""
+def settled_by(own: Loopback, agreed: dict[str, object]) -> list[list[int]]:
+    """Return the sets of sites whose counts give what was agreed: beta and the sums."""
     counts = np.stack([site_counts(own, k) for k in range(own.sites)])
-    settled = read_json(own.out / "policy.json")
     return [
         list(some)
-        for many in range(own.sites, max(2, 2 * own.sites // 3), -1)
-        for some in itertools.combinations(range(own.sites), many)
-        if settled == f"fedeas(beta={admissible_betas(LabelCounts(counts[list(some)])).choice!r})"
+        for some in itertools.combinations(range(own.sites), agreed["sites"])
+        if agreed.items() >= select(LabelCounts(counts[list(some)])).items()
     ]
+
+
+def select(counts: LabelCounts) -> dict[str, object]:
+    """Return what `fedeas select` chooses from counts, and what follows from it."""
+    beta = admissible_betas(counts).choice
+    samples = FedEAS(beta).plan(counts).total
+    return {"policy": f"fedeas(beta={beta!r})", "real": int(counts.n.sum()), "samples": samples}
 
 
 def ended(running: subprocess.Popen[bytes], own: Loopback) -> None:

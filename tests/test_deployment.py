@@ -295,7 +295,10 @@ def test_a_negotiated_policy_holds_for_the_run_that_goes_on(sites, tmp_path):
     for rounds in (1, 2):  # another run could not ask again: a client answers once
         grid = InlineGrid(app_of(sites, tmp_path), 4)
         serve(grid, settings(sites, out, rounds=rounds, policy="negotiate"))
-        assert read_json(out / "policy.json") == f"fedeas(beta={beta!r})"
+        agreed = read_json(out / "policy.json")
+        assert agreed["policy"] == f"fedeas(beta={beta!r})"
+        assert agreed["samples"] == FedEAS(beta).plan(counts).total
+        assert (agreed["sites"], agreed["real"], agreed["left_out"]) == (4, COUNTS.sum(), {})
     plain = serve(
         InlineGrid(app_of(sites, tmp_path / "plain"), 4),
         settings(sites, tmp_path / "other", policy=f"fedeas(beta={beta!r})"),
@@ -306,7 +309,7 @@ def test_a_negotiated_policy_holds_for_the_run_that_goes_on(sites, tmp_path):
 def test_a_negotiated_price_stays_within_its_total(sites, tmp_path):
     grid = InlineGrid(app_of(sites, tmp_path), 4)
     serve(grid, settings(sites, tmp_path / "run", rounds=1, policy="negotiate(total=60)"))
-    policy = row_policy(read_json(tmp_path / "run" / "policy.json"))
+    policy = row_policy(read_json(tmp_path / "run" / "policy.json")["policy"])
     assert 50 <= sum(policy.local(row).sum() for row in COUNTS) <= 60
     with pytest.raises(InputError, match="no such setting"):
         serve(grid, settings(sites, tmp_path / "a", policy="negotiate(beta=5)"))
@@ -462,7 +465,7 @@ def test_a_federation_over_tls_ends_with_the_bits_of_the_inline_grid(tmp_path, d
     # Settled by secure sums over real messages, as if the counts had been seen.
     counts = LabelCounts(np.stack([replay.site_counts(own, k) for k in range(5)]))
     beta = admissible_betas(counts).choice
-    assert read_json(own.out / "policy.json") == f"fedeas(beta={beta!r})"
+    assert read_json(own.out / "policy.json")["policy"] == f"fedeas(beta={beta!r})"
     again = script("replay.py", own.folder)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "bit by bit" in again.stdout

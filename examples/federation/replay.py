@@ -64,7 +64,7 @@ def run_config(own: Loopback) -> dict[str, object]:
     usual = tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
     config = {**usual, **tomllib.loads((own.folder / "run.toml").read_text())}
     agreed = own.out / "policy.json"  # what the sites settled
-    return {**config, "policy": read_json(agreed)} if agreed.exists() else config
+    return {**config, "policy": read_json(agreed)["policy"]} if agreed.exists() else config
 
 
 def site_counts(own: Loopback, number: int) -> np.ndarray:

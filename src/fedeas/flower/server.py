@@ -117,14 +117,16 @@ def _agreed(path: Path, grid: Grid, settings: RunConfig, classes: Sequence[str])
         row_policy(settings.policy)  # sites would refuse another
         return settings.policy
     try:
-        return str(read_json(path))
+        agreed = read_json(path)
     except InputError:
-        policy = _negotiated(grid, settings, asked, len(classes))
-        write_json(path, policy)
-        return policy
+        agreed = _negotiated(grid, settings, asked, len(classes))
+        write_json(path, agreed)
+    return str(agreed["policy"])
 
 
-def _negotiated(grid: Grid, settings: RunConfig, asked: Mapping[str, object], classes: int) -> str:
+def _negotiated(
+    grid: Grid, settings: RunConfig, asked: Mapping[str, object], classes: int
+) -> dict[str, object]:
     """Settle the policy with the sites; the server learns sums over all of them, and no counts."""
     if strange := asked.keys() - {"total", "min_reduction", "max_share", "digits"}:
         raise InputError("a negotiation has no such setting", got=sorted(strange)[0])
@@ -144,7 +146,14 @@ def _negotiated(grid: Grid, settings: RunConfig, asked: Mapping[str, object], cl
     )  # fmt: skip
     for node, why in found.left_out.items():
         _LOG.warning("the sums are without node %s: %s", node, why)
-    return policy
+    return {
+        "policy": policy,
+        "sites": choice.clients,
+        "real": choice.real,
+        "samples": choice.samples,
+        "reduction": choice.reduction,
+        "left_out": {str(node): why for node, why in found.left_out.items()},
+    }
 
 
 def _test_data(settings: RunConfig) -> ImageData:
