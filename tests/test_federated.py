@@ -453,7 +453,7 @@ def model_of(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "checkpoint.safetensors")
 
 
-@pytest.mark.parametrize("method", ["scaffold", "moon"])
+@pytest.mark.parametrize("method", ["scaffold", pytest.param("moon", marks=pytest.mark.slow)])
 def test_killed_twenty_times_it_ends_with_the_same_model(tmp_path, method):
     config = config_file(tmp_path, rounds=45, method=method)
     if method == "moon":
@@ -467,6 +467,7 @@ def test_killed_twenty_times_it_ends_with_the_same_model(tmp_path, method):
     assert [json.loads(line)["round"] for line in lines] == list(range(1, 46))
 
 
+@pytest.mark.slow
 def test_killed_on_ray_it_ends_with_the_same_model(tmp_path):
     config = config_file(tmp_path, rounds=8)
     run_config(read_config(config), tmp_path / "straight")

@@ -1,1 +1,1 @@
-"""What the paper claims, beside what this package finds."""
+"""Runs, sweeps and their tables, and what the paper claims beside them."""
