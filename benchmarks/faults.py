@@ -64,21 +64,19 @@ def supernode(own: Loopback, chance: random.Random) -> tuple[int | None, list[in
 
 
 def clientapp(own: Loopback, chance: random.Random) -> tuple[int | None, list[int]]:
-    """Aim at the process of a site's turn, a part of the way through it."""
+    """Aim at the process of a site's next turn, a part of the way through it."""
+
+    def turns() -> list[tuple[int, int]]:
+        sites = range(own.sites)
+        return [(k, pid) for k in sites for pid in own.children(f"site-{k}", "flwr-clientapp")]
+
+    before = turns()  # they may have answered, and only be about to end
     deadline = time.monotonic() + TIMEOUT
-    after = chance.uniform(0, 5)
     while time.monotonic() < deadline:
-        found = [
-            (site, pid)
-            for site in range(own.sites)
-            for pid in own.children(f"site-{site}", "flwr-clientapp")
-        ]
-        if found:
-            time.sleep(after)
-            site, pid = chance.choice(found)
-            if session_of(pid) is not None:
-                return site, [pid]
-            after /= 2  # a turn of a negotiation is short
+        if begun := [turn for turn in turns() if turn not in before]:
+            time.sleep(chance.uniform(0, 3))  # its imports alone take as long
+            site, pid = chance.choice(begun)
+            return site, [pid]
         time.sleep(0.1)
     return None, []
 

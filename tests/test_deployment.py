@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -445,6 +446,27 @@ def load_example():
         sys.path.pop(0)
 
 
+def test_stopping_a_federation_ends_what_lost_its_parents_and_nothing_else(tmp_path):
+    loopback, _ = load_example()
+    federations = [loopback.Loopback(tmp_path / name) for name in ("mine", "others")]
+    sleepers = []
+    for federation in federations:
+        federation.folder.mkdir()
+        given = federation.environment("flwr-link")
+        sleepers.append(subprocess.Popen(["sleep", "60"], env=given, start_new_session=True))
+    own, _ = federations
+    try:
+        sleepers[0].send_signal(signal.SIGSTOP)
+        assert own.members() == [sleepers[0].pid]
+        own.stop(patience=1)
+        assert sleepers[0].wait(10) == -signal.SIGKILL
+        assert sleepers[1].poll() is None
+    finally:
+        for sleeper in sleepers:
+            sleeper.kill()
+            sleeper.wait()
+
+
 @pytest.mark.deployment
 def test_a_federation_over_tls_ends_with_the_bits_of_the_inline_grid(tmp_path, data):
     loopback, replay = load_example()
@@ -470,7 +492,7 @@ def test_a_federation_over_tls_ends_with_the_bits_of_the_inline_grid(tmp_path, d
     assert again.returncode == 0, again.stdout + again.stderr
     assert "bit by bit" in again.stdout
     left = [p for p in loopback.all_pids() if str(own.folder) in loopback.line_of(p)]
-    assert not left and before
+    assert not left and not own.members() and before
 
 
 def refusals(own, loopback) -> dict[str, dict[str, object]]:

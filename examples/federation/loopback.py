@@ -307,25 +307,27 @@ class Loopback:
         self.submit().wait()
         return model.exists() and model.stat().st_mtime_ns != before
 
-    def stop(self) -> None:
-        """End all processes that were started here, by their ids."""
-        kept = [p.stem for p in (self.folder / "pids").glob("*.supervisor")]
-        sessions = {name: own for name in kept if (own := self.supervisor(name)) is not None}
-        for pid in sessions.values():
-            for member in all_pids():
-                if session_of(member) == pid:
-                    signal_to(member, signal.SIGCONT)
-            signal_to(pid, signal.SIGTERM)
-        deadline = time.monotonic() + 20
-        left = set(sessions.values())
-        while left and time.monotonic() < deadline:
+    def stop(self, patience: float = 20) -> None:
+        """End all processes that were started here, by their ids; some need seconds for it."""
+        for pid in self.members():  # one that was stopped hears nothing else
+            signal_to(pid, signal.SIGCONT)
+        for kept in (self.folder / "pids").glob("*.supervisor"):
+            if (pid := self.supervisor(kept.stem)) is not None:
+                signal_to(pid, signal.SIGTERM)
+        deadline = time.monotonic() + patience
+        while self.members() and time.monotonic() < deadline:
             time.sleep(0.2)
-            left = {s for s in left if any(session_of(pid) == s for pid in all_pids())}
-        for pid in all_pids():
-            if session_of(pid) in left:
-                signal_to(pid, signal.SIGKILL)
+        for pid in self.members():
+            signal_to(pid, signal.SIGKILL)
         for process in self._started:
             process.wait()
+
+    def members(self) -> list[int]:
+        """Return the processes whose Flower folder is here, whoever their parents are by now.
+
+        A SuperLink gives those below it a session of their own, and they may outlive it.
+        """
+        return [pid for pid in all_pids() if self.folder in flower_home(pid).parents]
 
     def history(self) -> list[dict[str, object]]:
         """Return the lines of the run's log."""
@@ -374,6 +376,15 @@ def line_of(pid: int) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     return ""
+
+
+def flower_home(pid: int) -> Path:
+    """Return the folder of Flower's files that a process was given, if it lives."""
+    with contextlib.suppress(OSError):
+        for setting in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if setting.startswith(b"FLWR_HOME="):
+                return Path(os.fsdecode(setting.partition(b"=")[2]))
+    return Path()
 
 
 def signal_to(pid: int, number: int) -> None:
