@@ -14,7 +14,7 @@ from fedeas.cli import app
 ROOT = Path(__file__).parents[1]
 EXAMPLE = re.compile(r"Example: `fedeas (.+?)`", re.DOTALL)
 LONG = ("run", "demo", "generator train", "generator judge", "sweep")
-PATIENCE = 12  # seconds, after which a long one is stopped
+PATIENCE = 25  # seconds, after which a long one is stopped
 
 
 def commands():
