@@ -51,7 +51,6 @@ TIMEOUT = 75.0  # seconds of a round
 SLACK = 15.0  # for adding up and testing, on a busy machine
 LONGEST = 900.0  # seconds of a whole trial's run
 RESUMES = 3
-
 NEGOTIATION = 25.0  # seconds from submitting a run to its beta, and a little more
 
 Aim = Callable[[Loopback, random.Random], tuple[int | None, list[int]]]
@@ -76,7 +75,8 @@ def clientapp(own: Loopback, chance: random.Random) -> tuple[int | None, list[in
         if begun := [turn for turn in turns() if turn not in before]:
             time.sleep(chance.uniform(0, 3))  # its imports alone take as long
             site, pid = chance.choice(begun)
-            return site, [pid]
+            if session_of(pid) is not None:  # one that has ended is no fault
+                return site, [pid]
         time.sleep(0.1)
     return None, []
 
@@ -145,7 +145,10 @@ def trial(own: Loopback, kind: str, number: int, negotiate: bool) -> dict[str, o
         chance = random.Random(f"{kind}/{number}/{attempt}")
         fresh(own, f"{kind}-{number}")
         begun = time.monotonic()
-        fault = (strike_disk if kind == "disk" else strike_process)(own, kind, chance, negotiate)
+        if kind == "disk":
+            fault = strike_disk(own, chance)
+        else:
+            fault = strike_process(own, kind, chance, negotiate)
         if fault is not None:  # otherwise the moment came too late
             about = {"fault": kind, "number": number, "negotiate": negotiate, **fault}
             return {**about, "attempt": attempt, **outcome(own, begun)}
@@ -171,9 +174,7 @@ def strike_process(
     return {"after_round": after, "seconds_later": round(delay, 1), "site": site}
 
 
-def strike_disk(
-    own: Loopback, kind: str, chance: random.Random, negotiate: bool
-) -> dict[str, object] | None:
+def strike_disk(own: Loopback, chance: random.Random) -> dict[str, object]:
     """Run a site with little room for its cache, and more after the first round."""
     site = chance.randrange(own.sites)
     size = chance.randrange(16, 80)
