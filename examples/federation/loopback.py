@@ -64,7 +64,8 @@ class Loopback:
             self.write_toml(
                 self.folder / "sites" / f"{k}.toml",
                 {
-                    "partition-id": k, "data": str(own / "data"), "state": str(own / "state"),
+                    "partition-id": k, "classes": ", ".join(classes),
+                    "data": str(own / "data"), "state": str(own / "state"),
                     "cache": str(own / "cache"), "generator": generator or pool, "device": "cpu",
                 },
             )  # fmt: skip

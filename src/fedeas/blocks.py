@@ -23,6 +23,13 @@ CELLS = 1 << 16
 _MOST_WORKERS = 8  # what is held grows with them, and memory is no faster for more
 
 
+def usable_cores() -> int:
+    """Return how many cores this process may use: a container or `taskset` may allow fewer."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def row_slices(rows: int, columns: int) -> Iterator[slice]:
     """Cut `rows` into consecutive slices of about `CELLS` cells.
 
@@ -55,7 +62,7 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> Itera
     if second is None:  # one block: a small table should not pay for a pool
         yield function(first)
         return
-    workers = min(os.cpu_count() or 1, _MOST_WORKERS)
+    workers = min(usable_cores(), _MOST_WORKERS)
     pending: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         pending.extend(pool.submit(function, item) for item in (first, second))

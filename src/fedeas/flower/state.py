@@ -6,10 +6,13 @@ run twice, or whose reply came too late, does no harm.
 """
 
 import re
+import shutil
 from pathlib import Path
 
 from fedeas.errors import InputError
 from fedeas.tensors import Tensors, load_tensors, save_tensors
+
+_MOST_EXPERIMENTS = 500
 
 
 class Kept:
@@ -41,5 +44,40 @@ class Kept:
             if old < last:
                 self._file(old).unlink(missing_ok=True)
 
+    def make_room(self, most: int) -> None:
+        """Remove the oldest other experiments until all of them take at most so many bytes.
+
+        The server names experiments: without a bound it could fill a site's disk with new ones.
+        """
+        sizes = {path: _size(path) for path in self._folder.parent.iterdir() if path.is_dir()}
+        for path in sorted(sizes, key=lambda p: p.stat().st_mtime_ns):
+            if sum(sizes.values()) <= most and len(sizes) <= _MOST_EXPERIMENTS:
+                return
+            if path != self._folder:
+                shutil.rmtree(path, ignore_errors=True)
+                del sizes[path]
+        if sum(sizes.values()) > most:
+            raise InputError("an experiment keeps too much", allowed=f"{most:,} bytes at this site")
+
     def _file(self, number: int) -> Path:
         return self._folder / f"{number}.safetensors"
+
+
+def check_policy(folder: Path, policy: str) -> None:
+    """Refuse another policy than the one that an experiment began with.
+
+    What a site generates, and how long that takes, follows from its labels: an experiment may ask
+    one such question.
+    """
+    path = folder / "policy"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(policy)
+    except FileExistsError:
+        if path.read_text(encoding="utf-8") != policy:
+            raise InputError("the experiment began with another policy", got=policy) from None
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
