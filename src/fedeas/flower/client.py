@@ -14,7 +14,7 @@ from flwr.clientapp import ClientApp
 from fedeas.errors import InputError
 from fedeas.flower import records
 from fedeas.flower.limits import Limits, check_task
-from fedeas.flower.state import Kept, check_policy
+from fedeas.flower.state import Kept
 from fedeas.methods.method import Method, Turn
 from fedeas.methods.registry import make_method
 from fedeas.seeds import child_rng
@@ -73,24 +73,25 @@ def _hello(message: Message, site: Site) -> Message:
 def _train(message: Message, site: Site) -> Message:
     """Train on the client's samples, from the server's weights."""
     asked = records.settings(message.content)
+    # All of the request is checked before any of it is acted on.
     if site.limits is not None:
         site.limits.check_training(asked)
+    method, task = _method(asked, site), _task(asked, site)
+    number, seed, last = (int(asked[name]) for name in ("round", "seed", "last"))
+    policy = str(asked.get("policy", ""))
+    # The name comes from another party: only its hash becomes a path.
+    experiment = hashlib.sha256(str(asked["experiment"]).encode()).hexdigest()[:32]
+    kept = Kept(site.folder / experiment)
+    if site.limits is not None:
+        kept.check_policy(policy)
     keep_memory()
     use_threads(int(asked["threads"]))
-    number, seed = int(asked["round"]), int(asked["seed"])
-    method = _method(asked, site)
     device = choose_device(site.device)
     before = {k: v.to(device) for k, v in records.tensors(message.content, "weights").items()}
     received = {k: v.to(device) for k, v in records.tensors(message.content, "method").items()}
-    model = _model(asked, site).to(device)
+    model = _made(json.dumps(asked["model"], sort_keys=True), task).to(device)
     model.load_state_dict(before)
-    # The name comes from another party: only its hash becomes a path.
-    experiment = hashlib.sha256(str(asked["experiment"]).encode()).hexdigest()[:32]
-    policy = str(asked.get("policy", ""))
-    kept = Kept(site.folder / experiment)
-    if site.limits is not None:
-        check_policy(site.folder / experiment, policy)
-    own = kept.after(int(asked["last"])) if method.keeps else {}
+    own = kept.after(last) if method.keeps else {}
     local = Local(**asked["local"])
     turn = Turn(
         model,
@@ -102,10 +103,12 @@ def _train(message: Message, site: Site) -> Message:
         number,
         child_rng(seed, "method", number, site.partition),
     )
+    if site.limits is not None:
+        kept.note_policy(policy)
     rng = child_rng(seed, "train", number, site.partition)
     steps = fit(model, turn.samples, local, rng, method.correction(turn))
     outcome = method.finish(turn, steps)
-    kept.save(number, int(asked["last"]), outcome.kept)
+    kept.save(number, last, outcome.kept)
     if site.limits is not None:
         kept.make_room(site.limits.state_bytes)
     arrays = {"weights": model.state_dict(), "added": outcome.added, "shown": outcome.shown}
@@ -132,8 +135,8 @@ def _method(asked: dict[str, Any], site: Site) -> Method:
     return make_method(spec)
 
 
-def _model(asked: dict[str, Any], site: Site) -> Classifier:
-    """Return the model that the server describes; its weights come with the message."""
+def _task(asked: dict[str, Any], site: Site) -> Task:
+    """Return the task that the server describes, if it is that of the client's own data."""
     described = asked["task"]
     height, width, colours = map(int, described["shape"])
     task = Task(
@@ -143,7 +146,7 @@ def _model(asked: dict[str, Any], site: Site) -> Classifier:
         tuple(map(float, described["spread"])),
     )
     check_task(task, site.real)
-    return _made(json.dumps(asked["model"], sort_keys=True), task)
+    return task
 
 
 @lru_cache(maxsize=2)

@@ -49,7 +49,7 @@ class Limits:
         ):
             if not _is_number(value) or not 0 <= value <= most:
                 raise InputError(
-                    f"the server asks for too large a {name}", got=value, allowed=f"up to {most}"
+                    f"{name} is more than this site allows", got=value, allowed=f"up to {most}"
                 )
         if local["compile"]:
             raise InputError("the server asks to compile the model", allowed="compile = false")

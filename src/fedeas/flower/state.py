@@ -13,6 +13,7 @@ from fedeas.errors import InputError
 from fedeas.tensors import Tensors, load_tensors, save_tensors
 
 _MOST_EXPERIMENTS = 500
+_POLICY = "policy"
 
 
 class Kept:
@@ -44,6 +45,21 @@ class Kept:
             if old < last:
                 self._file(old).unlink(missing_ok=True)
 
+    def check_policy(self, policy: str) -> None:
+        """Refuse another policy than the one that the experiment began with.
+
+        What a site generates, and how long that takes, follows from its labels: an experiment may
+        ask one such question.
+        """
+        path = self._folder / _POLICY
+        if path.exists() and path.read_text(encoding="utf-8") != policy:
+            raise InputError("the experiment began with another policy", got=policy)
+
+    def note_policy(self, policy: str) -> None:
+        """Write down the policy that the experiment has from now on."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / _POLICY).write_text(policy, encoding="utf-8")
+
     def make_room(self, most: int) -> None:
         """Remove the oldest other experiments until all of them take at most so many bytes.
 
@@ -61,22 +77,6 @@ class Kept:
 
     def _file(self, number: int) -> Path:
         return self._folder / f"{number}.safetensors"
-
-
-def check_policy(folder: Path, policy: str) -> None:
-    """Refuse another policy than the one that an experiment began with.
-
-    What a site generates, and how long that takes, follows from its labels: an experiment may ask
-    one such question.
-    """
-    path = folder / "policy"
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(policy)
-    except FileExistsError:
-        if path.read_text(encoding="utf-8") != policy:
-            raise InputError("the experiment began with another policy", got=policy) from None
 
 
 def _size(folder: Path) -> int:
