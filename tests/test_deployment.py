@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from flwr.app import Context, Error, Message, RecordDict
 
-from fedeas import FedEAS, InfeasibleError, InputError, LabelCounts, admissible_betas
+from fedeas import FedEAS, InfeasibleError, InputError, LabelCounts
 from fedeas.files import read_json
 from fedeas.flower.client import TRAIN, Site, make_client_app
 from fedeas.flower.deployed import (
@@ -33,6 +33,7 @@ from fedeas.tensors import load_tensors
 from fedeas.training.loop import Local
 from fedeas.training.models import ModelSettings, Task
 from fedeas.training.samples import Samples
+from federations import negotiated
 from hostile import equal, hostile, hostile_hello
 from pictures import CLASSES, draw_shapes, encoded, shapes
 
@@ -166,31 +167,46 @@ def test_a_wrong_configuration_of_a_site_is_an_error(changed, message):
         SiteConfig.of({"partition-id": 0, "classes": "a, b", "data": "d"})
 
 
-def test_nothing_of_a_sites_labels_is_in_its_replies(sites, tmp_path):
-    """Two sites of the same size with other labels say the same, but for the trained weights."""
-    seen = []
+def test_two_sites_of_one_size_say_the_same_but_for_their_weights(tmp_path):
+    """Replies tell nothing of labels beside what is trained on them."""
+    images, labels = draw_shapes(300)
+    rows = ([30, 2, 0], [1, 12, 19])  # 32 images each, of which one site generates much more
+    for k, row in enumerate(rows):
+        for c, count in enumerate(row):
+            for image in images[labels == c][:count]:
+                write_image(tmp_path / "sites" / str(k) / "data" / CLASSES[c], image)
+
+    seen: dict[int, list[object]] = {}
 
     class Watching(InlineGrid):
         def _reply(self, message):
             reply = super()._reply(message)
             numbers = dict(reply.content.metric_records["numbers"])
-            seen.append((message.metadata.message_type, sorted(reply.content), numbers))
+            arrays = {
+                group: {name: (a.shape, a.dtype) for name, a in record.items()}
+                for group, record in reply.content.array_records.items()
+            }
+            said = (message.metadata.message_type, sorted(reply.content), numbers, arrays)
+            seen.setdefault(int(numbers.pop("partition")), []).append(said)
             return reply
 
-    app = app_of(sites, tmp_path)
-    serve(Watching(app, 4), settings(sites, tmp_path / "run", rounds=1))
-    for kind, names, numbers in seen:
-        assert names == (["numbers", "weights"] if kind == TRAIN else ["numbers"])
-        real = {
-            "partition": numbers["partition"],
-            "num-examples": COUNTS[numbers["partition"]].sum(),
-        }
-        told = {"trained-on": 0, "steps": 0} if kind == TRAIN else {}
-        assert numbers == {**real, **told}
+    task = Task(3, (8, 8, 1), (0.2,), (0.3,))
+    federated = Federated(rounds=2, fraction=1.0, local=Local(epochs=1, batch=8))
+    plans = [FedEAS(beta=12).local(row).sum() for row in rows]
+    assert plans[0] != plans[1]
+    run_rounds(
+        Watching(app_of(tmp_path / "sites", tmp_path / "state"), 2), federated, task, 42,
+        tmp_path / "c.safetensors", "x", lambda _: {}, deployment=Deployment(2, "fedeas(beta=12)"),
+    )  # fmt: skip
+    assert seen[0] == seen[1]
+    assert [kind for kind, *_ in seen[0]] == ["query.hello", TRAIN, TRAIN]
+
+
+def test_a_site_takes_part_in_methods_that_tell_labels_only_if_its_owner_says_so(sites, tmp_path):
     for method in ("fedgen", "fedmix"):
         out = tmp_path / method
         with pytest.raises(InfeasibleError, match="does not take part in this method"):
-            serve(InlineGrid(app, 4), settings(sites, out, method=method))
+            serve(InlineGrid(app_of(sites, tmp_path), 4), settings(sites, out, method=method))
 
 
 def test_a_simulated_site_is_configured_by_this_machine_alone(sites, tmp_path, monkeypatch):
@@ -298,16 +314,17 @@ def test_a_run_goes_on_after_its_last_round(sites, tmp_path):
 
 
 def test_a_negotiated_policy_holds_for_the_run_that_goes_on(sites, tmp_path):
-    """Beta is that of `fedeas select` on the counts that the server never sees."""
-    counts = LabelCounts(COUNTS, classes=CLASSES)
-    beta = admissible_betas(counts).choice
+    """Beta is the one that follows from the counts of all sites."""
+    chosen = negotiated(COUNTS)
+    beta = chosen.policy.beta
     out = tmp_path / "run"
     for rounds in (1, 2):  # another run could not ask again: a client answers once
         grid = InlineGrid(app_of(sites, tmp_path), 4)
         serve(grid, settings(sites, out, rounds=rounds, policy="negotiate"))
         agreed = read_json(out / "policy.json")
         assert agreed["policy"] == f"fedeas(beta={beta!r})"
-        assert agreed["samples"] == FedEAS(beta).plan(counts).total
+        assert agreed["samples"] == chosen.samples
+        assert agreed["conditions_met"] == (chosen.interval is not None)
         assert (agreed["sites"], agreed["real"], agreed["left_out"]) == (4, COUNTS.sum(), {})
     plain = serve(
         InlineGrid(app_of(sites, tmp_path / "plain"), 4),
@@ -494,9 +511,9 @@ def test_a_federation_over_tls_ends_with_the_bits_of_the_inline_grid(tmp_path, d
     assert len([n for n in nodes["nodes"] if n["status"] == "online"]) == 5
     assert [line["missing"] for line in own.history()] == [[], [], []]
     # Settled by secure sums over real messages, as if the counts had been seen.
-    counts = LabelCounts(np.stack([replay.site_counts(own, k) for k in range(5)]))
-    beta = admissible_betas(counts).choice
-    assert read_json(own.out / "policy.json")["policy"] == f"fedeas(beta={beta!r})"
+    chosen = negotiated(np.stack([replay.site_counts(own, k) for k in range(5)]))
+    settled = read_json(own.out / "policy.json")["policy"]
+    assert settled == f"fedeas(beta={chosen.policy.beta!r})"
     again = script("replay.py", own.folder)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "bit by bit" in again.stdout

@@ -41,6 +41,7 @@ from fedeas.secure.paths import (
     choose_within,
     length_of,
     one_digit_numbers,
+    plain_sums,
     read_question,
     words_of,
 )
@@ -637,10 +638,6 @@ def test_the_grid_is_coarse_and_the_words_are_whole():
 # What is chosen from the sums.
 
 
-def plain_sums(question, c):
-    return np.sum([words_of(question, row) for row in c.n], axis=0, dtype=np.uint64)
-
-
 def choose_from_counts(c, min_reduction, max_share):
     """Which beta of the grid the plain counts lead to, and whether rounding could change it."""
     found = path(c, Betas(c.C).numbers)
@@ -663,7 +660,7 @@ def choose_from_counts(c, min_reduction, max_share):
 
 def compare_with_counts(c, min_reduction=0.5, max_share=0.25):
     question = Betas(c.C)
-    sums = plain_sums(question, c)
+    sums = plain_sums(question, c.n)
     balanced = path(c, question.numbers).score_before == 0
     if balanced or not sums[1]:
         with pytest.raises(InfeasibleError, match="balanced already"):
@@ -723,7 +720,7 @@ def test_the_papers_federation_gets_a_beta_within_the_share(paper, tmp_path):
     assert found.left_out == {}
     rows = [found.choice.policy.local(row) for row in paper.n]
     np.testing.assert_array_equal(rows, FedEAS(beta=10).plan(paper).samples)
-    looser = choose_by_conditions(Betas(10), plain_sums(Betas(10), paper), 20, 0.4, 0.3)
+    looser = choose_by_conditions(Betas(10), plain_sums(Betas(10), paper.n), 20, 0.4, 0.3)
     assert looser.policy.beta == 10
     assert (looser.interval.low, looser.interval.high) == (9.0, 20.0)
 
@@ -731,10 +728,10 @@ def test_the_papers_federation_gets_a_beta_within_the_share(paper, tmp_path):
 def test_what_cannot_be_is_said():
     tiny = LabelCounts([[3, 0], [0, 3], [3, 0]])
     with pytest.raises(InfeasibleError, match="no beta from 1 to 90 satisfies both conditions"):
-        choose_by_conditions(Betas(2), plain_sums(Betas(2), tiny), 3, max_share=0.001)
+        choose_by_conditions(Betas(2), plain_sums(Betas(2), tiny.n), 3, max_share=0.001)
     balanced = LabelCounts([[5, 5], [3, 3], [1, 1]])
     with pytest.raises(InfeasibleError, match="every client is balanced already"):
-        choose_by_conditions(Betas(2), plain_sums(Betas(2), balanced), 3)
+        choose_by_conditions(Betas(2), plain_sums(Betas(2), balanced.n), 3)
     with pytest.raises(InfeasibleError, match="no client of the sum has samples"):
         choose_by_conditions(Betas(2), np.zeros(length_of(Betas(2)), np.uint64), 3)
 
@@ -751,7 +748,7 @@ def test_the_plainest_number_of_a_run_is_one_of_the_grid():
 def test_what_is_chosen_for_a_total_never_exceeds_it(kind, c, total):
     question = kind(c.C)
     try:
-        found = choose_within(question, plain_sums(question, c), c.K, total)
+        found = choose_within(question, plain_sums(question, c.n), c.K, total)
     except InfeasibleError:
         return
     taken = sum(int(found.policy.local(row).sum()) for row in c.n)

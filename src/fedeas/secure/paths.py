@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fedeas import skew
 from fedeas.blocks import class_major
@@ -126,6 +126,15 @@ def words_of(question: Question, histogram: ArrayLike) -> Words:
         np.concatenate([[N], scores[:1], added.sum(axis=-1), scores[1:]])
     ).astype(np.uint64)
     return words
+
+
+def plain_sums(question: Question, n: NDArray[np.int64]) -> Words:
+    """Return the sums of all clients' words from their counts, as a secure sum gives them.
+
+    For whoever may see the counts: simulations, and checks of a negotiation.
+    """
+    sums: Words = np.sum([words_of(question, row) for row in n], axis=0, dtype=np.uint64)
+    return sums
 
 
 def length_of(question: Question) -> int:
