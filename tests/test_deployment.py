@@ -472,6 +472,19 @@ def load_example():
         sys.path.pop(0)
 
 
+def test_the_loopback_federation_says_what_it_needs(tmp_path, monkeypatch):
+    two = script("loopback.py", tmp_path / "two", "--sites", 2)
+    assert two.returncode == 2
+    assert "a secure sum needs three sites: add --policy" in two.stderr
+    monkeypatch.delenv("FEDEAS_DATA", raising=False)
+    nowhere = script("loopback.py", tmp_path / "nowhere", "prepare")
+    assert nowhere.returncode == 1
+    assert nowhere.stderr == "set FEDEAS_DATA to a folder with fashion_mnist/ in Parquet\n"
+    monkeypatch.setenv("FEDEAS_DATA", str(tmp_path))
+    empty = script("loopback.py", tmp_path / "empty", "prepare")
+    assert "lacks fashion_mnist/train-*.parquet" in empty.stderr
+
+
 def test_stopping_a_federation_ends_what_lost_its_parents_and_nothing_else(tmp_path):
     loopback, _ = load_example()
     federations = [loopback.Loopback(tmp_path / name) for name in ("mine", "others")]
