@@ -1,4 +1,5 @@
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -209,3 +210,13 @@ def test_a_wrong_number_of_the_paper_fails(fedeas, monkeypatch):
     bad = fedeas("paper", "counts")
     assert bad.code == 1
     assert "DIFFERS" in bad.out
+
+
+def test_threads_do_not_spin_unless_the_user_says_so(fedeas, paper_csv, monkeypatch):
+    """Beside other work, threads that wait by spinning made a fill ten times slower."""
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    fedeas("plan", paper_csv)
+    assert os.environ["OMP_WAIT_POLICY"] == "passive"
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    fedeas("plan", paper_csv)
+    assert os.environ["OMP_WAIT_POLICY"] == "active"

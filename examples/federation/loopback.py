@@ -38,6 +38,7 @@ _QUIET = {
     "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
     "RAY_USAGE_STATS_ENABLED": "0",
     "OMP_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "passive",  # threads that wait leave their cores to others
 }
 
 

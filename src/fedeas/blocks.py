@@ -5,7 +5,6 @@ last axis. A block is laid out class by class in memory, so that a sum over clas
 thousands of clients at a time, also when there are only ten classes.
 """
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +13,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedeas.cores import usable_cores
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -21,13 +22,6 @@ Result = TypeVar("Result")
 # takes long enough that threads do not queue for the interpreter lock.
 CELLS = 1 << 16
 _MOST_WORKERS = 8  # what is held grows with them, and memory is no faster for more
-
-
-def usable_cores() -> int:
-    """Return how many cores this process may use: a container or `taskset` may allow fewer."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def row_slices(rows: int, columns: int) -> Iterator[slice]:

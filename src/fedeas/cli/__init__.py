@@ -20,6 +20,7 @@ from fedeas.cli.report import report
 from fedeas.cli.run import run
 from fedeas.cli.select import select
 from fedeas.cli.sweep import sweep
+from fedeas.cores import wait_without_spinning
 from fedeas.errors import FedeasError
 
 app = typer.Typer(
@@ -72,6 +73,7 @@ _BadUsage: Any = typer.BadParameter.__mro__[2]
 
 def main() -> None:
     """Run a command; whatever is wrong with its input ends in one line and exit code 2."""
+    wait_without_spinning()
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - closed: `>&-`
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a letter gets its number, not a traceback.

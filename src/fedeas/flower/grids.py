@@ -20,7 +20,7 @@ from flwr.simulation import run_simulation
 # a run's number, and a message's `_message_id` is set by the grid that takes it.
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedeas.blocks import usable_cores
+from fedeas.cores import usable_cores
 from fedeas.errors import FedeasError, InputError, MissingExtraError
 from fedeas.flower.exchange import wait_for_nodes
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedeas.blocks import usable_cores
+from fedeas.cores import usable_cores
 from fedeas.errors import FedeasError, InputError
 from fedeas.specs import parse
 from fedeas.training.models import Task
