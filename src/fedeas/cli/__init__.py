@@ -13,6 +13,7 @@ from fedeas.cli.compare import compare
 from fedeas.cli.demo import demo
 from fedeas.cli.fill import fill
 from fedeas.cli.generator import generator
+from fedeas.cli.interrupt import HeardInterrupts
 from fedeas.cli.paper import paper
 from fedeas.cli.partition import partition
 from fedeas.cli.plan import plan
@@ -80,7 +81,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = app(standalone_mode=False)
+        with HeardInterrupts():
+            code = app(standalone_mode=False)
         sys.stdout.flush()
     except FedeasError as error:
         code = _fail(str(error))
