@@ -451,7 +451,7 @@ def test_the_tables_of_scale_are_computed_from_what_was_measured():
     assert many["link_s"] == few["link_s"]  # the same cohort
 
 
-# Over TLS, with registered keys: `make deployment`
+# Over TLS, with registered keys: `make nightly`
 
 
 def script(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
