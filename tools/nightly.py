@@ -2,9 +2,9 @@
 
     python tools/nightly.py [--only WORD ...]
 
-All steps run, whatever the ones before gave. At the end stands a line for each: how long it took and
-whether it passed. The exit code is 1 when one did not. Benchmarks compare two things in one run, and
-a miss on a busy machine is worth a second look before it is believed.
+All steps run, whatever the ones before gave. At the end stands a line for each: how long it took
+and whether it passed. The exit code is 1 when one did not. Benchmarks compare two things in one
+run; a miss on a busy machine is worth a second look before it is believed.
 """
 
 import argparse
