@@ -193,16 +193,40 @@ def test_a_client_that_needs_nothing_keeps_its_data_and_opens_no_generator(kind,
     assert not options["cache"].exists()
 
 
-def test_another_client_seed_generator_or_count_has_other_images(bars, options):
+def test_another_client_seed_or_generator_has_other_images(bars, options):
     first, _ = expected(bars, options)
-    for changed in ({"client": "south"}, {"client": 3}, {"seed": 1}):
-        other, _ = expected(bars, options | changed)
+    other_generator = Bars()
+    other_generator.fingerprint = "bars-2"
+    for generator, changed in (
+        (bars, {"client": "south"}),
+        (bars, {"client": 3}),
+        (bars, {"seed": 1}),
+        (other_generator, {}),
+    ):
+        other, _ = expected(generator, options | changed)
         assert len(other) == len(first)
         assert not np.array_equal(other, first)
-    more, _ = augment(images()[1:], LABELS[1:], bars, **options)
-    assert not np.array_equal(more[N_K - 1 :][: len(first)], first)
     again, _ = expected(Bars(), options)
     assert np.array_equal(again, first)
+
+
+def test_more_real_samples_generate_only_what_is_missing(bars, options, tmp_path):
+    """Images are known by the classes, however they are given, and not by the label counts."""
+    first, _ = expected(bars, options)
+    generated = drawn(tmp_path / "log")
+    for own, classes in ((np.append(LABELS, 2), 10), (np.append(LABELS, [0, 9, 9]), CLASSES)):
+        pixels = np.resize(images(), (len(own), 28, 28))
+        more, labels = augment(pixels, own, bars, classes=classes, **options)
+        counts = np.bincount(own, minlength=10)
+        wanted = FedEAS(beta=8).local(counts)
+        assert np.array_equal(np.bincount(labels, minlength=10), counts + wanted)
+        missing = np.maximum(wanted - WANTED, 0).sum()
+        assert len(drawn(tmp_path / "log")) <= len(generated) + missing
+        for label in range(10):  # as many as are still wanted are the same
+            kept = min(wanted[label], WANTED[label])
+            begin, before = len(own) + wanted[:label].sum(), WANTED[:label].sum()
+            assert np.array_equal(more[begin : begin + kept], first[before : before + kept])
+    assert len(list(options["cache"].iterdir())) == 1
 
 
 def test_the_images_are_kept_in_the_store_by_default(bars, tmp_path, monkeypatch):

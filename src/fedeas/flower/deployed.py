@@ -5,8 +5,6 @@ hostile until it is checked: it may choose among policies that need the site's o
 never sees those counts; how much is generated at most is the owner's to say.
 """
 
-import hashlib
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -188,8 +186,7 @@ def _augmented(config: SiteConfig, real: Samples, spec: str) -> Samples:
     generator = open_generator(config.generator, (("device", config.device),))
     check_classes(Plan.of(counts, wanted[np.newaxis], policy), generator)
     # Known by classes, not by counts: a site that gets more images keeps what it generated.
-    known = hashlib.sha256(json.dumps(classes).encode()).hexdigest()
-    cache = Cache(config.cache_folder, generator.fingerprint, known)
+    cache = Cache.of_client(config.cache_folder, generator.fingerprint, classes)
     name = str(config.partition_id)
     images = client_images(name, wanted.tolist(), generator, cache, config.batch)
     return Samples.of(real.data, real.indices, *images)
