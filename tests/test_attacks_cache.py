@@ -112,7 +112,7 @@ def test_a_changed_shard_is_never_used(change, tmp_path):
     np.testing.assert_array_equal(client_images("a", WANTED, Grey(), cache)[0], images)
     change(shard)
     assert not np.array_equal(careless_images(cache), images)
-    with pytest.raises(InputError, match=r"is damaged; run `fedeas fill` again"):
+    with pytest.raises(InputError, match=r"is damaged; run `fedeas fill` or `augment` again"):
         cache.client("a").images(WANTED)
     np.testing.assert_array_equal(client_images("a", WANTED, Grey(), cache)[0], images)
     assert [path.name[9:] for path in (cache.folder / "quarantine").iterdir()] == [shard.name]

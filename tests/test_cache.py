@@ -1,9 +1,11 @@
+import hashlib
 import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -25,6 +27,7 @@ from fedeas.files import read_json, write_json
 from fedeas.locks import locked
 
 TESTS = Path(__file__).parent
+SOURCE = Path(shard_module.__file__).parents[2]  # of the fedeas that is tested
 COUNTS = LabelCounts(
     [[30, 0, 2], [0, 9, 0], [5, 5, 5], [0, 0, 40]], clients=["a/b", "..", "c", "d e"]
 )
@@ -139,6 +142,64 @@ def test_images_of_several_sizes_are_refused_with_a_way_out(tmp_path):
         own.images([2, 2])
 
 
+DAMAGED = """
+import os, sys
+from pathlib import Path
+from counting import Counting
+from fedeas import InputError
+from fedeas.cache import Cache, client_images
+
+def use(base):
+    cache = Cache(base, Counting().fingerprint, "data")
+    return cache, len(client_images("a", [3, 0, 4], Counting(), cache)[0])
+
+use(Path(sys.argv[1], "first"))  # imports all that it takes, while it may still read them
+base = Path(sys.argv[2])
+if os.geteuid() == 0:  # root is refused nothing
+    os.chown(base, 65534, 65534)
+    os.setuid(65534)
+cache, _ = use(base)
+folder = cache.client("a").folder
+for path in (cache.folder, cache.clients_folder, folder):
+    (path / "lock").unlink(missing_ok=True)
+    path.chmod(0o500)
+print(use(base)[1])
+(shard,) = folder.glob("*.shard")
+content = shard.read_bytes()
+shard.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+try:
+    use(base)
+except InputError as error:
+    print(str(error).replace(str(shard), "SHARD").replace(str(cache.folder), "CACHE"))
+"""
+
+
+def test_a_damaged_cache_that_cannot_be_mended_says_what_to_do(tmp_path):
+    with tempfile.TemporaryDirectory() as base:  # pytest's own folders are root's alone
+        done = subprocess.run(
+            [sys.executable, "-c", DAMAGED, tmp_path, base],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PYTHONPATH": f"{SOURCE}{os.pathsep}{TESTS}"},
+        )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "7",  # as long as it is whole, it is read
+        "SHARD is damaged, and CACHE cannot be written to: Permission denied; "
+        "make it writable, or choose another folder of caches",
+    ]
+
+
+def test_the_cache_of_a_client_is_known_by_its_classes(tmp_path):
+    """Always by the same hash: images of deployed sites outlive a new version."""
+    names = Cache.of_client(tmp_path, "g", ("cat", "dog"), 3)
+    digest = hashlib.sha256(b'["cat", "dog"]').hexdigest()
+    assert names.about == {"format": "cache/1", "generator": "g", "data": digest, "seed": 3}
+    assert Cache.of_client(tmp_path, "g", ["cat", "dog"], 3).folder == names.folder
+    others = [("dog", "cat"), 2, ("cat", "dog", "bird")]
+    assert len({Cache.of_client(tmp_path, "g", c, 3).folder for c in others} | {names.folder}) == 4
+
+
 class Paused(Counting):
     """Waits in its first batch until it is told to go on."""
 
@@ -197,7 +258,7 @@ def start_fill(folder: Path, plan: Path, delay: float) -> subprocess.Popen:
     command = ["fill", plan, "--generator", spec, "--cache", folder / "cache", "--batch", "7"]
     return subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", "fedeas", *command],
-        env={"PYTHONPATH": str(TESTS), "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": f"{SOURCE}{os.pathsep}{TESTS}", "PATH": "/usr/bin:/bin"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -215,7 +276,7 @@ def check_killed(folder: Path, kills: int, plan: Plan, straight: Cache) -> None:
 
 
 def test_killed_before_any_of_its_steps_it_ends_with_the_same_bytes(tmp_path):
-    plan = Uniform(total=500).plan(COUNTS)
+    plan = Uniform(total=350).plan(COUNTS)
     plan.save(tmp_path / "plan.json")
     straight, _ = filled(tmp_path / "straight", plan)
     places = [tmp_path / name for name in ("plan.json", "cache", "log")]

@@ -5,6 +5,7 @@ on with the same batches, so that it ends with the same bytes as one that was no
 in the last digit, on the batch that they were made in.
 """
 
+import errno
 import hashlib
 import json
 import time
@@ -29,6 +30,7 @@ from fedeas.plan import Plan
 
 Wanted = Mapping[str, Sequence[int]]  # images of every class, by client
 Progress = Callable[[int, int], None]
+_READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,17 @@ def client_images(
     try:
         cache.check_about()
         return own.images(wanted)
-    except InputError:  # not there, damaged or another's: a fill generates, mends or refuses
+    except InputError as error:  # a fill generates, mends or refuses
+        wrong = error
+    try:
         fill_client(client, wanted, generator, cache, batch_size)
+    except OSError as error:
+        if error.errno not in _READ_ONLY:
+            raise
+        raise InputError(
+            f"{wrong.what}, and {cache.folder} cannot be written to: {error.strerror}",
+            fix="make it writable, or choose another folder of caches",
+        ) from None
     return own.images(wanted)
 
 
@@ -216,7 +227,10 @@ class _Shelf:
         shape = images.shape[1:]
         if self._shape is not None and shape != self._shape:
             raise InputError(
-                "the generator changed the size of its images", got=shape, allowed=str(self._shape)
+                "the generator changed the size of its images",
+                got=shape,
+                allowed=str(self._shape),
+                fix=f"give it another fingerprint, or delete {self._cache.folder}",
             )
         self._shape = shape
         at = 0

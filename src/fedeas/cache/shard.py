@@ -23,7 +23,7 @@ from fedeas.files import atomic_write
 
 Bytes = NDArray[np.uint8]
 SUFFIX = ".shard"
-REPAIR = "run `fedeas fill` again: damaged files are set aside and their images generated again"
+REPAIR = "run `fedeas fill` or `augment` again: images that are damaged or missing are made again"
 _NAME = re.compile(rf"[0-9a-f]{{64}}\{SUFFIX}")
 _LARGEST = 2**53
 # Files that this process has hashed, and what they looked like then.
