@@ -1,3 +1,4 @@
+import errno
 import hashlib
 import os
 import random
@@ -188,6 +189,16 @@ def test_a_damaged_cache_that_cannot_be_mended_says_what_to_do(tmp_path):
         "SHARD is damaged, and CACHE cannot be written to: Permission denied; "
         "make it writable, or choose another folder of caches",
     ]
+
+
+def test_what_the_system_refuses_the_generator_is_not_blamed_on_the_cache(tmp_path):
+    class Unreadable(Counting):
+        def sample(self, labels, seeds):
+            raise PermissionError(errno.EACCES, "Permission denied", "/models/x")
+
+    cache = Cache(tmp_path, Counting().fingerprint, "data")
+    with pytest.raises(PermissionError, match="/models/x"):
+        client_images("a", [1], Unreadable(), cache)
 
 
 def test_the_cache_of_a_client_is_known_by_its_classes(tmp_path):

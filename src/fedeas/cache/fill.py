@@ -90,7 +90,8 @@ def client_images(
     try:
         fill_client(client, wanted, generator, cache, batch_size)
     except OSError as error:
-        if error.errno not in _READ_ONLY:
+        here = str(error.filename).startswith(str(cache.folder))  # not a file of the generator's
+        if error.errno not in _READ_ONLY or not here:
             raise
         raise InputError(
             f"{wrong.what}, and {cache.folder} cannot be written to: {error.strerror}",

@@ -5,9 +5,9 @@ client's own lock is held, and generates behind it, while others pass. Whoever w
 holds the gate, so that nobody passes any more, and waits for those who are behind it.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from pathlib import Path
 
 from fedeas.cache.private import private_folder
@@ -22,7 +22,7 @@ class _BusyError(Exception):
 @contextmanager
 def lock_cache(folder: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold a whole cache; `waiting` is called once before waiting for others, and may raise."""
-    waiting = cache(waiting) if waiting is not None else None
+    waiting = functools.cache(waiting) if waiting is not None else None
     with locked(folder, waiting, private_folder):
         # A client's folder has a lock only if it was once filled by itself.
         for lock in sorted(folder.glob("clients/*/lock")):
