@@ -11,7 +11,8 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "fedeas"
 # A room imports only from rooms above it.
 ROOMS = [
-    "errors", "cores", "seeds", "specs", "blocks", "files", "hub", "tensors", "parquet", "tables",
+    "errors", "cores", "seeds", "specs", "blocks", "files", "locks", "hub", "tensors", "parquet",
+    "tables",
     "counts", "skew", "cost", "plan", "policies", "select", "comparison", "stream", "secure",
     "partition", "sources", "data", "training", "generators", "cache", "dropin", "methods",
     "flower", "experiments", "report", "cli",
@@ -21,6 +22,7 @@ LEAVES = {
     "parquet.py": {"pyarrow"},
     "partition/flower.py": {"datasets", "flwr_datasets"},
     "hub.py": {"huggingface_hub"},
+    "locks.py": {"filelock"},
     "sources.py": {"datasets"},
     "data/load.py": {"PIL"},
     "dropin/hugging_face.py": {"datasets"},

@@ -1,9 +1,16 @@
+import errno
+import hashlib
+import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +21,14 @@ from hypothesis import strategies as st
 from counting import Counting, drawn
 from fedeas import FedEAS, InputError, LabelCounts, Plan, Uniform
 from fedeas.cache import Cache, client_images, fill, verify
+from fedeas.cache import shard as shard_module
 from fedeas.cache.shard import SUFFIX, Segment, Shard
-from fedeas.cache.store import locked, missing_segments
+from fedeas.cache.store import missing_segments
 from fedeas.files import read_json, write_json
+from fedeas.locks import locked
 
 TESTS = Path(__file__).parent
+SOURCE = Path(shard_module.__file__).parents[2]  # of the fedeas that is tested
 COUNTS = LabelCounts(
     [[30, 0, 2], [0, 9, 0], [5, 5, 5], [0, 0, 40]], clients=["a/b", "..", "c", "d e"]
 )
@@ -97,46 +107,229 @@ def test_a_clients_images_are_generated_mended_and_never_anothers(tmp_path):
         client_images("a", [3, 0, 4], Counting(), other)
 
 
+def test_a_shard_is_hashed_once_a_process_and_again_when_it_changes(tmp_path, monkeypatch):
+    cache = Cache(tmp_path, Counting().fingerprint, "data")
+    for client in ("a", "b"):
+        client_images(client, [3, 0, 4], Counting(), cache, 2)
+    shards = sorted(cache.clients_folder.glob(f"*/*{SUFFIX}"))
+    for path in shards:
+        os.utime(path, ns=(0, 0))  # not written just now: such files are hashed every time
+    hashed = []
+    digest = shard_module._digest
+    monkeypatch.setattr(shard_module, "_digest", lambda data: hashed.append(data) or digest(data))
+    for _ in range(3):  # rounds
+        for client in ("a", "b"):
+            cache.client(client).images([3, 0, 4])
+    assert len(hashed) == len(shards) == 8
+    os.utime(shards[0], ns=(1, 1))
+    cache.client("a").images([3, 0, 4])
+    assert hashed[8:] == [shards[0].read_bytes()]
+    # What is not wanted is not read.
+    for path in shards:
+        path.chmod(0o600)
+    cache.client("a").images([1, 0, 0])
+    assert len(hashed) == 10
+
+
+def test_images_of_several_sizes_are_refused_with_a_way_out(tmp_path):
+    cache = Cache(tmp_path, Counting().fingerprint, "data")
+    own = cache.client("a")
+    shards = [
+        own.store([Segment(label, 0, 2)], np.zeros((2, side, side, 1), np.uint8))
+        for label, side in ((0, 4), (1, 5))
+    ]
+    own.list_shards(shards)
+    with pytest.raises(InputError, match=r"several sizes.*delete that folder"):
+        own.images([2, 2])
+
+
+DAMAGED = """
+import os, sys
+from pathlib import Path
+from counting import Counting
+from fedeas import InputError
+from fedeas.cache import Cache, client_images
+
+def use(base):
+    cache = Cache(base, Counting().fingerprint, "data")
+    return cache, len(client_images("a", [3, 0, 4], Counting(), cache)[0])
+
+use(Path(sys.argv[1], "first"))  # imports all that it takes, while it may still read them
+base = Path(sys.argv[2])
+if os.geteuid() == 0:  # root is refused nothing
+    os.chown(base, 65534, 65534)
+    os.setuid(65534)
+cache, _ = use(base)
+folder = cache.client("a").folder
+for path in (cache.folder, cache.clients_folder, folder):
+    (path / "lock").unlink(missing_ok=True)
+    path.chmod(0o500)
+print(use(base)[1])
+(shard,) = folder.glob("*.shard")
+content = shard.read_bytes()
+shard.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+try:
+    use(base)
+except InputError as error:
+    print(str(error).replace(str(shard), "SHARD").replace(str(cache.folder), "CACHE"))
+"""
+
+
+def test_a_damaged_cache_that_cannot_be_mended_says_what_to_do(tmp_path):
+    with tempfile.TemporaryDirectory() as base:  # pytest's own folders are root's alone
+        done = subprocess.run(
+            [sys.executable, "-c", DAMAGED, tmp_path, base],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PYTHONPATH": f"{SOURCE}{os.pathsep}{TESTS}"},
+        )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "7",  # as long as it is whole, it is read
+        "SHARD is damaged, and CACHE cannot be written to: Permission denied; "
+        "make it writable, or choose another folder of caches",
+    ]
+
+
+def test_what_the_system_refuses_the_generator_is_not_blamed_on_the_cache(tmp_path):
+    class Unreadable(Counting):
+        def sample(self, labels, seeds):
+            raise PermissionError(errno.EACCES, "Permission denied", "/models/x")
+
+    cache = Cache(tmp_path, Counting().fingerprint, "data")
+    with pytest.raises(PermissionError, match="/models/x"):
+        client_images("a", [1], Unreadable(), cache)
+
+
+def test_the_cache_of_a_client_is_known_by_its_classes(tmp_path):
+    """Always by the same hash: images of deployed sites outlive a new version."""
+    names = Cache.of_client(tmp_path, "g", ("cat", "dog"), 3)
+    digest = hashlib.sha256(b'["cat", "dog"]').hexdigest()
+    assert names.about == {"format": "cache/1", "generator": "g", "data": digest, "seed": 3}
+    assert Cache.of_client(tmp_path, "g", ["cat", "dog"], 3).folder == names.folder
+    others = [("dog", "cat"), 2, ("cat", "dog", "bird")]
+    assert len({Cache.of_client(tmp_path, "g", c, 3).folder for c in others} | {names.folder}) == 4
+
+
+class Paused(Counting):
+    """Waits in its first batch until it is told to go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def sample(self, labels, seeds):
+        self.reached.set()
+        assert self.go_on.wait(60)
+        return super().sample(labels, seeds)
+
+
+def test_clients_fill_side_by_side_and_the_whole_cache_waits_for_them(tmp_path, fedeas):
+    plan = Uniform(total=24).plan(COUNTS)
+    cache = Cache(tmp_path, Counting().fingerprint, plan.counts_hash)
+    other = Cache(tmp_path, Counting().fingerprint, "other")
+    client_images("c", [1, 0, 0], Counting(), other)
+    paused = Paused()
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(client_images, "c", [2, 0, 0], paused, cache)
+        assert paused.reached.wait(60)
+        same = threads.submit(client_images, "c", [2, 0, 0], Counting(), cache)
+        # Another client is not kept by those two.
+        assert len(client_images("d e", [0, 3, 0], Counting(), cache)[0]) == 3
+        busy = fedeas("cache", "prune", tmp_path, "--keep", other.folder.name, "--yes")
+        assert busy.code == 2
+        assert "is being filled" in busy.err
+        waits = threading.Event()
+        whole = threads.submit(fill, plan, Counting(), cache, 7, None, waits.set)
+        assert waits.wait(60)
+        assert not first.done()
+        assert not same.done()
+        assert not whole.done()
+        paused.go_on.set()
+        np.testing.assert_array_equal(first.result(60)[0], same.result(60)[0])
+        assert whole.result(60).generated > 0
+    assert list(verify(cache.folder)) == []
+
+
+def test_prune_does_not_follow_a_link(tmp_path, fedeas):
+    plan = FedEAS(beta=8).plan(COUNTS)
+    cache, _ = filled(tmp_path / "elsewhere", plan)
+    kept, _ = filled(tmp_path / "base", plan)
+    link = tmp_path / "base" / ("0" * 16)
+    link.symlink_to(cache.folder)
+    pruned = fedeas("cache", "prune", tmp_path / "base", "--keep", kept.folder.name, "--yes")
+    assert pruned.code == 2
+    assert "is a link" in pruned.err
+    assert list(verify(cache.folder)) == []
+
+
 def start_fill(folder: Path, plan: Path, delay: float) -> subprocess.Popen:
     """Start `fedeas fill` as a process of its own."""
     spec = f"counting:Counting(log={folder / 'log'}, delay={delay})"
     command = ["fill", plan, "--generator", spec, "--cache", folder / "cache", "--batch", "7"]
     return subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", "fedeas", *command],
-        env={"PYTHONPATH": str(TESTS), "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": f"{SOURCE}{os.pathsep}{TESTS}", "PATH": "/usr/bin:/bin"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
 
 
-def test_killed_fifty_times_it_ends_with_the_same_bytes(tmp_path):
+def check_killed(folder: Path, kills: int, plan: Plan, straight: Cache) -> None:
+    """The cache is that of a fill that nobody stopped, and little was drawn twice."""
+    (found,) = (folder / "cache").glob("*")
+    assert contents(found) == contents(straight.folder)
+    assert list(verify(found)) == []
+    seeds = Counter(drawn(folder / "log"))
+    assert len(seeds) == plan.total
+    assert sum(seeds.values()) <= plan.total + 7 * kills
+
+
+def test_killed_before_any_of_its_steps_it_ends_with_the_same_bytes(tmp_path):
     plan = Uniform(total=350).plan(COUNTS)
     plan.save(tmp_path / "plan.json")
     straight, _ = filled(tmp_path / "straight", plan)
+    places = [tmp_path / name for name in ("plan.json", "cache", "log")]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", TESTS / "killed_fill.py", *places, "50"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    *struck, end = done.stdout.split()
+    assert end == "end"
+    assert len(struck) == 50
+    # Before drawing, writing a file, putting it in its place and tidying up, many times each.
+    steps = Counter(struck)
+    assert steps.keys() == {"sample", "open", "os.rename", "os.remove"}
+    assert min(steps.values()) >= 8
+    check_killed(tmp_path, 50, plan, straight)
+
+
+@pytest.mark.parametrize("kills", [10, pytest.param(50, marks=pytest.mark.slow)])
+def test_killed_from_outside_it_ends_with_the_same_bytes(tmp_path, kills):
+    """The command itself, killed at a random moment of its second or a later batch."""
+    plan = Uniform(total=35 * kills).plan(COUNTS)
+    plan.save(tmp_path / "plan.json")
+    straight, _ = filled(tmp_path / "straight", plan)
     chance = random.Random(0)
-    kills = 0
-    for _ in range(400):
-        # Far enough to start, seldom far enough to finish; now and then before the first batch.
+    for _ in range(kills):
+        before = len(drawn(tmp_path / "log"))
         process = start_fill(tmp_path, tmp_path / "plan.json", delay=0.02)
-        try:
-            process.wait(chance.uniform(0.25, 0.65) if kills < 50 else 60)
-            if kills >= 50:
-                break
-            shutil.rmtree(tmp_path / "cache")  # it ended: begin anew, kills so far count
-            (tmp_path / "log").unlink()
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            kills += 1
-        finally:
-            process.communicate()
-    assert kills == 50
-    assert process.returncode == 0
-    folder = next((tmp_path / "cache").glob("*"))
-    assert contents(folder) == contents(straight.folder)
-    assert list(verify(folder)) == []
-    repeats = Counter(Counter(drawn(tmp_path / "log")).values())
-    assert sum((times - 1) * count for times, count in repeats.items()) <= 7 * kills
+        goal = before + 7 * chance.randint(1, 2)
+        while len(drawn(tmp_path / "log")) < goal:  # it is past importing, and generates
+            assert process.poll() is None, process.communicate()[0]
+            time.sleep(0.001)
+        time.sleep(chance.uniform(0, 0.02))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        assert list((tmp_path / "cache").glob("*/journal.json"))  # so the fill was under way
+    process = start_fill(tmp_path, tmp_path / "plan.json", delay=0)
+    said = process.communicate()[0]
+    assert process.returncode == 0, said
+    check_killed(tmp_path, kills, plan, straight)
 
 
 def flip(path: Path, at: int) -> None:

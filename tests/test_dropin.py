@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 from counting import drawn
 from drawn import CLASSES, Bars
 from fedeas import FedEAS, InputError, augment, real_examples_mod
+from fedeas.dropin import examples
 from fedeas.dropin.pictures import picture
 from fedeas.flower.grids import InlineGrid
 
@@ -194,16 +195,40 @@ def test_a_client_that_needs_nothing_keeps_its_data_and_opens_no_generator(kind,
     assert not options["cache"].exists()
 
 
-def test_another_client_seed_generator_or_count_has_other_images(bars, options):
+def test_another_client_seed_or_generator_has_other_images(bars, options):
     first, _ = expected(bars, options)
-    for changed in ({"client": "south"}, {"client": 3}, {"seed": 1}):
-        other, _ = expected(bars, options | changed)
+    other_generator = Bars()
+    other_generator.fingerprint = "bars-2"
+    for generator, changed in (
+        (bars, {"client": "south"}),
+        (bars, {"client": 3}),
+        (bars, {"seed": 1}),
+        (other_generator, {}),
+    ):
+        other, _ = expected(generator, options | changed)
         assert len(other) == len(first)
         assert not np.array_equal(other, first)
-    more, _ = augment(images()[1:], LABELS[1:], bars, **options)
-    assert not np.array_equal(more[N_K - 1 :][: len(first)], first)
     again, _ = expected(Bars(), options)
     assert np.array_equal(again, first)
+
+
+def test_more_real_samples_generate_only_what_is_missing(bars, options, tmp_path):
+    """Images are known by the classes, however they are given, and not by the label counts."""
+    first, _ = expected(bars, options)
+    generated = drawn(tmp_path / "log")
+    for own, classes in ((np.append(LABELS, 2), 10), (np.append(LABELS, [0, 9, 9]), CLASSES)):
+        pixels = np.resize(images(), (len(own), 28, 28))
+        more, labels = augment(pixels, own, bars, classes=classes, **options)
+        counts = np.bincount(own, minlength=10)
+        wanted = FedEAS(beta=8).local(counts)
+        assert np.array_equal(np.bincount(labels, minlength=10), counts + wanted)
+        missing = np.maximum(wanted - WANTED, 0).sum()
+        assert len(drawn(tmp_path / "log")) <= len(generated) + missing
+        for label in range(10):  # as many as are still wanted are the same
+            kept = min(wanted[label], WANTED[label])
+            begin, before = len(own) + wanted[:label].sum(), WANTED[:label].sum()
+            assert np.array_equal(more[begin : begin + kept], first[before : before + kept])
+    assert len(list(options["cache"].iterdir())) == 1
 
 
 def test_the_images_are_kept_in_the_store_by_default(bars, tmp_path, monkeypatch):
@@ -333,6 +358,95 @@ def test_the_mod_reports_the_real_samples_and_leaves_other_numbers_alone(bars, o
     # What one node has augmented says nothing about another one.
     (other,) = ask(reporting(bars, options, tested=total), "evaluate", node=1)
     assert other.content["metrics"]["num-examples"] == total
+
+
+@pytest.fixture
+def nothing_noted(monkeypatch):
+    """A process in which nothing has been augmented yet."""
+    monkeypatch.setattr(examples, "_notes", set())
+
+
+def reports(sets: dict, by=lambda context: context.node_config["partition-id"]) -> ClientApp:
+    """An app that reports the length of one of the sets."""
+    app = ClientApp(mods=[real_examples_mod])
+
+    @app.train()
+    def train(message, context):
+        metrics = MetricRecord({"num-examples": len(sets[by(context)][0])})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    return app
+
+
+def said(app, node: int):
+    (reply,) = ask(app, "train", node=node)
+    return reply.content["metrics"]["num-examples"]
+
+
+def same_length(*reals: int) -> dict:
+    """Sets of clients 0, 1, ... of the same length, noted as `augment` does."""
+    for client, real in enumerate(reals):
+        examples.note_lengths(str(client), 160, real)
+    return {client: [[0] * 160] for client in range(len(reals))}
+
+
+def test_clients_of_equal_length_report_their_own_real_samples(nothing_noted, bars, options):
+    """Augmented before any message, as when the app is imported, and named by partition."""
+    smaller = np.repeat([0, 1, 2, 7], [65, 17, 6, 4])
+    sets = {
+        client: augment(images()[: len(own)], own, bars, **options | {"client": client})
+        for client, own in enumerate((LABELS, smaller))
+    }
+    assert len(sets[0][0]) == len(sets[1][0]) == TOTAL
+    app = reports(sets)
+    assert [said(app, node) for node in (0, 1, 0)] == [100, 92, 100]
+
+
+def test_sets_that_one_node_made_for_all_are_told_apart_by_their_clients(nothing_noted):
+    made = {}
+
+    def first_use(context):
+        if not made:
+            made.update(same_length(100, 120))
+        return context.node_config["partition-id"]
+
+    app = reports(made, first_use)
+    assert [said(app, node) for node in (1, 0)] == [120, 100]
+
+
+def test_the_mod_refuses_to_guess(nothing_noted):
+    """Names that say nothing about the node, one length, two numbers of real samples."""
+    examples.note_lengths("north", 160, 100)
+    examples.note_lengths("north", 170, 110)
+    app = reports({0: [[0] * 160], 1: [[0] * 170]})
+    assert [said(app, node) for node in (0, 1)] == [100, 110]  # one client: nothing to guess
+    examples.note_lengths("south", 160, 120)
+    (reply,) = ask(app, "train", node=0)
+    assert "have different numbers of real samples; got [100, 120]; give `augment` the node's " in (
+        reply.error.reason
+    )
+    assert said(app, 1) == 110
+    examples.note_lengths("0", 160, 90)
+    assert said(app, 0) == 90
+
+
+def test_a_set_made_in_the_message_comes_before_one_that_was_kept(nothing_noted):
+    """Data that grow may keep the length of the augmented set, and change its real samples."""
+    reals = iter([100, 101, 102])
+
+    def grown(context):
+        examples.note_lengths("north", 160, next(reals))
+        return 0
+
+    app = reports({0: [[0] * 160]}, grown)
+    assert [said(app, 0) for _ in range(3)] == [100, 101, 102]
+
+
+def test_what_one_client_augmented_says_nothing_about_another(nothing_noted):
+    examples.note_lengths("0", 160, 100)
+    app = reports({0: [[0] * 160], 1: [[0] * 160]})
+    examples.note_lengths("1", 170, 110)
+    assert [said(app, node) for node in (0, 1)] == [100, 160]
 
 
 def test_the_mod_passes_errors_on(bars, options):

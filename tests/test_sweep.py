@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from fedeas import InfeasibleError, InputError
-from fedeas.cache.store import locked
 from fedeas.experiments import code
 from fedeas.experiments.crew import FAILED, FINISHED, finished_result, run_cells
 from fedeas.experiments.evidence import AGREES, CANNOT_TELL, DISAGREES, Evidence, minus
@@ -30,6 +29,7 @@ from fedeas.experiments.tables import (
     write_index,
 )
 from fedeas.files import read_json, write_json
+from fedeas.locks import locked
 from federations import write_shapes
 
 TESTS = Path(__file__).parent
@@ -581,7 +581,7 @@ def test_every_module_that_a_run_loads_is_in_the_codes_name():
     )
     loaded = set(json.loads(done.stdout))
     assert loaded - set(code.code_modules()) == {
-        "fedeas", "fedeas.errors", "fedeas.files", "fedeas.hub", "fedeas.cost",
+        "fedeas", "fedeas.errors", "fedeas.files", "fedeas.locks", "fedeas.hub", "fedeas.cost",
         "fedeas.cache.verify", "fedeas.experiments.code", "fedeas.experiments.results",
         "fedeas.experiments.tracking",
     }  # fmt: skip

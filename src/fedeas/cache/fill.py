@@ -5,28 +5,32 @@ on with the same batches, so that it ends with the same bytes as one that was no
 in the last digit, on the batch that they were made in.
 """
 
+import errno
 import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.cache.shard import SUFFIX, Bytes, Segment, Shard, read_shard
-from fedeas.cache.store import Cache, Ints, locked, remove_half_written
+from fedeas.cache.locking import lock_cache, lock_client
+from fedeas.cache.manifest import Request, read_journal
+from fedeas.cache.private import narrow
+from fedeas.cache.shard import SUFFIX, Bytes, Segment, Shard, read_shape
+from fedeas.cache.store import Cache, Ints
 from fedeas.errors import InputError
-from fedeas.files import read_json, write_json
+from fedeas.files import write_json
 from fedeas.generators import Generator
 from fedeas.plan import Plan
 
-Request = tuple[str, Segment]
 Wanted = Mapping[str, Sequence[int]]  # images of every class, by client
 Progress = Callable[[int, int], None]
+_READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 @dataclass(frozen=True)
@@ -53,18 +57,23 @@ def fill(
     hears the images made and to be made in all, `waiting` that another process fills this cache.
     """
     check_classes(plan, generator)
+    _check_settings(generator, cache, batch_size)
     wanted = dict(zip(plan.client_names, plan.samples.tolist(), strict=True))
-    with locked(cache.folder, waiting):
-        return _fill(wanted, generator, cache, cache.journal, batch_size, progress)
+    with lock_cache(cache.folder, waiting):
+        mended = cache.check()
+        filled = _fill(wanted, generator, cache, cache.journal, batch_size, progress)
+    return replace(filled, mended=(*mended, *filled.mended))
 
 
 def fill_client(
     client: str, wanted: Sequence[int], generator: Generator, cache: Cache, batch_size: int = 64
 ) -> Filled:
     """Generate what one client wants, while others may do the same for themselves."""
+    _check_settings(generator, cache, batch_size)
     own = cache.client(client)
-    with locked(cache.folder, shared=True), locked(own.folder):
-        return _fill({client: list(wanted)}, generator, cache, own.journal, batch_size, None)
+    with lock_client(own) as mended:
+        filled = _fill({client: list(wanted)}, generator, cache, own.journal, batch_size, None)
+    return replace(filled, mended=(*mended, *filled.mended))
 
 
 def client_images(
@@ -72,10 +81,22 @@ def client_images(
 ) -> tuple[Bytes, Ints]:
     """Return the images that one client wants and their labels, generated on first use."""
     own = cache.client(client)
-    with suppress(InputError):  # not there, damaged or another's: a fill generates, mends, refuses
-        _check_head(cache, read_json(cache.folder / "cache.json"))
+    narrow(cache.folder)
+    try:
+        cache.check_about()
         return own.images(wanted)
-    fill_client(client, wanted, generator, cache, batch_size)
+    except InputError as error:  # a fill generates, mends or refuses
+        wrong = error
+    try:
+        fill_client(client, wanted, generator, cache, batch_size)
+    except OSError as error:
+        here = str(error.filename).startswith(str(cache.folder))  # not a file of the generator's
+        if error.errno not in _READ_ONLY or not here:
+            raise
+        raise InputError(
+            f"{wrong.what}, and {cache.folder} cannot be written to: {error.strerror}",
+            fix="make it writable, or choose another folder of caches",
+        ) from None
     return own.images(wanted)
 
 
@@ -88,11 +109,7 @@ def _fill(
     progress: Progress | None,
 ) -> Filled:
     """Fill while the lock is held."""
-    if batch_size < 1:
-        raise InputError("not a batch size", got=batch_size, allowed="a whole number from 1")
-    if generator.fingerprint != cache.about["generator"]:
-        raise InputError("the cache belongs to another generator", got=generator.fingerprint)
-    mended = _check(cache, wanted)
+    mended = [line for name in wanted for line in cache.client(name).check()]
     missing = _missing(cache, wanted)
     reused = sum(map(sum, wanted.values())) - sum(segment.size for _, segment in missing)
     generated, seconds = 0, 0.0
@@ -121,6 +138,18 @@ def _fill(
     return Filled(generated, reused, tuple(mended), seconds)
 
 
+def _check_settings(generator: Generator, cache: Cache, batch_size: int) -> None:
+    """Refuse what no fill can do, before anything is locked or written."""
+    if batch_size < 1:
+        raise InputError("not a batch size", got=batch_size, allowed="a whole number from 1")
+    if generator.fingerprint != cache.about["generator"]:
+        raise InputError(
+            "the cache belongs to another generator",
+            got=generator.fingerprint,
+            allowed=str(cache.about["generator"]),
+        )
+
+
 def batches(requests: Sequence[Request], size: int) -> Iterator[list[Request]]:
     """Cut requests into batches of `size` samples, splitting segments where a batch is full.
 
@@ -142,38 +171,6 @@ def batches(requests: Sequence[Request], size: int) -> Iterator[list[Request]]:
                 batch, room = [], size
     if batch:
         yield batch
-
-
-def _check(cache: Cache, wanted: Wanted) -> list[str]:
-    """Set aside what is damaged, for all clients that want something."""
-    mended: list[str] = []
-    remove_half_written(cache.folder)
-    about = cache.folder / "cache.json"
-    try:
-        found = read_json(about)
-    except InputError as error:
-        if about.exists():
-            mended.append(str(error))
-            cache.quarantine(about)
-        write_json(about, cache.about)
-    else:
-        _check_head(cache, found)
-    for name in wanted:
-        mended += cache.client(name).check()
-    return mended
-
-
-def _check_head(cache: Cache, found: object) -> None:
-    """Refuse a whole cache of something else that was moved here: its images would be wrong."""
-    if found != cache.about:
-        known = found if isinstance(found, dict) else {}
-        odd = next(k for k in cache.about if known.get(k) != cache.about[k])
-        raise InputError(
-            f"{cache.folder} holds images of another {odd}",
-            got=known.get(odd),
-            allowed=str(cache.about[odd]),
-            fix="move it back to where it was, or choose another folder of caches",
-        )
 
 
 def check_classes(plan: Plan, generator: Generator) -> None:
@@ -201,12 +198,9 @@ def _missing(cache: Cache, wanted: Wanted) -> list[Request]:
 def _noted(journal: Path, wanted: Wanted, batch_size: int, missing: list[Request]) -> list[Request]:
     """Return the requests of the fill under way for the same wishes, or begin one."""
     key = [hashlib.sha256(json.dumps(wanted).encode()).hexdigest(), batch_size]
-    try:
-        noted = read_json(journal)
-        if noted["key"] == key:
-            return [(name, Segment(*s)) for name, s in noted["requests"]]
-    except (InputError, KeyError, TypeError):
-        pass  # there is none, or it is damaged: then the batches are those of a new fill
+    # Without one, or with one that is damaged, the batches are those of a new fill.
+    with suppress(InputError):
+        return read_journal(journal, key, wanted)
     if missing:
         write_json(journal, {"key": key, "requests": missing})
     return missing
@@ -234,7 +228,10 @@ class _Shelf:
         shape = images.shape[1:]
         if self._shape is not None and shape != self._shape:
             raise InputError(
-                "the generator changed the size of its images", got=shape, allowed=str(self._shape)
+                "the generator changed the size of its images",
+                got=shape,
+                allowed=str(self._shape),
+                fix=f"give it another fingerprint, or delete {self._cache.folder}",
             )
         self._shape = shape
         at = 0
@@ -270,7 +267,7 @@ def _shapes(cache: Cache) -> Iterator[tuple[int, ...]]:
     """Yield the shapes of the images that a cache holds, reading no more than is asked for."""
     for path in cache.clients_folder.glob(f"*/*{SUFFIX}"):
         with suppress(InputError):  # of a client that this plan does not touch
-            yield read_shard(path).shape[1:]
+            yield read_shape(path)[1:]
 
 
 def _draw(cache: Cache, generator: Generator, batch: Sequence[Request]) -> NDArray[np.uint8]:

@@ -6,10 +6,14 @@ whole. So a lost manifest is rebuilt from shards, and a flipped byte anywhere is
 
 import hashlib
 import json
+import math
+import os
+import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +23,13 @@ from fedeas.files import atomic_write
 
 Bytes = NDArray[np.uint8]
 SUFFIX = ".shard"
+REPAIR = "run `fedeas fill` or `augment` again: images that are damaged or missing are made again"
+_NAME = re.compile(rf"[0-9a-f]{{64}}\{SUFFIX}")
+_LARGEST = 2**53
+# Files that this process has hashed, and what they looked like then.
+_verified: dict[Path, tuple[int, ...]] = {}
+# A file may change twice within one tick of the clock that dates it: only older ones are trusted.
+_SETTLED = 2_000_000_000  # nanoseconds
 
 
 class Segment(NamedTuple):
@@ -42,6 +53,41 @@ class Shard:
     segments: tuple[Segment, ...]
 
 
+def damaged(path: Path, why: str = "") -> InputError:
+    """Return the error for a file of a cache that is not as it was written."""
+    return InputError(f"{path} is damaged{': ' if why else ''}{why}", fix=REPAIR)
+
+
+def parse_shard(name: object, segments: object) -> Shard:
+    """Return a shard from untrusted JSON; ValueError if it is not one.
+
+    >>> parse_shard("../../etc/passwd", [[0, 0, 3]])
+    Traceback (most recent call last):
+    ValueError: not the name of a shard
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError("not the name of a shard")
+    return Shard(name, parse_segments(segments))
+
+
+def parse_segments(value: object) -> tuple[Segment, ...]:
+    """Return segments from untrusted JSON; ValueError if they are not segments."""
+    if not isinstance(value, list) or not value:
+        raise ValueError("not a list of segments")
+    return tuple(map(parse_segment, value))
+
+
+def parse_segment(value: object) -> Segment:
+    """Return a segment from untrusted JSON; ValueError if it is not one."""
+    # `type`, since True is an instance of int.
+    if not isinstance(value, list) or [type(n) for n in value] != [int] * 3:
+        raise ValueError("not a segment")
+    segment = Segment(*value)
+    if not (0 <= segment.label < _LARGEST and 0 <= segment.start < segment.stop < _LARGEST):
+        raise ValueError("not a segment")
+    return segment
+
+
 def write_shard(folder: Path, client: str, segments: Sequence[Segment], images: Bytes) -> Shard:
     """Write images as a shard; the same images give the same file."""
     head = {"client": client, "segments": segments, "shape": images.shape}
@@ -53,22 +99,72 @@ def write_shard(folder: Path, client: str, segments: Sequence[Segment], images: 
 
 
 def check_shard(path: Path, client: str) -> Shard:
-    """Read a shard's head if the file is whole and belongs to the client; refuse it otherwise."""
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() + SUFFIX != path.name:
-        raise InputError(f"{path} is damaged")
-    head = json.loads(content.partition(b"\n")[0])
-    if head["client"] != client:
-        raise InputError(f"{path} belongs to client {head['client']!r}")
-    return Shard(path.name, tuple(Segment(*segment) for segment in head["segments"]))
+    """Return what a shard holds if the file is whole and the client's; refuse it otherwise."""
+    _verified.pop(path, None)
+    return read_shard(path, client)[0]
 
 
-def read_shard(path: Path) -> Bytes:
-    """Map a shard's images into memory."""
+def read_shard(path: Path, client: str) -> tuple[Shard, Bytes]:
+    """Return what a shard holds and its images; refuse one that is damaged or another client's.
+
+    The file is hashed when this process first reads it, and again whenever it has changed since.
+    """
+    owner, shard, pixels = _load(path)
+    if owner != client:
+        raise damaged(path, f"it belongs to client {owner!r}")
+    return shard, pixels
+
+
+def read_shape(path: Path) -> tuple[int, ...]:
+    """Return the shape of a shard's images, whoever's they are."""
+    return _load(path)[2].shape
+
+
+def _load(path: Path) -> tuple[str, Shard, Bytes]:
+    """Return a shard's client, what it holds and its images."""
+    content, looks = _read(path)
+    if _verified.get(path) != looks:
+        if _digest(content) + SUFFIX != path.name:
+            raise damaged(path)
+        if time.time_ns() - looks[0] > _SETTLED:
+            _verified[path] = looks
     try:
+        end = content.index(b"\n")
+        owner, shard, shape = _parse_head(path.name, json.loads(content[:end]))
+        pixels = np.frombuffer(content, np.uint8, offset=end + 1).reshape(shape)
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, str(error)) from None
+    return owner, shard, pixels
+
+
+def _read(path: Path) -> tuple[bytes, tuple[int, ...]]:
+    """Return a file's content, and what tells it from a changed one: its time first."""
+    try:
+        if not path.is_file():  # opening a pipe would wait for its other end
+            raise damaged(path, "it is not a file" if path.exists() else "it is gone")
         with path.open("rb") as file:
-            head = file.readline()
-        shape = tuple(map(int, json.loads(head)["shape"]))
-        return np.memmap(path, np.uint8, "r", offset=len(head), shape=shape)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is no whole shard: {error}", fix="`fedeas fill` again") from None
+            info = os.fstat(file.fileno())
+            content = file.read()
+    except OSError as error:
+        raise damaged(path, error.strerror or "it cannot be read") from None
+    looks = (info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino, info.st_dev)
+    return content, looks
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _parse_head(name: str, head: Any) -> tuple[str, Shard, tuple[int, ...]]:
+    """Return a shard's client, itself and the shape of its images from untrusted JSON."""
+    if not isinstance(head, dict) or head.keys() != {"client", "segments", "shape"}:
+        raise ValueError("not the head of a shard")
+    client, shape = head["client"], head["shape"]
+    if not isinstance(client, str) or not isinstance(shape, list):
+        raise ValueError("not the head of a shard")
+    if [type(n) for n in shape] != [int] * 4 or min(shape) < 1 or math.prod(shape) > _LARGEST:
+        raise ValueError("not the shape of images")
+    shard = parse_shard(name, head["segments"])
+    if sum(segment.size for segment in shard.segments) != shape[0]:
+        raise ValueError("its segments are not its images")
+    return client, shard, tuple(shape)

@@ -8,47 +8,66 @@
     <base>/<key>/clients/<client>/journal.json, lock    of a fill for this client alone
     <base>/<key>/quarantine/                   what was found damaged
 
-Every file is written whole or not at all, and every JSON file carries the hash of its content.
+Every file is written whole or not at all, and every JSON file carries the hash of its content. Only
+the user who made a cache may look into it: how many images of a class there are tells about labels.
 """
 
-import fcntl
 import hashlib
 import json
-import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.cache.shard import SUFFIX, Bytes, Segment, Shard, check_shard, read_shard, write_shard
+from fedeas.cache.manifest import make_about, read_about, read_manifest, write_manifest
+from fedeas.cache.private import private_folder
+from fedeas.cache.shard import (
+    SUFFIX,
+    Bytes,
+    Segment,
+    Shard,
+    check_shard,
+    damaged,
+    read_shard,
+    write_shard,
+)
 from fedeas.errors import InputError
-from fedeas.files import read_json, write_json
+from fedeas.files import write_json
 
 Ints = NDArray[np.int64]
-_FORMAT = "cache/1"
 
 
 class Cache:
     """The images of one generator, data set and seed, for all clients on this machine."""
 
     def __init__(self, base: Path | str, generator: str, data: str, seed: int = 0) -> None:
-        self.about = {"format": _FORMAT, "generator": generator, "data": data, "seed": seed}
+        self.about = make_about(generator, data, seed)
         key = hashlib.sha256(json.dumps(self.about).encode()).hexdigest()[:16]
         self.folder = Path(base) / key
 
     @classmethod
     def at(cls, folder: Path) -> "Cache":
         """Open a cache by its own folder."""
-        about = read_json(folder / "cache.json")
-        if not isinstance(about, dict) or about.get("format") != _FORMAT:
-            raise InputError(f"{folder} is no cache", fix="name a folder that `fedeas fill` made")
-        cache = cls(folder.parent, about["generator"], about["data"], about["seed"])
+        about = read_about(folder / "cache.json")
+        cache = cls(folder.parent, str(about["generator"]), str(about["data"]), int(about["seed"]))
         if cache.folder.name != folder.name:
             raise InputError(f"{folder} was renamed", fix=f"call it {cache.folder.name}")
         return cache
+
+    @classmethod
+    def of_client(
+        cls, base: Path | str, generator: str, classes: Sequence[str] | int, seed: int = 0
+    ) -> "Cache":
+        """Return the cache of clients that know their own labels only.
+
+        It is known by the classes, their names or how many there are, and not by label counts: more
+        real samples leave what was generated as it is, and nothing on disk follows from the counts.
+        """
+        known = json.dumps(classes if isinstance(classes, int) else list(classes))
+        return cls(base, generator, hashlib.sha256(known.encode()).hexdigest(), seed)
 
     @property
     def clients_folder(self) -> Path:
@@ -75,13 +94,38 @@ class Cache:
             seeds.append(int.from_bytes(own.digest()[:8], "little"))
         return np.array(seeds, dtype=np.uint64)
 
+    def check_about(self) -> None:
+        """Refuse a whole cache of something else that was moved here: its images would be wrong."""
+        found = read_about(self.folder / "cache.json")
+        for what, ours in self.about.items():
+            if found[what] != ours:
+                raise InputError(
+                    f"{self.folder} holds images of another {what}",
+                    got=found[what],
+                    allowed=str(ours),
+                    fix="move it back to where it was, or choose another folder of caches",
+                )
+
+    def check(self) -> list[str]:
+        """Mend the head, and say what was wrong with it. Call it while the cache is locked."""
+        remove_half_written(self.folder)
+        path, wrong = self.folder / "cache.json", []
+        try:
+            read_about(path)
+        except InputError as error:
+            if path.exists():
+                wrong.append(error.what)
+                self.quarantine(path)
+            write_json(path, self.about)
+        self.check_about()
+        return wrong
+
     def quarantine(self, path: Path) -> None:
         """Set a damaged file aside, where it can be looked at and does no harm."""
         aside = self.folder / "quarantine"
-        aside.mkdir(exist_ok=True)
-        free = next(i for i in range(10**6) if not (aside / f"{i}-{path.name}").exists())
-        with suppress(FileNotFoundError):  # another client set it aside at the same moment
-            path.rename(aside / f"{free}-{path.name}")
+        private_folder(aside)
+        # Clients that fill at the same time may set aside files of the same name.
+        path.rename(aside / f"{secrets.token_hex(4)}-{path.name}")
 
 
 class ClientCache:
@@ -101,28 +145,30 @@ class ClientCache:
         """Where the batches of the client's own fill are noted."""
         return self.folder / "journal.json"
 
+    def make_folder(self) -> None:
+        """Make the client's folder, for the present user alone."""
+        for folder in (self.cache.folder, self.cache.clients_folder, self.folder):
+            private_folder(folder)
+
     def shards(self) -> list[Shard]:
         """Return the shards that the manifest lists; none where there is no manifest."""
         if not self.manifest.exists():
             return []
-        content = read_json(self.manifest)
-        if content.get("client") != self.name:
-            raise InputError(f"{self.manifest} belongs to another client")
-        return [
-            Shard(shard["name"], tuple(Segment(*s) for s in shard["segments"]))
-            for shard in content["shards"]
-        ]
+        client, shards = read_manifest(self.manifest)
+        if client != self.name:
+            raise damaged(self.manifest, f"it belongs to client {client!r}")
+        return shards
 
     def store(self, segments: Sequence[Segment], images: Bytes) -> Shard:
         """Write images of these segments as a shard; `list_shards` then makes it count."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        if not self.folder.is_dir():
+            self.make_folder()
         return write_shard(self.folder, self.name, segments, images)
 
     def list_shards(self, shards: Sequence[Shard]) -> None:
         """Write the manifest, in an order that does not depend on when shards were added."""
         ordered = sorted(shards, key=lambda shard: (shard.segments, shard.name))
-        listed = [{"name": shard.name, "segments": shard.segments} for shard in ordered]
-        write_json(self.manifest, {"client": self.name, "shards": listed})
+        write_manifest(self.manifest, self.name, ordered)
 
     def missing(self, wanted: Sequence[int]) -> list[Segment]:
         """Return the samples that a plan wants and the cache does not hold, class by class."""
@@ -131,102 +177,90 @@ class ClientCache:
     def images(self, wanted: Sequence[int]) -> tuple[Bytes, Ints]:
         """Return the first `wanted[c]` images of every class c, and their labels.
 
-        A smaller plan is a prefix of a larger one: images beyond it are left out.
+        A smaller plan is a prefix of a larger one: images beyond it are left out. A shard that is
+        not as it was written is refused.
         """
-        if missing := self.missing(wanted):
+        shards = self.shards()
+        if missing := missing_segments(shards, wanted):
             first = missing[0]
             raise InputError(
                 f"client {self.name!r} lacks images of class {first.label}",
                 got=f"{first.start} of {wanted[first.label]}",
                 fix="run `fedeas fill` with this plan",
             )
-        pieces: dict[tuple[int, int], Bytes] = {}
-        for shard in self.shards():
-            pixels = read_shard(self.folder / shard.name)
+        offsets = np.cumsum([0, *wanted])  # where each class begins
+        images = np.empty((0, 0, 0, 0), np.uint8)
+        for listed in shards:
+            if not any(_wanted(segment, wanted) for segment in listed.segments):
+                continue
+            path = self.folder / listed.name
+            shard, pixels = read_shard(path, self.name)
+            if shard != listed:
+                raise damaged(self.manifest, f"{listed.name} holds other images")
+            if not images.size:
+                images = np.empty((int(offsets[-1]), *pixels.shape[1:]), np.uint8)
+            elif images.shape[1:] != pixels.shape[1:]:
+                raise InputError(
+                    f"{self.folder} holds images of several sizes",
+                    got=f"{images.shape[1:]} and {pixels.shape[1:]}",
+                    fix="delete that folder: its images are then generated again",
+                )
             at = 0
-            for label, start, stop in shard.segments:
-                if start < wanted[label]:
-                    pieces[label, start] = pixels[at : at + min(stop, wanted[label]) - start]
-                at += stop - start
-        ordered = sorted(pieces)
-        if not ordered:
-            return np.empty((0, 0, 0, 0), np.uint8), np.empty(0, np.int64)
-        labels = np.concatenate([np.full(len(pieces[key]), key[0], np.int64) for key in ordered])
-        return np.concatenate([pieces[key] for key in ordered]), labels
+            for segment in shard.segments:
+                size = _wanted(segment, wanted)
+                if size:
+                    begin = offsets[segment.label] + segment.start
+                    images[begin : begin + size] = pixels[at : at + size]
+                at += segment.size
+        return images, np.repeat(np.arange(len(wanted), dtype=np.int64), wanted)
 
     def check(self) -> list[str]:
         """Mend what can be mended without generating, and say what was wrong.
 
-        Damaged shards go to quarantine; a damaged manifest is written anew from whole shards; what
-        a killed process left half-done is removed. Call it while the cache is locked.
+        Damaged shards go to quarantine; a manifest that is damaged or does not say what the shards
+        hold is written anew from whole shards; what a killed process left half-done is removed.
+        Call it while the cache or the client is locked.
         """
         if not self.folder.is_dir():
             return []
         wrong: list[str] = []
         remove_half_written(self.folder)
         whole: dict[str, Shard] = {}
-        damaged: set[str] = set()
+        bad: set[str] = set()
         for path in sorted(self.folder.glob(f"*{SUFFIX}")):
             try:
                 whole[path.name] = check_shard(path, self.name)
-            except (InputError, ValueError, KeyError, TypeError, OSError):
-                damaged.add(path.name)
-                wrong.append(f"{path} is damaged")
+            except InputError as error:
+                bad.add(path.name)
+                wrong.append(error.what)
                 self.cache.quarantine(path)
         try:
-            listed = {shard.name for shard in self.shards()}
+            listed = {shard.name: shard for shard in self.shards()}
+            if lies := [n for n, shard in listed.items() if whole.get(n, shard) != shard]:
+                raise damaged(self.manifest, f"{lies[0]} holds other images")
         except InputError as error:
-            wrong.append(str(error))
+            wrong.append(error.what)
             self.cache.quarantine(self.manifest)
-            listed = set(whole)  # every whole shard counts: nothing is generated again
-        wrong += [f"{self.folder / name} is gone" for name in listed - whole.keys() - damaged]
-        kept = [whole[name] for name in sorted(listed & whole.keys())]
+            listed = dict(whole)  # every whole shard counts: nothing is generated again
+        lost = sorted(listed.keys() - whole.keys() - bad)
+        wrong += [f"{self.folder / name} is gone" for name in lost]
+        kept = [whole[name] for name in sorted(listed.keys() & whole.keys())]
         # Whole, but not listed: their process was killed in between, or the manifest is lost.
-        for shard in (whole[name] for name in sorted(whole.keys() - listed)):
+        for shard in (whole[name] for name in sorted(whole.keys() - listed.keys())):
             if any(overlap(a, b) for a in shard.segments for k in kept for b in k.segments):
                 (self.folder / shard.name).unlink()
             else:
                 kept.append(shard)
-        if wrong or {shard.name for shard in kept} != listed:
+        if wrong or {shard.name for shard in kept} != listed.keys():
             self.list_shards(kept)
         return wrong
 
 
-@contextmanager
-def locked(
-    folder: Path, waiting: Callable[[], None] | None = None, shared: bool = False
-) -> Iterator[None]:
-    """Hold a folder alone, or together with others that share it.
-
-    The system frees the lock of a process that dies.
-    """
-    handle = _lock(folder, waiting, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        os.close(handle)
-
-
-def _lock(folder: Path, waiting: Callable[[], None] | None, kind: int) -> int:
-    path = folder / "lock"
-    for _ in range(100):
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(handle, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            try:
-                if waiting is not None:
-                    waiting()
-                fcntl.flock(handle, kind)
-            except BaseException:
-                os.close(handle)
-                raise
-        # The folder may have been removed while we waited: then this is nobody's lock.
-        if path.exists() and os.fstat(handle).st_ino == path.stat().st_ino:
-            return handle
-        os.close(handle)
-    raise InputError(f"{folder} is removed again and again")
+def _wanted(segment: Segment, wanted: Sequence[int]) -> int:
+    """Return how many samples of a segment are wanted: its first ones."""
+    if segment.label >= len(wanted):
+        return 0
+    return max(0, min(segment.stop, wanted[segment.label]) - segment.start)
 
 
 def overlap(a: Segment, b: Segment) -> bool:
@@ -262,4 +296,6 @@ def missing_segments(shards: Sequence[Shard], wanted: Sequence[int]) -> list[Seg
 def client_folder(name: str) -> str:
     """Return a safe folder name for a client: readable, and different for different clients."""
     readable = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:40]
-    return f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    # `surrogatepass`: the name may come from a hostile file.
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
+    return f"{readable}-{digest[:12]}"

@@ -1,11 +1,15 @@
 """Looking after caches: what is damaged, what is there, what is no longer needed."""
 
 import re
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedeas.cache.shard import SUFFIX, check_shard
+from fedeas.cache.locking import lock_cache
+from fedeas.cache.manifest import read_manifest
+from fedeas.cache.shard import check_shard, damaged
 from fedeas.cache.store import Cache, client_folder
 from fedeas.errors import InputError
 from fedeas.files import read_json
@@ -45,9 +49,8 @@ def verify(folder: Path) -> Iterator[Problem]:
     try:
         Cache.at(folder)
     except InputError as error:
-        yield Problem(folder / "cache.json", str(error))
-    if (folder / "journal.json").exists():
-        yield from _damaged_json(folder / "journal.json")
+        yield Problem(folder / "cache.json", error.what)
+    yield from _damaged_journal(folder)
     for client in sorted((folder / "clients").glob("*")):
         yield from _verify_client(client)
     for path in folder.iterdir():
@@ -63,42 +66,69 @@ def summary(folder: Path) -> Summary:
         about = Cache.at(folder).about
         for manifest in (folder / "clients").glob("*/manifest.json"):
             clients += 1
-            for shard in read_json(manifest)["shards"]:
-                images += sum(stop - start for _, start, stop in shard["segments"])
+            for shard in read_manifest(manifest)[1]:
+                images += sum(segment.size for segment in shard.segments)
     except InputError as error:
         return Summary(folder, "?", None, clients, images, size, str(error))
-    return Summary(folder, str(about["generator"]), int(str(about["seed"])), clients, images, size)
+    return Summary(folder, str(about["generator"]), int(about["seed"]), clients, images, size)
+
+
+def remove(path: Path, waiting: Callable[[], None]) -> None:
+    """Remove a cache, or its quarantine, while nobody fills it; `waiting` raises if somebody does.
+
+    Parameters
+    ----------
+    path : Path
+        The folder of a cache, or the folder `quarantine` in it.
+    waiting : callable
+        Called if the cache is being filled.
+
+    """
+    folder = path.parent if path.name == "quarantine" else path
+    if folder.is_symlink():
+        raise InputError(f"{folder} is a link", fix="remove it by hand, and what it leads to")
+    with lock_cache(folder, waiting):
+        # The lock goes last. Windows refuses to remove it while it is held: it stays, alone.
+        doomed = [path] if path != folder else [p for p in folder.iterdir() if p.name != "lock"]
+        for entry in doomed:
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+        if path == folder:
+            with suppress(PermissionError):
+                shutil.rmtree(folder)
 
 
 def _verify_client(folder: Path) -> Iterator[Problem]:
     manifest = folder / "manifest.json"
     try:
-        content = read_json(manifest)
-        if client_folder(content["client"]) != folder.name:
-            raise InputError(f"{manifest} belongs to another client")
+        client, shards = read_manifest(manifest)
+        if client_folder(client) != folder.name:
+            raise damaged(manifest, f"it belongs to client {client!r}")
     except InputError as error:
-        yield Problem(manifest, str(error))
+        yield Problem(manifest, error.what)
         return
-    listed = {shard["name"] for shard in content["shards"]}
-    for name in sorted(listed):
-        path = folder / name
+    for listed in shards:
+        path = folder / listed.name
         try:
             if not path.exists():
                 yield Problem(path, "is gone")
-            else:
-                check_shard(path, content["client"])
-        except (InputError, ValueError, KeyError, TypeError):
+            elif check_shard(path, client) != listed:
+                yield Problem(manifest, f"says that {listed.name} holds other images than it does")
+        except InputError:
             yield Problem(path, "is damaged")
-    if (folder / "journal.json").exists():
-        yield from _damaged_json(folder / "journal.json")
-    ours = {"manifest.json", "journal.json", "lock"}
+    yield from _damaged_journal(folder)
+    ours = {"manifest.json", "journal.json", "lock", *(shard.name for shard in shards)}
     for path in folder.iterdir():
-        if path.name not in ours and not (path.suffix == SUFFIX and path.name in listed):
+        if path.name not in ours:
             yield Problem(path, "is not in the manifest")
 
 
-def _damaged_json(path: Path) -> Iterator[Problem]:
+def _damaged_journal(folder: Path) -> Iterator[Problem]:
+    path = folder / "journal.json"
     try:
-        read_json(path)
+        if path.exists():
+            read_json(path)
     except InputError as error:
-        yield Problem(path, str(error))
+        yield Problem(path, error.what)

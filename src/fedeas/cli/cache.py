@@ -1,6 +1,5 @@
 """`fedeas cache`: what generated images there are, and whether they are whole."""
 
-import shutil
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -74,7 +73,7 @@ def prune_caches(
 
     Example: `fedeas cache prune cache --keep 0123456789abcdef --yes`
     """
-    from fedeas.cache.store import locked
+    from fedeas.cache.verify import remove
 
     found = _caches(folder)
     if unknown := set(keep or ()) - {path.name for path in found}:
@@ -87,8 +86,7 @@ def prune_caches(
     for path in doomed:
         if yes:
             own = path if path in found else path.parent
-            with locked(own, partial(_refuse_busy, own)):
-                shutil.rmtree(path)
+            remove(path, partial(_refuse_busy, own))
         typer.echo(f"{'removed' if yes else 'would remove'} {path}")
     if doomed and not yes:
         show.note("say --yes to remove them")

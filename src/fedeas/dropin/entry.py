@@ -34,25 +34,55 @@ def augment(
     """Return a client's training set with its synthetic samples, generated once, at the end.
 
     The client's own label counts decide: FedEAS(beta) says how many of which class. Images are kept
-    in the folder `cache` (by default `images` in FEDEAS_STORE, or in .cache/fedeas in the home
-    folder) under the generator's fingerprint, the counts, the client and the seed, so every later
-    round, process and run reads them. The result is of the kind of `dataset`:
+    on disk under the generator's fingerprint, the classes, the client and the seed, so every later
+    round, process and run reads them. With more real samples or another beta only those that are
+    missing are generated. A damaged file is set aside and its images are generated again.
 
-    - a torch `Dataset` with a length and items (image, label). `labels` are those of all samples;
-      with None `dataset.targets` or `dataset.labels`, also through `Subset`. A synthetic sample
-      is a PIL image that goes through `transform`, by default `dataset.transform`, and a label
-      that goes through `dataset.target_transform`. Say `transform=` if real images pass more than
-      that: only kind, shape and type of numbers are compared.
-    - a Hugging Face `Dataset` of an Image column and a ClassLabel column, which `labels` names;
-      None if there is one. Features stay, and so does its format: `with_transform`, before or
-      after, holds for all rows.
-    - a pair of NumPy arrays (images, labels) for images in uint8 with their labels.
+    Parameters
+    ----------
+    dataset : torch Dataset, datasets.Dataset or numpy.ndarray
+        The samples that the client trains on, never those that you test on.
 
-    Real samples come first, and `num_real` of the result says how many they are: N_k, the weight of
-    the client. `client` is its name or number: clients of one machine then have images of their
-    own. `classes`, names or a number, is needed only where neither data set nor generator knows
-    them. Give training samples alone, never those that you test on.
+        - A torch `Dataset` with a length and items (image, label). A synthetic sample is a PIL
+          image that goes through `transform`, and a label that goes through
+          `dataset.target_transform`.
+        - A Hugging Face `Dataset` of an Image column and a ClassLabel column. Features stay, and so
+          does its format: `with_transform`, before or after, holds for all rows.
+        - A NumPy array of uint8 images; the result is a pair (images, labels).
+    labels : sequence of int, str or None
+        For torch and NumPy the labels of all samples; with None `dataset.targets` or
+        `dataset.labels`, also through `Subset`. For Hugging Face the name of the ClassLabel column,
+        or None if there is one.
+    generator : str or Generator
+        A spec such as `"diffusion(model=fashion_mnist)"`, or an object with `fingerprint` and
+        `sample`.
+    beta : float
+        The strength of FedEAS.
+    client : str or int
+        Its name, or better its partition-id: clients that share a folder of images have images of
+        their own only under names of their own, and `real_examples_mod` knows a node by it.
+    classes : sequence of str or int, optional
+        Their names, or how many there are; needed only where neither data set nor generator knows.
+    transform : callable, optional
+        For torch alone, from a picture to what the data set returns for one; by default
+        `dataset.transform`. Say it if real images pass more than that: only kind, shape and type
+        of numbers are compared.
+    cache : path, optional
+        Folder of the images; by default `images` in FEDEAS_STORE, or in .cache/fedeas in the home
+        folder. What is made in it can be read by the present user alone.
+    seed : int
+        Another seed gives other images.
+    batch_size : int
+        Images that are generated at a time.
 
+    Returns
+    -------
+    of the kind of `dataset`
+        Real samples come first, and `num_real` says how many they are: N_k, the weight of the
+        client.
+
+    Examples
+    --------
     >>> from tempfile import TemporaryDirectory
     >>> class Grey:
     ...     fingerprint, classes = "grey-1", ("cat", "dog", "bird")
@@ -63,6 +93,7 @@ def augment(
     ...     more = augment(images, labels, Grey(), beta=12, client="north", cache=folder)
     >>> more.num_real, np.bincount(more[1])
     (100, array([90, 48, 48]))
+
     """
     order = Order(
         generator,
@@ -75,7 +106,7 @@ def augment(
     )
     result = _of_its_kind(dataset, labels, order, transform)
     total = len(result[0]) if isinstance(result, tuple) else len(result)
-    note_lengths(total, result.num_real)
+    note_lengths(order.client, total, result.num_real)
     return result
 
 

@@ -4,26 +4,40 @@ Flower weighs a client by the `num-examples` of its reply, which most apps take 
 the training set. With synthetic samples in it that length is no longer N_k.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
-Lengths = dict[float, int]  # N_k by the length of the augmented set
+from fedeas.errors import InputError
 
 _KEYS = ("num-examples", "num_examples")  # of the Message API, and of a NumPyClient
-_now: ContextVar[Lengths | None] = ContextVar("lengths", default=None)
+
+
+@dataclass(frozen=True)
+class _Note:
+    """That `augment` made a set of `total` samples, `real` of them real, for a client."""
+
+    client: str
+    node: int | None  # whose message was being answered; None outside of messages
+    total: int
+    real: int
+
+
 # An app may keep its data from message to message, and one process may serve many nodes.
-_by_node: dict[int, Lengths] = {}
-_outside: Lengths = {}  # augmented before any message came, say when the app was imported
+_notes: set[_Note] = set()
+_answering: ContextVar[tuple[int, set[_Note]] | None] = ContextVar("answering", default=None)
 
 
-def note_lengths(total: int, real: int) -> None:
-    """Remember that a set of `total` samples, made for the present message, has `real` real ones.
+def note_lengths(client: str, total: int, real: int) -> None:
+    """Remember that a set of `total` samples, made for a client, has `real` real ones.
 
-    >>> note_lengths(160, 100)
+    >>> note_lengths("north", 160, 100)
     """
-    lengths = _now.get()
-    (_outside if lengths is None else lengths)[total] = real
+    node, noted = _answering.get() or (None, set())
+    note = _Note(client, node, total, real)
+    noted.add(note)
+    _notes.add(note)
 
 
 def real_examples_mod(message: Any, context: Any, call_next: Callable[[Any, Any], Any]) -> Any:
@@ -33,25 +47,82 @@ def real_examples_mod(message: Any, context: Any, call_next: Callable[[Any, Any]
     length of a test set, or of real samples counted by the app itself. Only `num-examples` is
     looked at, in the replies to any message.
 
+    A set belongs to the node in whose message it was made, or to the node whose `partition-id` is
+    the `client` that `augment` was given. If sets of different clients have the same length, and it
+    cannot be told which one a node reports, that is an error.
+
+    Parameters
+    ----------
+    message : flwr.app.Message
+        The message to the ClientApp.
+    context : flwr.app.Context
+        The node's context, with its `node_id` and `node_config`.
+    call_next : callable
+        The next mod, or the ClientApp itself.
+
+    Returns
+    -------
+    flwr.app.Message
+        The reply, with the number of real samples in it.
+
+    Examples
+    --------
     >>> from types import SimpleNamespace as Some
     >>> def app(message, context):
-    ...     note_lengths(160, 100)  # what `augment` does
+    ...     note_lengths("north", 160, 100)  # what `augment` does
     ...     records = {"metrics": {"num-examples": 160, "loss": 160.0}}
     ...     return Some(has_content=lambda: True, content=Some(metric_records=records))
-    >>> real_examples_mod("train", Some(node_id=7), app).content.metric_records
+    >>> context = Some(node_id=7, node_config={"partition-id": 0})
+    >>> real_examples_mod("train", context, app).content.metric_records
     {'metrics': {'num-examples': 100, 'loss': 160.0}}
+
     """
-    lengths = _by_node.setdefault(context.node_id, {})
-    token = _now.set(lengths)
+    made: set[_Note] = set()
+    token = _answering.set((context.node_id, made))
     try:
         reply = call_next(message, context)
     finally:
-        _now.reset(token)
+        _answering.reset(token)
     if reply.has_content():
         for record in reply.content.metric_records.values():
             for key in _KEYS:
                 said = record.get(key)
                 if isinstance(said, int | float):
-                    real = lengths.get(said, _outside.get(said, said))
+                    real = _real_examples(said, context, made)
                     record[key] = type(said)(real)
     return reply
+
+
+def _real_examples(said: float, context: Any, made: set[_Note]) -> float:
+    """Return N_k if a node reports the length of an augmented set; what it reports otherwise.
+
+    `made` are the sets that were made while the node answered: they are surely meant. Then come
+    sets that are the node's own, and, if it has none, those that were made outside of messages.
+    """
+    names = {str(context.node_id)}
+    if "partition-id" in context.node_config:
+        names.add(str(context.node_config["partition-id"]))
+    notes = tuple(_notes)  # other threads may add to them
+    own = {n for n in notes if n.node == context.node_id or n.client in names}
+    clients = {note.client for note in own}
+    outside = {n for n in notes if n.node is None and (not own or n.client in clients)}
+    for candidates in (made, own | outside):
+        found = [note for note in candidates if note.total == said]
+        # One message may have made the sets of all clients.
+        named = [note for note in found if note.client in names]
+        if found:
+            return _only({note.real for note in named or found}, said)
+    return said
+
+
+def _only(reals: Iterable[int], said: float) -> int:
+    """Return the one number of real samples, or refuse to guess."""
+    first, *others = sorted(reals)
+    if others:
+        raise InputError(
+            f"augmented sets of the same length, {said:g}, have different numbers of real samples",
+            got=[first, *others],
+            fix="give `augment` the node's partition-id as client=, or report `num_real` of the "
+            "augmented set as num-examples",
+        )
+    return first

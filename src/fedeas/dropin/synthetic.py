@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedeas.cache import Cache, client_images
-from fedeas.counts import LabelCounts
 from fedeas.errors import InputError
 from fedeas.generators import Generator, open_generator
 from fedeas.policies import FedEAS
@@ -43,8 +42,9 @@ class Synthetic:
 def synthesize(labels: ArrayLike, classes: Classes | None, order: Order) -> Synthetic:
     """Return the images of FedEAS(beta).local(counts of these labels), generated where missing.
 
-    They are known by the generator's fingerprint, the counts, the client's name and the seed: who
-    asks again, in whatever process, gets the same images from disk.
+    They are known by the generator's fingerprint, the classes, the client's name and the seed: who
+    asks again, in whatever process, gets the same images from disk, and with other counts those of
+    them that are still wanted.
     """
     classes = classes if order.classes is None else order.classes
     if classes is None:
@@ -56,8 +56,10 @@ def synthesize(labels: ArrayLike, classes: Classes | None, order: Order) -> Synt
         return Synthetic(real, np.empty((0, 0, 0, 0), np.uint8), np.empty(0, np.int64))
     generator = _opened(order.generator)
     _check_classes(classes, generator)
-    data = LabelCounts(n[np.newaxis]).fingerprint
-    cache = Cache(order.cache, generator.fingerprint, data, order.seed)
+    # The generator's own names where it has them: the same, however the data set spells them.
+    known = getattr(generator, "classes", None)
+    known = classes if known is None else known
+    cache = Cache.of_client(order.cache, generator.fingerprint, known, order.seed)
     images = client_images(order.client, wanted, generator, cache, order.batch_size)
     return Synthetic(real, *images)
 

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 
 from fedeas.cache import Cache, check_classes, fill
-from fedeas.cache.store import locked
 from fedeas.data import Federation, federate, load_images
 from fedeas.errors import InputError
 from fedeas.experiments.code import code_hash, library_version
@@ -30,6 +29,7 @@ from fedeas.flower.log import Line, RoundLog
 from fedeas.flower.rounds import Trained, run_rounds
 from fedeas.flower.site import Simulation
 from fedeas.generators import Generator, open_generator
+from fedeas.locks import locked
 from fedeas.partition import make_recipe
 from fedeas.plan import Plan
 from fedeas.policies.registry import make_policy

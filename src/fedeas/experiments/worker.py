@@ -11,10 +11,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from fedeas.cache.store import locked
 from fedeas.errors import FedeasError
 from fedeas.experiments.config import Config, build
 from fedeas.experiments.run import run
+from fedeas.locks import locked
 
 FAILED = 2
 

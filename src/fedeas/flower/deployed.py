@@ -7,8 +7,6 @@ refused does not depend on those counts, or a refusal would tell of them.
 """
 
 import difflib
-import hashlib
-import json
 import logging
 import math
 import os
@@ -260,8 +258,7 @@ def _augmented(config: SiteConfig, real: Samples, spec: str) -> Samples:
     if not wanted.any():
         return real
     # Known by classes, not by counts: a site that gets more images keeps what it generated.
-    known = hashlib.sha256(json.dumps(classes).encode()).hexdigest()
-    cache = Cache(config.cache_folder, generator.fingerprint, known)
+    cache = Cache.of_client(config.cache_folder, generator.fingerprint, classes)
     name = str(config.partition_id)
     images = client_images(name, wanted.tolist(), generator, cache, config.batch)
     return Samples.of(real.data, real.indices, *images)

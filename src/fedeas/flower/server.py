@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 from flwr.serverapp import Grid
 
-from fedeas.cache.store import locked
 from fedeas.data import ImageData, load_images
 from fedeas.errors import InputError
 from fedeas.files import read_json, write_json
@@ -23,6 +22,7 @@ from fedeas.flower.log import Line, RoundLog
 from fedeas.flower.members import Deployment
 from fedeas.flower.negotiate import Negotiated, negotiate_beta, negotiate_price
 from fedeas.flower.rounds import Federated, Trained, run_rounds
+from fedeas.locks import locked
 from fedeas.policies import FedEAS
 from fedeas.specs import parse
 from fedeas.tensors import Tensors, choose_device, save_tensors

@@ -1,0 +1,22 @@
+"""Folders that nobody but their owner looks into."""
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+
+def private_folder(path: Path) -> None:
+    """Make a folder for the present user alone, or take others' rights away from one of ours."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    narrow(path)
+
+
+def narrow(path: Path) -> None:
+    """Take the rights of others away from a folder that is ours; leave all else alone."""
+    if os.name != "posix":
+        return  # Windows: folders inherit their rights, and a user's own folders are private
+    with suppress(OSError):  # not there, or on a disk that is mounted for reading only
+        info = path.lstat()  # not `stat`: a link would lead to a folder that is none of ours
+        if stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and info.st_mode & 0o077:
+            path.chmod(stat.S_IMODE(info.st_mode) & 0o700)

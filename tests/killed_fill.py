@@ -1,0 +1,70 @@
+"""Fill a cache again and again, killed in the middle of it, then to its end.
+
+Every process is killed right before one of its steps, which is drawn by a seed: an image that is
+drawn, or a change to the disk. Prints the step, or `end`.
+
+python killed_fill.py PLAN CACHE LOG KILLS
+"""
+
+import os
+import random
+import signal
+import sys
+
+from counting import Counting
+from fedeas.cache import Cache, fill
+from fedeas.plan import Plan
+
+STEPS = ("sample", "open", "os.rename", "os.remove")
+
+
+class Struck(Counting):
+    """Kills its process right before the n-th step of a kind."""
+
+    def __init__(self, log: str, kind: str, left: int) -> None:
+        super().__init__(log)
+        self.kind, self.left = kind, left
+
+    def step(self, event: str, arguments=()) -> None:
+        if event != self.kind:
+            return
+        if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR):
+            return  # to read
+        self.left -= 1
+        if not self.left:
+            sys.stdout.write(f"{event}\n")
+            sys.stdout.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def sample(self, labels, seeds):
+        self.step("sample")
+        return super().sample(labels, seeds)
+
+
+def start(plan: Plan, cache: Cache, log: str, kind: str, number: int) -> int:
+    """Fill in a process of its own, killed at a step, or at none; return how it ended."""
+    child = os.fork()  # so that the seconds of importing are paid once
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    generator = Struck(log, kind, number)
+    sys.addaudithook(generator.step)
+    fill(plan, generator, cache, 7)
+    sys.stdout.write("end\n")
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def main(plan_file: str, folder: str, log: str, kills: int) -> int:
+    """Kill as often as is asked for; each must strike."""
+    plan = Plan.load(plan_file)
+    cache = Cache(folder, Counting.fingerprint, plan.counts_hash)
+    chance = random.Random(0)
+    for _ in range(kills):
+        kind, number = chance.choice(STEPS), chance.randint(1, 5)
+        if start(plan, cache, log, kind, number) != -signal.SIGKILL:
+            return 1
+    return start(plan, cache, log, "", 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:4], int(sys.argv[4])))
