@@ -233,6 +233,18 @@ def test_one_encoded_image_that_a_file_repeats_is_not_held_hundreds_of_times(tmp
     assert "cannot be decoded" in said
 
 
+def test_a_file_with_a_hole_is_not_read_whole(tmp_path):
+    """Two gigabytes of nothing take no place on a disk."""
+    path = tmp_path / "counts.json"
+    with path.open("wb") as file:
+        file.truncate(2 << 30)
+    assert path.stat().st_blocks < 100
+    assert attempt("Path(argument[0]).read_text()", path) == "MemoryError"
+    said = attempt("LabelCounts.load(argument[0])", path)
+    assert one_line(said)
+    assert "at most 1,073,741,824 bytes; use Parquet" in said
+
+
 def test_running_out_of_memory_is_one_line(tmp_path):
     """Not a file: a request that the machine cannot serve."""
     code = (

@@ -147,6 +147,11 @@ def test_a_data_frame_keeps_its_names():
     c = LabelCounts(frame)
     assert (c.clients, c.classes) == (("north", "south"), ("cat", "dog"))
     assert LabelCounts(frame, clients=["a", "b"]).clients == ("a", "b")
+    frame.index = ["same", "same"]
+    assert LabelCounts(frame, clients=["a", "b"]).clients == ("a", "b")
+    with pytest.raises(InputError, match="same client name"):
+        LabelCounts(frame)
+    frame.index = ["north", "south"]
     plain = LabelCounts(pd.DataFrame([[9, 1], [0, 5]]))
     assert (plain.clients, plain.classes) == (None, None)
     samples = pd.DataFrame({"site": ["x", "x", "y"], "kind": ["cat", "dog", "cat"]})

@@ -278,15 +278,15 @@ def _unpacked(n: Any) -> tuple[Any, Sequence[str] | None, Sequence[str] | None]:
     if not (hasattr(n, "columns") and hasattr(n, "to_numpy")):
         return n, None, None
     classes = [str(column) for column in n.columns]
-    index = getattr(n, "index", None)
-    clients = None if index is None else names([str(k) for k in index], len(index), "client")
+    clients = [str(k) for k in n.index] if hasattr(n, "index") else []
+    numbered = clients == [str(k) for k in range(len(clients))]
     ids = [name for name in classes if name and tables.names_clients(name)]
-    if clients is None and ids:  # numbers above which 'client' stands are not counts
+    if numbered and ids:  # numbers above which 'client' stands are not counts
         raise InputError(
             f"the data frame's column {ids[0]!r} names clients, not a class",
             fix=f"move it to the index: frame.set_index({ids[0]!r})",
         )
-    return n.to_numpy(), clients, classes
+    return n.to_numpy(), clients or None, classes
 
 
 def _columns(

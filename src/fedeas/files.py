@@ -68,7 +68,7 @@ def make_folder(path: Path) -> None:
         raise FileAccessError("make the folder", path, error, fix) from None
 
 
-def check_regular(path: Path, most: int | None = None) -> os.stat_result:
+def check_regular(path: Path, most: int | None = None, avoid: str | None = None) -> os.stat_result:
     """Return the size and times of a regular file, and refuse anything else before it is opened.
 
     A link to a file is a file. A pipe or a device might never end.
@@ -79,6 +79,8 @@ def check_regular(path: Path, most: int | None = None) -> os.stat_result:
         What is to be read.
     most : int, optional
         The most bytes that are accepted.
+    avoid : str, optional
+        What to do about a file that has more.
     """
     try:
         found = path.stat()
@@ -91,14 +93,17 @@ def check_regular(path: Path, most: int | None = None) -> os.stat_result:
         raise InputError(f"{path} is {kind}", allowed="a regular file")
     if most is not None and found.st_size > most:
         raise InputError(
-            f"{path} is too large", got=found.st_size, allowed=f"at most {most:,} bytes"
+            f"{path} is too large",
+            got=found.st_size,
+            allowed=f"at most {most:,} bytes",
+            fix=avoid,
         )
     return found
 
 
 def read_text(path: Path) -> str:
     """Read a text file, with one clear line when that is not possible."""
-    check_regular(path, MAX_TEXT)
+    check_regular(path, MAX_TEXT, "use Parquet for a table of that size")
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:

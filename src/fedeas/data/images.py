@@ -43,6 +43,8 @@ class ImageData:
         """Open a folder that `write` made; cheap, since nothing is read but the heads of files."""
         try:
             body = _read_head(folder)
+            for name in _FILES:
+                check_regular(folder / name)
             images, labels = (
                 np.load(folder / f, mmap_mode="r", allow_pickle=False) for f in _FILES
             )

@@ -183,7 +183,7 @@ def _encoded_files(paths: Iterable[Path], classes: tuple[str, ...]) -> Iterator[
     """Yield image files; their folders are their classes."""
     label = {name: c for c, name in enumerate(classes)}
     for path in paths:
-        check_regular(path, _MOST_BYTES)
+        check_regular(path, _MOST_BYTES, "scale the image down")
         try:
             content = path.read_bytes()
         except OSError as error:
