@@ -1,5 +1,5 @@
 # `make check` is all that a contributor needs: it does what CI does.
-.PHONY: check lint types docs test slow deployment format
+.PHONY: check lint types docs test nightly format
 
 check: lint types docs test
 
@@ -18,18 +18,9 @@ docs:
 test:
 	pytest -n 2
 
-# Minutes: slow tests, and the benchmarks with their targets.
-slow:
-	pytest -m slow
-	python benchmarks/plan.py
-	python benchmarks/fill.py
-	python benchmarks/rounds.py
-	python benchmarks/secure_sum.py
-
-# Minutes: a SuperLink and SuperNodes on this machine; then one moment of every fault.
-deployment:
-	pytest -m deployment
-	python benchmarks/faults.py --moments 1
+# An hour and more: slow tests, a federation on this machine, every benchmark once.
+nightly:
+	python tools/nightly.py
 
 format:
 	ruff check --fix .

@@ -16,7 +16,7 @@ one, comes one of
 A fault is survived if the run ends, at most after being submitted again, if its model is bit by bit
 that of a replay of its log on the inline grid, if no round took longer than its timeout, if every
 site's cache is whole, and if a beta that was negotiated, its samples and the sum of N_k are those
-of `fedeas select` on the counts of as many of the sites as the server says. One line of JSON a
+that follow from the counts of as many of the sites as the server says. One line of JSON a
 fault, kept in FOLDER/faults.jsonl: called again, what is there is not measured again. Needs root
 for `disk`. The exit code is 1 when a fault was not survived.
 """
@@ -42,10 +42,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "federation"))
 from loopback import Loopback, all_pids, session_of, signal_to
 from replay import is_right, site_counts
 
-from fedeas import FedEAS, LabelCounts, admissible_betas
 from fedeas.cache import verify
 from fedeas.cache.verify import caches
 from fedeas.files import read_json
+from fedeas.secure.paths import Betas, choose_by_conditions, plain_sums
 
 TIMEOUT = 75.0  # seconds of a round
 SLACK = 15.0  # for adding up and testing, on a busy machine
@@ -218,15 +218,16 @@ def settled_by(own: Loopback, agreed: dict[str, object]) -> list[list[int]]:
     return [
         list(some)
         for some in itertools.combinations(range(own.sites), agreed["sites"])
-        if agreed.items() >= select(LabelCounts(counts[list(some)])).items()
+        if agreed.items() >= settled_from(counts[list(some)]).items()
     ]
 
 
-def select(counts: LabelCounts) -> dict[str, object]:
-    """Return what `fedeas select` chooses from counts, and what follows from it."""
-    beta = admissible_betas(counts).choice
-    samples = FedEAS(beta).plan(counts).total
-    return {"policy": f"fedeas(beta={beta!r})", "real": int(counts.n.sum()), "samples": samples}
+def settled_from(counts: np.ndarray) -> dict[str, object]:
+    """Return what sites with these counts settle on."""
+    question = Betas(counts.shape[1])
+    choice = choose_by_conditions(question, plain_sums(question, counts), len(counts))
+    beta = choice.policy.beta
+    return {"policy": f"fedeas(beta={beta!r})", "real": choice.real, "samples": choice.samples}
 
 
 def ended(running: subprocess.Popen[bytes], own: Loopback) -> None:

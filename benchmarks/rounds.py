@@ -258,7 +258,7 @@ def bf16_accuracy() -> dict[str, float]:
 
         def site(context: Context, parts: list[Samples] = parts) -> Site:
             number = int(context.node_config["partition-id"])
-            return Site(number, parts[number], lambda: parts[number], Path(), "cpu")
+            return Site(number, parts[number], lambda _: parts[number], Path(), "cpu")
 
         with tempfile.TemporaryDirectory() as place:
             trained = run_rounds(

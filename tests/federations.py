@@ -16,6 +16,7 @@ from fedeas.flower.site import Simulation
 from fedeas.partition import Partition
 from fedeas.partition.partition import IndexLists, hash_labels
 from fedeas.policies.registry import make_policy
+from fedeas.secure.paths import Betas, Choice, choose_by_conditions, plain_sums
 from fedeas.training.loop import Local
 from fedeas.training.models import ModelSettings, Task
 from fedeas.training.samples import channel_statistics
@@ -115,6 +116,12 @@ def counts_of(folder: Path) -> LabelCounts:
     """The label counts of a federation that was made in a folder."""
     data = load_images("shapes", folder / "set")
     return Partition.load(folder / "partition.npz").counts(data.labels)
+
+
+def negotiated(n: np.ndarray) -> Choice:
+    """What a negotiation among clients of these counts settles on."""
+    question = Betas(n.shape[1])
+    return choose_by_conditions(question, plain_sums(question, n), len(n))
 
 
 def settings(method: str = "fedavg", projection: int = 0, **changed: object) -> Federated:

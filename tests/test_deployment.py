@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from flwr.app import Context, Error, Message, RecordDict
 
-from fedeas import FedEAS, InfeasibleError, InputError, LabelCounts, admissible_betas
+from fedeas import FedEAS, InfeasibleError, InputError, LabelCounts
 from fedeas.files import read_json
 from fedeas.flower.client import TRAIN, Site, make_client_app
 from fedeas.flower.deployed import (
@@ -33,6 +33,7 @@ from fedeas.tensors import load_tensors
 from fedeas.training.loop import Local
 from fedeas.training.models import ModelSettings, Task
 from fedeas.training.samples import Samples
+from federations import negotiated
 from hostile import equal, hostile, hostile_hello
 from pictures import CLASSES, draw_shapes, encoded, shapes
 
@@ -64,8 +65,9 @@ def write_image(folder: Path, image: np.ndarray) -> None:
 
 def config(sites: Path, state: Path, k: int, **changed: object) -> SiteConfig:
     made = SiteConfig(
-        k, str(sites / str(k) / "data"), str(state / str(k)), "federations:Shapes", device="cpu"
-    )
+        k, NAMES, str(sites / str(k) / "data"), str(state / str(k)), "federations:Shapes",
+        device="cpu",
+    )  # fmt: skip
     return replace(made, **changed)
 
 
@@ -81,7 +83,7 @@ def app_of(sites: Path, state: Path, **changed: object):
     def own(context: Context) -> SiteConfig:
         return config(sites, state, context.node_config["partition-id"], **changed)
 
-    app = make_client_app(lambda context: open_site(own(context), CLASSES))
+    app = make_client_app(lambda context: open_site(own(context)))
     answer_negotiation(
         app,
         lambda context: Holding(
@@ -97,7 +99,7 @@ def app_of(sites: Path, state: Path, **changed: object):
 def test_a_site_fills_its_row_of_the_plan_from_its_own_counts(sites, tmp_path):
     plan = FedEAS(beta=12).plan(LabelCounts(COUNTS, classes=CLASSES))
     for k, row in enumerate(COUNTS):
-        site = open_site(config(sites, tmp_path, k), CLASSES)
+        site = open_site(config(sites, tmp_path, k))
         assert np.bincount(site.real.labels, minlength=3).tolist() == row.tolist()
         mixed = site.samples("fedeas(beta=12)")
         assert np.bincount(mixed.synthetic_labels, minlength=3).tolist() == plan.samples[k].tolist()
@@ -105,12 +107,12 @@ def test_a_site_fills_its_row_of_the_plan_from_its_own_counts(sites, tmp_path):
 
 
 def test_a_site_that_lacks_a_class_numbers_the_others_as_the_federation_does(sites, tmp_path):
-    site = open_site(config(sites, tmp_path, 1), CLASSES)
+    site = open_site(config(sites, tmp_path, 1))
     own = site.real.data.images[site.real.labels == 2]
     images, labels = draw_shapes(300)
     assert all(any(np.array_equal(o, i) for i in images[labels == 2]) for o in own)
-    with pytest.raises(InputError, match="classes that the run does not name"):
-        open_site(config(sites, tmp_path / "other", 0), ("cat", "dog"))
+    with pytest.raises(InputError, match="classes that the federation does not name"):
+        open_site(config(sites, tmp_path / "other", 0, classes="cat, dog"))
 
 
 @pytest.mark.parametrize(
@@ -127,13 +129,14 @@ def test_a_site_that_lacks_a_class_numbers_the_others_as_the_federation_does(sit
         ("fedeas(beta=-1)", "out of range"),
         ("fedeas(beta=x)", "out of range"),
         ("fedeas(gamma=1)", "other settings"),
-        ("fedeas(beta=1000000)", "more samples than this site generates"),
+        ("fedeas(beta=20000)", "out of range"),
+        ("fedeas(beta=12, size_exponent=2)", "out of range"),
         ("full-balance" + " " * 300, "of that length"),
         ("", "not a policy"),
     ],
 )
 def test_a_server_cannot_ask_a_site_for_anything(sites, tmp_path, policy, message):
-    site = open_site(config(sites, tmp_path, 0, most_samples=500), CLASSES)
+    site = open_site(config(sites, tmp_path, 0))
     with pytest.raises(InputError, match=message):
         site.samples(policy)
     assert not (tmp_path / "0" / "cache").exists()
@@ -147,47 +150,63 @@ def test_policies_that_need_one_row_alone_are_taken():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"most-sample": 5}, "unknown key"),
-        ({"most-samples": "5"}, "wrong kind"),
-        ({"most-samples": True}, "wrong kind"),
-        ({"partition-id": -1}, "too small"),
+        ({"max-sample": 5}, "unknown key.*did you mean 'max-samples'"),
+        ({"max-samples": "5"}, "wrong kind"),
+        ({"max-samples": True}, "wrong kind"),
+        ({"partition-id": -1}, "'partition-id' of a site is too small"),
+        ({"max-batch": 1}, "'max-batch' of a site is too small"),
         ({"data": None}, "wrong kind"),
     ],
 )
 def test_a_wrong_configuration_of_a_site_is_an_error(changed, message):
-    given = {"partition-id": 0, "num-partitions": 4, "data": "d", "state": "s"}
+    given = {"partition-id": 0, "num-partitions": 4, "classes": "a, b", "data": "d", "state": "s"}
     assert SiteConfig.of(given).generator == ""
     with pytest.raises(InputError, match=message):
         SiteConfig.of({**given, **changed})
     with pytest.raises(InputError, match="lacks 'state'"):
-        SiteConfig.of({"partition-id": 0, "data": "d"})
+        SiteConfig.of({"partition-id": 0, "classes": "a, b", "data": "d"})
 
 
-def test_nothing_of_a_sites_labels_is_in_its_replies(sites, tmp_path):
-    """Two sites of the same size with other labels say the same, but for the trained weights."""
-    seen = []
+def test_two_sites_of_one_size_say_the_same_but_for_their_weights(tmp_path):
+    """Replies tell nothing of labels beside what is trained on them."""
+    images, labels = draw_shapes(300)
+    rows = ([30, 2, 0], [1, 12, 19])  # 32 images each, of which one site generates much more
+    for k, row in enumerate(rows):
+        for c, count in enumerate(row):
+            for image in images[labels == c][:count]:
+                write_image(tmp_path / "sites" / str(k) / "data" / CLASSES[c], image)
+
+    seen: dict[int, list[object]] = {}
 
     class Watching(InlineGrid):
         def _reply(self, message):
             reply = super()._reply(message)
             numbers = dict(reply.content.metric_records["numbers"])
-            seen.append((message.metadata.message_type, sorted(reply.content), numbers))
+            arrays = {
+                group: {name: (a.shape, a.dtype) for name, a in record.items()}
+                for group, record in reply.content.array_records.items()
+            }
+            said = (message.metadata.message_type, sorted(reply.content), numbers, arrays)
+            seen.setdefault(int(numbers.pop("partition")), []).append(said)
             return reply
 
-    app = app_of(sites, tmp_path)
-    serve(Watching(app, 4), settings(sites, tmp_path / "run", rounds=1))
-    for kind, names, numbers in seen:
-        assert names == (["numbers", "weights"] if kind == TRAIN else ["numbers"])
-        real = {
-            "partition": numbers["partition"],
-            "num-examples": COUNTS[numbers["partition"]].sum(),
-        }
-        told = {"trained-on": 0, "steps": 0} if kind == TRAIN else {}
-        assert numbers == {**real, **told}
+    task = Task(3, (8, 8, 1), (0.2,), (0.3,))
+    federated = Federated(rounds=2, fraction=1.0, local=Local(epochs=1, batch=8))
+    plans = [FedEAS(beta=12).local(row).sum() for row in rows]
+    assert plans[0] != plans[1]
+    run_rounds(
+        Watching(app_of(tmp_path / "sites", tmp_path / "state"), 2), federated, task, 42,
+        tmp_path / "c.safetensors", "x", lambda _: {}, deployment=Deployment(2, "fedeas(beta=12)"),
+    )  # fmt: skip
+    assert seen[0] == seen[1]
+    assert [kind for kind, *_ in seen[0]] == ["query.hello", TRAIN, TRAIN]
+
+
+def test_a_site_takes_part_in_methods_that_tell_labels_only_if_its_owner_says_so(sites, tmp_path):
     for method in ("fedgen", "fedmix"):
         out = tmp_path / method
         with pytest.raises(InfeasibleError, match="does not take part in this method"):
-            serve(InlineGrid(app, 4), settings(sites, out, method=method))
+            serve(InlineGrid(app_of(sites, tmp_path), 4), settings(sites, out, method=method))
 
 
 def test_a_simulated_site_is_configured_by_this_machine_alone(sites, tmp_path, monkeypatch):
@@ -195,13 +214,16 @@ def test_a_simulated_site_is_configured_by_this_machine_alone(sites, tmp_path, m
         run = {"classes": NAMES, "data": "/etc", "sites": 4}
         return Context(1, 2, {"partition-id": 1, **node}, RecordDict(), run)
 
-    with pytest.raises(InputError, match="lacks 'data'"):
+    with pytest.raises(InputError, match="lacks 'classes'"):
         open_deployed(context())
     own = tmp_path / "1.toml"
-    own.write_text(f'partition-id = 1\ndata = "{sites / "1" / "data"}"\nstate = "{tmp_path}"\n')
+    own.write_text(
+        f'partition-id = 1\nclasses = "{NAMES}"\n'
+        f'data = "{sites / "1" / "data"}"\nstate = "{tmp_path / "1"}"\n'
+    )
     monkeypatch.setenv(SITES, str(tmp_path))
     assert len(open_deployed(context()).real) == COUNTS[1].sum()
-    named = context(data=str(sites / "0" / "data"), state=str(tmp_path / "0"))
+    named = context(classes=NAMES, data=str(sites / "0" / "data"), state=str(tmp_path / "0"))
     assert len(open_deployed(named).real) == COUNTS[0].sum()
 
 
@@ -227,7 +249,10 @@ class Absent(InlineGrid):
         return super()._reply(message)
 
 
-def test_a_site_that_is_away_is_named_and_comes_back(sites, tmp_path):
+def test_a_site_that_is_away_is_named_and_comes_back(sites, tmp_path, monkeypatch):
+    # Nobody is waited for: who is away stays away, and the test would only take longer.
+    there = lambda grid, nodes, timeout: sorted(grid.get_node_ids())  # noqa: E731
+    monkeypatch.setattr("fedeas.flower.members.wait_for_nodes", there)
     app = app_of(sites, tmp_path)
     grid = Absent(app, 4, {0: {2}, 2: {0, 1}})
     lines = []
@@ -237,9 +262,9 @@ def test_a_site_that_is_away_is_named_and_comes_back(sites, tmp_path):
         grid.now = line["round"]
 
     federated = Federated(
-        rounds=4, fraction=1.0, local=Local(epochs=1, batch=8), timeout=6.0, minimum=0.5
+        rounds=4, fraction=1.0, local=Local(epochs=1, batch=8), timeout=600.0, minimum=0.5
     )
-    shape = open_site(config(sites, tmp_path, 0), CLASSES).real.data.images.shape[1:]
+    shape = open_site(config(sites, tmp_path, 0)).real.data.images.shape[1:]
     task = Task(3, shape, (0.2,), (0.3,))
     run_rounds(
         grid, federated, task, 42, tmp_path / "c.safetensors", "away", lambda _: {}, follow,
@@ -248,7 +273,7 @@ def test_a_site_that_is_away_is_named_and_comes_back(sites, tmp_path):
     assert [line["missing"] for line in lines] == [[2], [2], [0, 1], []]
     assert "client 2: not there" in lines[0]["refused"]
     assert lines[3]["samples"] == COUNTS.sum()
-    strict = replace(federated, minimum=1.0, timeout=0.3)
+    strict = replace(federated, minimum=1.0)
     grid.now = 2
     with pytest.raises(InfeasibleError, match="clients are missing"):
         run_rounds(
@@ -289,16 +314,17 @@ def test_a_run_goes_on_after_its_last_round(sites, tmp_path):
 
 
 def test_a_negotiated_policy_holds_for_the_run_that_goes_on(sites, tmp_path):
-    """Beta is that of `fedeas select` on the counts that the server never sees."""
-    counts = LabelCounts(COUNTS, classes=CLASSES)
-    beta = admissible_betas(counts).choice
+    """Beta is the one that follows from the counts of all sites."""
+    chosen = negotiated(COUNTS)
+    beta = chosen.policy.beta
     out = tmp_path / "run"
     for rounds in (1, 2):  # another run could not ask again: a client answers once
         grid = InlineGrid(app_of(sites, tmp_path), 4)
         serve(grid, settings(sites, out, rounds=rounds, policy="negotiate"))
         agreed = read_json(out / "policy.json")
         assert agreed["policy"] == f"fedeas(beta={beta!r})"
-        assert agreed["samples"] == FedEAS(beta).plan(counts).total
+        assert agreed["samples"] == chosen.samples
+        assert agreed["conditions_met"] == (chosen.interval is not None)
         assert (agreed["sites"], agreed["real"], agreed["left_out"]) == (4, COUNTS.sum(), {})
     plain = serve(
         InlineGrid(app_of(sites, tmp_path / "plain"), 4),
@@ -425,7 +451,7 @@ def test_the_tables_of_scale_are_computed_from_what_was_measured():
     assert many["link_s"] == few["link_s"]  # the same cohort
 
 
-# Over TLS, with registered keys: `make deployment`
+# Over TLS, with registered keys: `make nightly`
 
 
 def script(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -444,6 +470,19 @@ def load_example():
         return loopback, replay
     finally:
         sys.path.pop(0)
+
+
+def test_the_loopback_federation_says_what_it_needs(tmp_path, monkeypatch):
+    two = script("loopback.py", tmp_path / "two", "--sites", 2)
+    assert two.returncode == 2
+    assert "a secure sum needs three sites: add --policy" in two.stderr
+    monkeypatch.delenv("FEDEAS_DATA", raising=False)
+    nowhere = script("loopback.py", tmp_path / "nowhere", "prepare")
+    assert nowhere.returncode == 1
+    assert nowhere.stderr == "set FEDEAS_DATA to a folder with fashion_mnist/ in Parquet\n"
+    monkeypatch.setenv("FEDEAS_DATA", str(tmp_path))
+    empty = script("loopback.py", tmp_path / "empty", "prepare")
+    assert "lacks fashion_mnist/train-*.parquet" in empty.stderr
 
 
 def test_stopping_a_federation_ends_what_lost_its_parents_and_nothing_else(tmp_path):
@@ -485,9 +524,9 @@ def test_a_federation_over_tls_ends_with_the_bits_of_the_inline_grid(tmp_path, d
     assert len([n for n in nodes["nodes"] if n["status"] == "online"]) == 5
     assert [line["missing"] for line in own.history()] == [[], [], []]
     # Settled by secure sums over real messages, as if the counts had been seen.
-    counts = LabelCounts(np.stack([replay.site_counts(own, k) for k in range(5)]))
-    beta = admissible_betas(counts).choice
-    assert read_json(own.out / "policy.json")["policy"] == f"fedeas(beta={beta!r})"
+    chosen = negotiated(np.stack([replay.site_counts(own, k) for k in range(5)]))
+    settled = read_json(own.out / "policy.json")["policy"]
+    assert settled == f"fedeas(beta={chosen.policy.beta!r})"
     again = script("replay.py", own.folder)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "bit by bit" in again.stdout

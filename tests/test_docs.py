@@ -91,3 +91,10 @@ def test_the_map_of_rooms_is_complete():
     }
     for room in rooms - {"py.typed"}:
         assert f"`{room}" in text or f"`{room}/" in text, room
+
+
+def test_every_benchmark_is_run_every_night():
+    steps = load_tool("nightly").STEPS.values()
+    named = {Path(part).name for step in steps for part in step if part.startswith("benchmarks/")}
+    # `rounds_pfl.py` is the part of `rounds.py` that runs in another environment.
+    assert {p.name for p in (ROOT / "benchmarks").glob("*.py")} - named == {"rounds_pfl.py"}

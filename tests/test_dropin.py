@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -31,7 +32,7 @@ N_K = len(LABELS)
 WANTED = FedEAS(beta=8).local(np.bincount(LABELS, minlength=10))
 TOTAL = N_K + int(WANTED.sum())
 # What the patch adds to the app, but for a generator that is quick and counts.
-DIFFUSION = '"diffusion(model=fashion_mnist)"'
+DIFFUSION = '"diffusion(model=fashion_mnist, steps=8)"'
 CLIENTS = 4
 
 
@@ -484,3 +485,26 @@ def test_the_patch_as_it_is_on_ray(data, tmp_path):
         seen.append(shards())
     assert seen[0]
     assert seen[0] == seen[1]
+
+
+@pytest.mark.deployment
+def test_the_quick_start_runs_as_its_page_says(data, tmp_path):
+    """The commands of the page, but for the installation, with Flower's files in a folder."""
+    page = (ROOT / "docs" / "howto" / "flower.md").read_text()
+    install, *commands = re.search(r"```bash\n(.*?)```", page, re.DOTALL)[1].splitlines()
+    assert install.startswith("pip install")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    own = {"FLWR_HOME": str(tmp_path / "flwr"), "FEDEAS_STORE": str(tmp_path / "store"),
+           "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}  # fmt: skip
+    try:
+        done = subprocess.run(
+            ["bash", "-ec", "\n".join(commands)], cwd=tmp_path, env={**os.environ, **own},
+            capture_output=True, text=True, timeout=900,
+        )  # fmt: skip
+    finally:
+        subprocess.run(["pkill", "-f", f"flower-superlink .*{tmp_path}"], check=False)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said[-3000:]
+    scores = [float(a) for a in re.findall(r"'accuracy': '?([\d.e+-]+)", said)]
+    assert len(scores) >= 4, said[-3000:]  # before training and after each of three rounds
+    assert scores[-1] > 0.6

@@ -1,20 +1,22 @@
 """Every command's help has an example, and the example runs."""
 
 import inspect
-import os
 import re
 import shlex
-import signal
 import subprocess
-import sys
 from pathlib import Path
 
+import pytest
+
 from fedeas.cli import app
+from under_way import FEDEAS, interrupted
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = re.compile(r"Example: `fedeas (.+?)`", re.DOTALL)
-LONG = ("run", "demo", "generator train", "generator judge", "sweep")
-PATIENCE = 25  # seconds, after which a long one is stopped
+LONG = (
+    "run", "demo", "sweep", "generator train", "generator judge", "generator sample",
+    "generator bench",
+)  # fmt: skip
 
 
 def commands():
@@ -42,30 +44,36 @@ def examples():
     return found
 
 
-def test_every_example_runs(tmp_path, data):
-    """In one folder, with the counts of some clients; long ones are stopped when under way."""
+@pytest.fixture
+def desk(tmp_path):
+    """A folder with the counts of some clients, the examples and the configs."""
     head = (ROOT / "examples" / "fashion.csv").read_text().splitlines()[0]
     (tmp_path / "counts.csv").write_text(f"{head}\na,9,0,0,1,2,0,4,0,0,0\nb,0,3,3,0,0,0,0,2,0,1\n")
     for name in ("examples", "configs"):
         (tmp_path / name).symlink_to(ROOT / name)
-    found = examples()
-    assert len(found) >= 18
+    return tmp_path
+
+
+def test_every_command_shows_an_example():
+    assert len(examples()) >= 18
+
+
+def test_every_short_example_runs(desk, data):
+    """One after the other in one folder: what `plan` and `fill` leave, others look at."""
+    found = {name: line for name, line in examples().items() if name not in LONG}
     order = ["plan", "fill", *sorted(found.keys() - {"plan", "fill"})]
     for name in order:
         if name == "cache prune":  # the name in its example stands for one that there is
-            (cache,) = (tmp_path / "cache").iterdir()
+            (cache,) = (desk / "cache").iterdir()
             found[name] = found[name].replace("0123456789abcdef", cache.name)
-        started = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "fedeas", *shlex.split(found[name])],
-            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            start_new_session=True,
-        )  # fmt: skip
-        try:
-            out, err = started.communicate(timeout=PATIENCE if name in LONG else 300)
-        except subprocess.TimeoutExpired:
-            assert name in LONG, name
-            os.killpg(started.pid, signal.SIGINT)
-            out, err = started.communicate(timeout=60)
-            assert err.splitlines()[-1] == "stopped", (name, err)
-            continue
-        assert started.returncode == 0, (name, out, err)
+        command = [*FEDEAS, *shlex.split(found[name])]
+        done = subprocess.run(command, cwd=desk, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, (name, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_every_long_example_begins(desk, data, tmp_path, name):
+    """It is stopped when it is at work."""
+    arguments = shlex.split(examples()[name])
+    _, said = interrupted(arguments, desk, tmp_path / "hook")
+    assert said is None or said[1].splitlines()[-1] == "stopped", said

@@ -5,7 +5,6 @@ import re
 import resource
 import subprocess
 import sys
-import time
 import venv
 from pathlib import Path
 
@@ -49,15 +48,23 @@ def test_the_core_is_small(fresh):
     assert sum(path.stat().st_size for path in files) < 20_000_000
 
 
-def test_help_is_there_at_once(fresh):
-    """Time of the processor: other work on the machine does not count."""
+def processor_seconds(*command) -> float:
+    """Return the least processor time of a command in some runs: other work does not count."""
     times = []
-    for _ in range(7):
+    for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([fresh / "fedeas", "--help"], check=True, capture_output=True)
+        subprocess.run(command, check=True, capture_output=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(times) < 0.3
+    return min(times)
+
+
+def test_help_and_plans_cost_little_beside_the_libraries(fresh, paper_csv):
+    """Against an empty program with the same imports: what is ours must not be noticed."""
+    typer = processor_seconds(fresh / "python", "-c", "import typer, rich.table, rich.markdown")
+    assert processor_seconds(fresh / "fedeas", "--help") < 2.5 * typer
+    numpy = processor_seconds(fresh / "python", "-c", "import numpy, typer, rich.table")
+    assert processor_seconds(fresh / "fedeas", "plan", paper_csv) < 2.5 * numpy
 
 
 def test_help_imports_nothing_heavy():
@@ -75,17 +82,6 @@ def test_help_imports_nothing_heavy():
     assert "'fedeas'" in loaded
     for name in ("numpy", "torch", "flwr", "diffusers", "matplotlib", "pyarrow", "PIL"):
         assert f"'{name}'" not in loaded
-
-
-def test_a_small_plan_answers_in_under_a_second(fresh, paper_csv):
-    times = []
-    for _ in range(5):
-        start = time.perf_counter()
-        done = subprocess.run([fresh / "fedeas", "plan", paper_csv], capture_output=True, text=True)
-        times.append(time.perf_counter() - start)
-        assert done.returncode == 0
-        assert "13,437" in done.stdout
-    assert min(times) < 1.0
 
 
 def test_the_papers_numbers_need_no_more(fresh):

@@ -6,12 +6,10 @@ Every command is a process of its own, as a user starts it.
 import hashlib
 import json
 import os
-import random
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -22,8 +20,8 @@ import numpy as np
 import pytest
 
 from pictures import write_set
+from under_way import FEDEAS, interrupted
 
-FEDEAS = (sys.executable, "-W", "ignore", "-m", "fedeas")
 CONFIG = """
 [data]
 name = "fashion_mnist"
@@ -327,19 +325,15 @@ HALF = re.compile(r"^\.[0-9a-f]{8}\.|\.tmp$|\.part$|\.incomplete$")
 
 
 @pytest.mark.parametrize("arguments", LONG, ids=lambda arguments: "-".join(arguments[:3])[:40])
-def test_ctrl_c_in_every_long_command(desk, arguments):
-    """At a random moment; the word 'stopped', and no file that is not whole."""
+def test_ctrl_c_in_every_long_command(desk, arguments, tmp_path_factory):
+    """At a random moment of its work; the word 'stopped', and no file that is not whole."""
     if arguments[0] == "fill":
         call("plan", "counts.csv", "--beta", 40, "--out", "plan.csv")
-    started = subprocess.Popen(
-        [*FEDEAS, *arguments], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        start_new_session=True,
-    )  # fmt: skip
-    time.sleep(random.Random(" ".join(arguments)).uniform(1.0, 8.0))
-    os.killpg(started.pid, signal.SIGINT)
-    out, err = started.communicate(timeout=60)
-    assert "Traceback" not in err
-    if arguments[0] not in ("report",) or started.returncode:  # which may have ended before
+    started, said = interrupted(arguments, desk, tmp_path_factory.mktemp("hook") / "own")
+    assert said is not None or arguments == ["report"], "it ended before it was interrupted"
+    if said is not None:
+        out, err = said
+        assert "Traceback" not in err
         # An import that is interrupted in a library's C code ends by the signal: 130 to a shell.
         assert started.returncode in (130, -signal.SIGINT), (out, err)
         assert err.splitlines()[-1] == "stopped"

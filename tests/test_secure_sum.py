@@ -15,7 +15,7 @@ from flwr.clientapp import ClientApp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedeas import FedEAS, InfeasibleError, InputError, LabelCounts, WaterFill, admissible_betas
+from fedeas import FedEAS, InfeasibleError, InputError, LabelCounts, WaterFill
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.negotiate import Holding, answer_negotiation, negotiate_beta, negotiate_price
 from fedeas.flower.secure_sum import Summand, answer_secure_sum, secure_sum
@@ -26,6 +26,7 @@ from fedeas.secure.memory import Folder, Said
 from fedeas.secure.messages import (
     HASH,
     KEY,
+    MOST,
     STAGES,
     RefusedError,
     Roster,
@@ -39,13 +40,14 @@ from fedeas.secure.paths import (
     choose_by_conditions,
     choose_within,
     length_of,
-    plain_numbers,
+    one_digit_numbers,
+    plain_sums,
     read_question,
     words_of,
 )
 from fedeas.secure.server import Server
 from fedeas.secure.shares import SHARE, join, split
-from fedeas.select import beta_for_total, plainest_number
+from fedeas.select import path, plainest_number
 from strategies import counts
 
 LENGTH = 5
@@ -129,8 +131,8 @@ def dropping(gone):
 
 
 @st.composite
-def cohorts(draw):
-    clients = draw(st.one_of(st.integers(3, 8), st.integers(3, 100)))
+def cohorts(draw, most):
+    clients = draw(st.one_of(st.integers(3, 8), st.integers(3, most)))
     # Many drop out, or some, or few: of many clients too few are left otherwise.
     fates = st.sampled_from([None] * draw(st.sampled_from([3, 12, 48])) + list(STAGES))
     stages = draw(st.lists(fates, min_size=clients, max_size=clients))
@@ -154,13 +156,20 @@ def check_sum(clients, gone, seed):
     np.testing.assert_array_equal(total, cohort.plain(nodes))
 
 
-@settings(max_examples=100)
-@given(cohorts())
+@settings(max_examples=60)
+@given(cohorts(most=16))
 def test_the_secure_sum_is_the_plain_sum_whoever_drops_out(drawn):
     check_sum(*drawn)
 
 
-@pytest.mark.parametrize("clients", [3, 50, 100])
+@pytest.mark.slow
+@settings(max_examples=100)
+@given(cohorts(most=100))
+def test_the_secure_sum_of_many_is_the_plain_sum_whoever_drops_out(drawn):
+    check_sum(*drawn)
+
+
+@pytest.mark.parametrize("clients", [3, 20, 60])
 def test_large_cohorts_with_a_dropout_at_every_stage(clients):
     few = clients // 20
     gone = {stage: set(range(i * few, (i + 1) * few)) for i, stage in enumerate(STAGES)}
@@ -200,7 +209,7 @@ def test_a_message_that_is_run_twice_has_the_same_reply(stage):
 def test_another_cohort_is_refused_at_every_stage():
     cohort = Cohort(vectors_of(5)).reach("shares")
     own = Roster.read(cohort.requests[10])
-    other = Roster(3, own.seals[:4], own.masks[:4]).pack()
+    other = Roster(4, own.seals[:4], own.masks[:4]).pack()
     assert cohort.answer("shares", 10, cohort.requests[10])
     with pytest.raises(RefusedError, match="answers a stage once"):
         cohort.answer("shares", 10, other)
@@ -220,12 +229,6 @@ def test_both_shares_of_one_client_are_never_revealed():
         cohort.answer("unmask", 10, marks([0, 1, 2, 3, 4], 5))
     pair = [cohort.memories[n].recall("unmask").reply[4 * SHARE :] for n in (10,)]
     assert len(pair[0]) == SHARE
-
-
-def test_two_stories_do_not_give_a_server_both_secrets():
-    """Half of the clients hear that one is gone, half that it is not: neither has enough shares."""
-    for n in range(3, 40):
-        assert 2 * safe_threshold(n) > n + (n - 1) // 3  # with a third of them on its side
 
 
 def test_a_second_sum_of_a_run_is_refused_also_after_the_first():
@@ -250,7 +253,7 @@ def rosters(own: bytes):
     seal, mask = own[:KEY], own[KEY:]
     keys = [public_key(new_key()) for _ in range(8)]
     three = ((seal, *keys[:2]), (mask, *keys[2:4]))
-    yield Roster(2, (seal, keys[0]), (mask, keys[1])), "three clients"
+    yield Roster(2, (seal, keys[0]), (mask, keys[1])), "malformed roster"
     yield Roster(2, *three), "threshold"
     yield Roster(4, *three), "threshold"
     yield Roster(3, (seal, *keys[:5]), (mask, *keys[3:8])), "twice"
@@ -361,10 +364,10 @@ def test_a_wrong_share_is_as_good_as_none():
     def change(stage, node, reply):
         return bytes(len(reply)) if stage == "unmask" and node in (10, 11) else reply
 
-    cohort = Cohort(vectors_of(7), change=change)
+    cohort = Cohort(vectors_of(9), change=change)
     total, nodes = cohort.run()
     np.testing.assert_array_equal(total, cohort.plain(nodes))
-    assert len(nodes) == 7
+    assert len(nodes) == 9
 
 
 def test_a_client_that_shares_no_secret_is_named():
@@ -495,7 +498,7 @@ def test_nothing_that_reaches_the_server_holds_a_count(tmp_path, monkeypatch):
     bare = federation(tmp_path / "bare", PRIVATE)
     with pytest.raises(InfeasibleError, match="do not cancel"):
         negotiate_beta(bare, bare.get_node_ids(), classes=3)
-    assert len(leaks(bare.transcript, PRIVATE, question)) > 1000
+    assert len(leaks(bare.transcript, PRIVATE, question)) > 50
     assert unlike_noise(bare.transcript) > 100
 
 
@@ -515,7 +518,7 @@ def test_an_error_of_a_client_tells_the_server_no_count(tmp_path):
         negotiate_beta(grid, grid.get_node_ids(), classes=3)
     said = b"\n".join(content for _, content in grid.transcript)
     assert b"a site could not answer: InputError" in said
-    assert b"has not 3 classes" in said
+    assert b"does not have 3 classes" in said
     for count in (b"1234567", b"7654321", b"2345678", b"8765432"):
         assert count not in said
 
@@ -528,7 +531,7 @@ def test_no_secret_is_left_on_the_disk(tmp_path):
         for k in range(4):
             path = tmp_path / str(k) / "sum-1"
             if message.metadata.message_type == "query.secure_unmask" and path.exists():
-                secrets.append(Said.read((path / "keys").read_bytes()).secret[: 3 * KEY])
+                secrets.append(Folder(path).recall("keys").secret[: 3 * KEY])
         return InlineGrid._reply(grid, message)
 
     grid._reply = note
@@ -557,7 +560,7 @@ def odd_replies():
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("kind", odd_replies())
 def test_a_client_with_an_odd_reply_is_left_out(tmp_path, stage, kind):
-    n = np.array([[90, 10, 0], [30, 40, 30], [0, 5, 50], [70, 0, 3]])
+    n = np.array([[90, 10, 0], [30, 40, 30], [0, 5, 50], [70, 0, 3], [9, 0, 9]])
 
     def change(app):
         def act(message, context):
@@ -568,8 +571,8 @@ def test_a_client_with_an_odd_reply_is_left_out(tmp_path, stage, kind):
         return act
 
     grid = federation(tmp_path, n, change)
-    found = negotiate_beta(grid, grid.get_node_ids(), classes=3, digits=1, total=1000)
-    stays = [0, 1, 2, 3] if stage == "unmask" else [0, 2, 3]
+    found = negotiate_beta(grid, grid.get_node_ids(), classes=3, total=1000)
+    stays = [0, 1, 2, 3, 4] if stage == "unmask" else [0, 2, 3, 4]
     assert found.nodes == [2 + k for k in stays]
     assert found.choice.real == n[stays].sum()
     assert found.left_out[3].startswith(stage)
@@ -601,10 +604,10 @@ def test_a_client_whose_folder_is_gone_counts_as_dropped_out(tmp_path):
 
         return act
 
-    n = np.array([[9, 1], [7, 3], [0, 5], [70, 0]])
+    n = np.array([[9, 1], [7, 3], [0, 5], [70, 0], [3, 40]])
     grid = federation(tmp_path, n, change)
-    found = negotiate_beta(grid, grid.get_node_ids(), classes=2, digits=1, total=100)
-    assert found.nodes == [3, 4, 5]
+    found = negotiate_beta(grid, grid.get_node_ids(), classes=2, total=100)
+    assert found.nodes == [3, 4, 5, 6]
     assert found.choice.real == n[1:].sum()
 
 
@@ -612,10 +615,10 @@ def test_a_client_whose_folder_is_gone_counts_as_dropped_out(tmp_path):
     "asked",
     [
         None, 3, "fedeas", [], {}, {"policy": "fedeas"}, {"policy": "os:system", "classes": 3},
-        {"policy": "fedeas", "classes": 3, "digits": 9}, {"policy": "fedeas", "classes": 1},
-        {"policy": "fedeas", "classes": 3.0}, {"policy": "fedeas", "classes": True},
-        {"policy": "fedeas", "classes": 3, "entropy": "no"}, {"policy": ["x"], "classes": 3},
-        {"policy": "fedeas", "classes": 3, "size_exponent": float("nan")},
+        {"policy": "fedeas", "classes": 1}, {"policy": "fedeas", "classes": 3.0},
+        {"policy": "fedeas", "classes": True}, {"policy": ["x"], "classes": 3},
+        {"policy": "fedeas", "classes": 3, "digits": 1},
+        {"policy": "fedeas", "classes": 3, "entropy": True},
         {"policy": "waterfill", "classes": 3, "price": 0.5},
     ],
 )  # fmt: skip
@@ -624,189 +627,167 @@ def test_questions_that_are_none_are_refused(asked):
         read_question(asked)
 
 
-@pytest.mark.parametrize("question", [Betas(10), Betas(5, 2, 1.0, False, False), Prices(7, 1)])
+@pytest.mark.parametrize("question", [Betas(10), Prices(7)])
 def test_a_question_arrives_as_it_was_asked(question):
     assert read_question(asked_of(question)) == question
+
+
+def test_the_grid_is_coarse_and_the_words_are_whole():
+    """On a finer grid, or with finer scores, a server could read histograms off the sums."""
+    assert Betas(3).numbers.tolist() == [*range(1, 10), *range(10, 100, 10)]
+    assert len(Prices(3).numbers) == 27
+    assert length_of(Betas(3)) == 38
+    words = words_of(Betas(3), [90, 10, 0])
+    # 100 (0.82 - 1/3) = 48.67 before; b = 4, 8, 12 fill [10, 0] with 0 + 4, 0 + 8, 2 + 12.
+    assert words[:5].tolist() == [100, 49, 4, 8, 14]
 
 
 # What is chosen from the sums.
 
 
-def plain_sums(question, c):
-    return np.sum([words_of(question, row) for row in c.n], axis=0, dtype=np.uint64)
+def choose_from_counts(c, min_reduction, max_share):
+    """Which beta of the grid the plain counts lead to, and whether rounding could change it."""
+    found = path(c, Betas(c.C).numbers)
+    rounding = c.K / (found.score_before * c.total)  # half a unit for each client, twice
+    within = (found.shares < max_share) & (found.totals > 0)
+    good = within & (found.reductions >= min_reduction)
+    close = np.abs(found.reductions - min_reduction) <= rounding
+    if good.any():
+        edges = np.flatnonzero(np.diff(good.astype(int), prepend=0, append=0)).reshape(-1, 2)
+        ends = np.append(found.betas, 100.0)
+        low, high = max(((ends[i], ends[j]) for i, j in edges), key=lambda r: r[1] - r[0])
+        return plainest_number(low, high), bool((close & within).any())
+    if not within.any():
+        return None, False
+    best = np.where(within, found.reductions, -np.inf)
+    beta = found.betas[int(best.argmax())]
+    doubtful = (best > best.max() - rounding).sum() > 1 or (close & within).any()
+    return float(beta), bool(doubtful)
 
 
-def holds(c, beta, min_reduction, max_share):
-    plan = FedEAS(beta=beta).plan(c)
-    return plan.reduction >= min_reduction - 1e-9 and plan.synthetic_share < max_share
-
-
-def compare_with_select(c, min_reduction=0.5, max_share=0.25):
-    """Say whether both choose the same; if not, the choice must hold, or it is said so."""
+def compare_with_counts(c, min_reduction=0.5, max_share=0.25):
     question = Betas(c.C)
-    sums = plain_sums(question, c)
-    try:
-        exact = admissible_betas(c, min_reduction, max_share)
-    except InfeasibleError:
-        with pytest.raises(InfeasibleError, match=r"satisfies both|if at all|balanced already"):
+    sums = plain_sums(question, c.n)
+    balanced = path(c, question.numbers).score_before == 0
+    if balanced or not sums[1]:
+        with pytest.raises(InfeasibleError, match="balanced already"):
             choose_by_conditions(question, sums, c.K, min_reduction, max_share)
-        return "neither"
-    runs = [(exact.low, exact.high), *exact.others]
-    try:
-        found = choose_by_conditions(question, sums, c.K, min_reduction, max_share)
-    except InfeasibleError:
-        betas = question.numbers
-        assert not any(((low <= betas) & (betas < high)).any() for low, high in runs)
-        return "narrower"
-    assert holds(c, found.policy.beta, min_reduction, max_share)
+        return "balanced"
+    expected, doubtful = choose_from_counts(c, min_reduction, max_share)
+    if expected is None:
+        with pytest.raises(InfeasibleError, match="no beta from 1 to 90"):
+            choose_by_conditions(question, sums, c.K, min_reduction, max_share)
+        return "nothing"
+    found = choose_by_conditions(question, sums, c.K, min_reduction, max_share)
     plan = found.policy.plan(c)
     assert (found.samples, found.real) == (plan.total, c.total)
-    assert found.reduction == pytest.approx(plan.reduction, abs=1e-9)
     assert found.share == pytest.approx(plan.synthetic_share)
-    # Where the score leaves gaps, one may be narrower than the grid: then a run is not the same.
-    if not exact.others and exact.high <= 10**5:
-        assert found.policy.beta == exact.choice
-    return "same" if found.policy.beta == exact.choice else "another"
+    assert found.share < max_share
+    assert abs(found.reduction - plan.reduction) <= c.K / (plan.score_before * c.total)
+    if doubtful:
+        return "doubtful"
+    assert found.policy.beta == expected
+    if found.interval is None:
+        return "within the share"
+    assert plan.reduction >= min_reduction - 1e-9
+    return "both"
 
 
 @settings(max_examples=100)
 @given(counts, st.floats(0.05, 0.9), st.floats(0.05, 0.9))
-def test_beta_from_the_sums_is_that_of_select(c, min_reduction, max_share):
-    compare_with_select(c, min_reduction, max_share)
+def test_beta_from_the_sums_is_that_of_the_counts(c, min_reduction, max_share):
+    compare_with_counts(c, min_reduction, max_share)
 
 
 def test_beta_from_the_sums_on_drawn_federations():
-    """Of Dirichlet federations of all sizes, with the paper's conditions."""
+    """Of Dirichlet federations of all sizes, with the paper's conditions and looser ones."""
     rng = np.random.default_rng(7)
     said = []
-    for _ in range(60):
+    for number in range(120):
         K, C = int(rng.integers(3, 40)), int(rng.choice([2, 3, 10, 20, 100]))
-        alpha, size = rng.choice([0.02, 0.05, 0.1, 0.3, 1.0]), 10 ** rng.uniform(1, 4)
+        alpha, size = rng.choice([0.02, 0.05, 0.1, 0.3, 1.0]), 10 ** rng.uniform(2, 4)
         n = [
             rng.multinomial(1 + int(size * rng.lognormal()), rng.dirichlet([alpha] * C))
             for _ in range(K)
         ]
-        said.append(compare_with_select(LabelCounts(n)))
-    assert said.count("same") >= 30
-    assert said.count("another") <= 1
-    assert said.count("narrower") <= 2
+        said.append(compare_with_counts(LabelCounts(n), *((0.5, 0.25), (0.3, 0.4))[number % 2]))
+    assert said.count("both") >= 40
+    assert said.count("within the share") >= 20
+    assert said.count("doubtful") <= 30
 
 
-def test_the_papers_beta_without_histograms(paper, tmp_path):
+def test_the_papers_federation_gets_a_beta_within_the_share(paper, tmp_path):
+    """Both conditions hold from 11.4 to 13.3, where there is no number of one digit."""
     grid = federation(tmp_path, paper.n)
     found = negotiate_beta(grid, grid.get_node_ids(), classes=10)
-    assert found.choice.policy == FedEAS(beta=12.0)
-    assert found.choice.samples == 13437
-    assert (found.choice.interval.low, found.choice.interval.high) == (11.4, 13.3)
+    assert found.choice.policy == FedEAS(beta=10.0)
+    assert found.choice.interval is None
+    assert found.choice.samples == FedEAS(beta=10).plan(paper).total
     assert found.choice.clients == len(found.nodes) == 20
     assert found.left_out == {}
     rows = [found.choice.policy.local(row) for row in paper.n]
-    np.testing.assert_array_equal(rows, FedEAS(beta=12).plan(paper).samples)
+    np.testing.assert_array_equal(rows, FedEAS(beta=10).plan(paper).samples)
+    looser = choose_by_conditions(Betas(10), plain_sums(Betas(10), paper.n), 20, 0.4, 0.3)
+    assert looser.policy.beta == 10
+    assert (looser.interval.low, looser.interval.high) == (9.0, 20.0)
 
 
-def test_an_interval_between_two_numbers_of_the_grid_is_said_so():
-    c = LabelCounts([[400_000, 3, 0], [2, 350_000, 9], [7, 1, 500_000]])
-    exact = None
-    for share in np.linspace(0.05, 0.4, 400):
-        reduction = FedEAS(beta=beta_for_total(c, int(share / (1 - share) * c.total))).plan(c)
-        low = reduction.reduction - 2e-5
-        try:
-            exact = admissible_betas(c, low, share)
-        except InfeasibleError:
-            continue
-        betas = Betas(3).numbers
-        if not ((exact.low <= betas) & (betas < exact.high)).any():
-            break
-    else:
-        pytest.fail("no such interval among these")
-    with pytest.raises(InfeasibleError, match=r"between beta = .* no number of three digits"):
-        choose_by_conditions(Betas(3), plain_sums(Betas(3), c), 3, low, share)
-
-
-def test_what_cannot_be_is_said_in_the_same_words(paper):
-    with pytest.raises(InfeasibleError) as exact:
-        admissible_betas(paper, min_reduction=0.9)
-    with pytest.raises(InfeasibleError) as found:
-        choose_by_conditions(Betas(10), plain_sums(Betas(10), paper), 20, min_reduction=0.9)
-
-    def words(error):
-        return re.sub(r"[\d.]+", "#", str(error.value)).replace(" of three digits", "")
-
-    assert words(found) == words(exact)
-    assert "no beta of three digits satisfies both conditions" in str(found.value)
+def test_what_cannot_be_is_said():
+    tiny = LabelCounts([[3, 0], [0, 3], [3, 0]])
+    with pytest.raises(InfeasibleError, match="no beta from 1 to 90 satisfies both conditions"):
+        choose_by_conditions(Betas(2), plain_sums(Betas(2), tiny.n), 3, max_share=0.001)
     balanced = LabelCounts([[5, 5], [3, 3], [1, 1]])
     with pytest.raises(InfeasibleError, match="every client is balanced already"):
-        choose_by_conditions(Betas(2), plain_sums(Betas(2), balanced), 3)
+        choose_by_conditions(Betas(2), plain_sums(Betas(2), balanced.n), 3)
     with pytest.raises(InfeasibleError, match="no client of the sum has samples"):
         choose_by_conditions(Betas(2), np.zeros(length_of(Betas(2)), np.uint64), 3)
 
 
 def test_the_plainest_number_of_a_run_is_one_of_the_grid():
     """Also from an end that is such a number: 1.1 / 0.1 must not be rounded past it."""
-    for x in plain_numbers(3, -1, 5):
+    for x in one_digit_numbers(-3, 2):
         assert plainest_number(x, x * 1.0001) == x
 
 
+@pytest.mark.parametrize("kind", [Betas, Prices])
 @settings(max_examples=40)
 @given(counts, st.integers(1, 10**6))
-def test_the_beta_of_a_total_never_exceeds_it(c, total):
-    question = Betas(c.C)
+def test_what_is_chosen_for_a_total_never_exceeds_it(kind, c, total):
+    question = kind(c.C)
     try:
-        found = choose_within(question, plain_sums(question, c), c.K, total)
+        found = choose_within(question, plain_sums(question, c.n), c.K, total)
     except InfeasibleError:
         return
-    assert 0 < found.samples <= total
-    assert found.policy.plan(c).total == found.samples
-    exact = beta_for_total(c, total)
-    assert found.policy.beta <= exact * (1 + 1e-9)
-    assert found.policy.beta >= min(exact * 0.99, 99_900)
-
-
-@settings(max_examples=40)
-@given(counts, st.integers(1, 10**6))
-def test_the_price_of_a_total_never_exceeds_it(c, total):
-    question = Prices(c.C)
-    try:
-        found = choose_within(question, plain_sums(question, c), c.K, total)
-    except InfeasibleError:
-        return
-    taken = sum(int(WaterFill(price=found.policy.price).local(row).sum()) for row in c.n)
+    taken = sum(int(found.policy.local(row).sum()) for row in c.n)
     assert 0 < found.samples == taken <= total
+    numbers = question.numbers.tolist()
+    chosen = found.policy.beta if kind is Betas else found.policy.price
+    further = numbers[numbers.index(chosen) + 1 :]
+    if further:  # one step further is too much
+        more = question.rule(further[0])
+        assert sum(int(more.local(row).sum()) for row in c.n) > total
 
 
-def test_a_price_comes_close_to_its_total(paper, tmp_path):
-    question = Prices(10)
-    sums = plain_sums(question, paper)
-    for total in (1000, 4113, 8673, 13437, 23514, 45007, 100_000):
-        found = choose_within(question, sums, 20, total)
-        assert total * 0.994 < found.samples <= total
-        best = WaterFill(total=found.samples).plan(paper)
-        assert found.reduction == pytest.approx(best.reduction, abs=1e-4)
+def test_a_negotiated_price_spends_what_the_grid_allows(paper, tmp_path):
     grid = federation(tmp_path, paper.n)
     found = negotiate_price(grid, grid.get_node_ids(), classes=10, total=13437)
-    assert 13420 < found.choice.samples <= 13437
+    assert found.choice.samples == WaterFill(price=found.choice.policy.price).plan(paper).total
+    assert 10_000 < found.choice.samples <= 13437
 
 
-def test_sums_of_a_million_large_clients_fit():
-    """The largest client there may be, 2**20 times over, in Python's own numbers."""
+def test_sums_of_the_most_and_largest_clients_fit():
+    """The largest client there may be, as often as a sum allows, in Python's own numbers."""
     for n in ([2**40 - 1, 0, 0], [2**39, 2**39 - 1, 0]):
-        for question in (Betas(3), Betas(3, 3, 2.0, False, False), Prices(3)):
-            assert max(int(word) for word in words_of(question, n)) * 2**20 < 2**64
+        for question in (Betas(3), Prices(3)):
+            assert max(int(word) for word in words_of(question, n)) * MOST < 2**64
     with pytest.raises(RefusedError, match="too many samples"):
         words_of(Betas(3), [2**40, 0, 0])
-
-
-def test_a_total_beyond_what_a_word_holds_is_no_choice():
-    c = LabelCounts([[2**39, 0, 0], [0, 2**39, 0], [0, 0, 2**39]])
-    question = Betas(3, 3, 2.0, False, False)
-    with pytest.raises(InfeasibleError, match="no beta of three digits"):
-        choose_by_conditions(question, plain_sums(question, c), 3, 0.5, 0.999)
 
 
 def test_conditions_are_checked_before_anybody_is_asked(tmp_path):
     grid = federation(tmp_path, PRIVATE)
     nodes = grid.get_node_ids()
-    for wrong in ({"min_reduction": 2.0}, {"max_share": 0.0}, {"total": -1}, {"digits": 4}):
+    for wrong in ({"min_reduction": 2.0}, {"max_share": 0.0}, {"total": -1}):
         with pytest.raises(InputError):
             negotiate_beta(grid, nodes, classes=3, **wrong)
     with pytest.raises(InputError):
@@ -822,7 +803,7 @@ def test_the_program_shown_runs(tmp_path, monkeypatch):
         compile(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], "security.md", "exec"), shown
     )
     beta = shown["choose"](InlineGrid(shown["app"], 3))
-    assert beta == admissible_betas(LabelCounts([[90, 10, 0]] * 3)).choice
+    assert beta == choose_from_counts(LabelCounts([[90, 10, 0]] * 3), 0.5, 0.25)[0]
 
 
 def test_secure_sums_need_no_torch():

@@ -76,9 +76,9 @@ def main(work: Path, extras: list[str]) -> None:
         folder = work / f"env-{extra or 'core'}"
         size = try_oldest(folder, wheel) if extra == "oldest" else try_extra(folder, wheel, extra)
         found[extra or "core"] = {"seconds": round(time.monotonic() - begun), "megabytes": size}
-        print(extra or "core", found[extra or "core"], file=sys.stderr)  # noqa: T201
+        print(extra or "core", found[extra or "core"], file=sys.stderr)
         shutil.rmtree(folder)
-    print(json.dumps({"wheel": wheel.name, "extras": found}))  # noqa: T201
+    print(json.dumps({"wheel": wheel.name, "extras": found}))
 
 
 def build(folder: Path) -> Path:

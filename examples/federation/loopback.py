@@ -38,6 +38,7 @@ _QUIET = {
     "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
     "RAY_USAGE_STATS_ENABLED": "0",
     "OMP_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "passive",  # threads that wait leave their cores to others
 }
 
 
@@ -64,7 +65,8 @@ class Loopback:
             self.write_toml(
                 self.folder / "sites" / f"{k}.toml",
                 {
-                    "partition-id": k, "data": str(own / "data"), "state": str(own / "state"),
+                    "partition-id": k, "classes": ", ".join(classes),
+                    "data": str(own / "data"), "state": str(own / "state"),
                     "cache": str(own / "cache"), "generator": generator or pool, "device": "cpu",
                 },
             )  # fmt: skip
@@ -127,8 +129,7 @@ class Loopback:
 
     def share_out(self) -> tuple[str, ...]:
         """Give every site some hundred images of Fashion-MNIST, most of them of a few classes."""
-        source = Path(os.environ["FEDEAS_DATA"]) / "fashion_mnist"
-        (train,), (test,) = (sorted(source.glob(f"{p}-*.parquet")) for p in ("train", "test"))
+        train, test = fashion_mnist()
         # A class is a folder at some sites: its name holds no slash.
         classes = tuple(c.replace("/", "-") for c in parquet.image_head([train]).classes)
         images, labels = first_images(train, 8000)
@@ -335,6 +336,19 @@ class Loopback:
         return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
+def fashion_mnist() -> tuple[Path, Path]:
+    """Find the Parquet files of Fashion-MNIST."""
+    folder = os.environ.get("FEDEAS_DATA")
+    if folder is None:
+        raise SystemExit("set FEDEAS_DATA to a folder with fashion_mnist/ in Parquet")
+    found = [sorted(Path(folder).glob(f"fashion_mnist/{p}-*.parquet")) for p in ("train", "test")]
+    if not all(found):
+        raise SystemExit(
+            f"{folder} (FEDEAS_DATA) lacks fashion_mnist/train-*.parquet or test-*.parquet"
+        )
+    return found[0][0], found[1][0]
+
+
 def keep_running(pid_file: Path, command: list[str]) -> None:
     """Run a command again and again until this process is told to end."""
     child: list[subprocess.Popen[bytes]] = []
@@ -385,6 +399,11 @@ def flower_home(pid: int) -> Path:
             if setting.startswith(b"FLWR_HOME="):
                 return Path(os.fsdecode(setting.partition(b"=")[2]))
     return Path()
+
+
+def last_lines(path: Path, count: int = 15) -> list[str]:
+    """Return the end of a log."""
+    return path.read_text(errors="replace").splitlines()[-count:] if path.exists() else []
 
 
 def signal_to(pid: int, number: int) -> None:
@@ -444,10 +463,13 @@ def main() -> int:
     parser.add_argument("--sites", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--generator", default="", help="default: pool, of images set aside")
+    parser.add_argument("--policy", default="negotiate", help="e.g. fedeas(beta=5)")
     given = parser.parse_args()
+    if given.sites < 3 and given.policy.startswith("negotiate"):
+        parser.error("a secure sum needs three sites: add --policy 'fedeas(beta=5)'")
     own = Loopback(given.folder, given.sites)
     if given.step in ("all", "prepare"):
-        own.prepare(given.generator, rounds=given.rounds, timeout=300.0)
+        own.prepare(given.generator, rounds=given.rounds, policy=given.policy, timeout=300.0)
     good = True
     try:
         if given.step in ("all", "start"):
@@ -456,6 +478,9 @@ def main() -> int:
             good = own.run()
             for line in own.history():
                 print(json.dumps(line))
+            if not good:
+                log = own.folder / "logs" / "run.log"
+                print(f"the run made no model; the end of {log}:", *last_lines(log), sep="\n")
     finally:
         if given.step in ("all", "stop"):
             own.stop()

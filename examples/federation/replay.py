@@ -20,7 +20,7 @@ from loopback import APP, Loopback
 
 from fedeas.files import read_json
 from fedeas.flower.client import TRAIN, Site, make_client_app
-from fedeas.flower.deployed import SiteConfig, open_site, read_classes
+from fedeas.flower.deployed import SiteConfig, open_site
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.server import serve
 from fedeas.tensors import load_tensors
@@ -47,31 +47,34 @@ def replay(
 ) -> dict[str, torch.Tensor]:
     """Train the sites on the inline grid, with states and caches of their own in FOLDER."""
     config = run_config(own)
-    classes = read_classes(config)
 
     def opened(context: Context) -> Site:
         number = context.node_config["partition-id"]
         site = tomllib.loads((own.folder / "sites" / f"{number}.toml").read_text())
         state, cache = (str(folder / name / str(number)) for name in ("state", "cache"))
-        return open_site(SiteConfig.of({**site, "state": state, "cache": cache}), classes)
+        return open_site(SiteConfig.of({**site, "state": state, "cache": cache}))
 
     grid = ReplayGrid(make_client_app(opened), own.sites, missing)
     return serve(grid, {**config, "out": str(folder / "run"), "minimum": 0.0}).weights
 
 
 def run_config(own: Loopback) -> dict[str, object]:
-    """Return the configuration of the run: the app's own, and what the run changes of it."""
+    """Return the run's configuration: the app's own, what the run changes, what was settled."""
     usual = tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
     config = {**usual, **tomllib.loads((own.folder / "run.toml").read_text())}
     agreed = own.out / "policy.json"  # what the sites settled
-    return {**config, "policy": read_json(agreed)["policy"]} if agreed.exists() else config
+    if agreed.exists():
+        config["policy"] = read_json(agreed)["policy"]
+    if history := own.history():  # the bound on a site's weight follows from who was there at first
+        config["max-weight"] = history[0]["weight_cap"]
+    return config
 
 
 def site_counts(own: Loopback, number: int) -> np.ndarray:
     """Count a site's images of every class, as nobody but the site can."""
     site = SiteConfig.of(tomllib.loads((own.folder / "sites" / f"{number}.toml").read_text()))
-    classes = read_classes(run_config(own))
-    return np.bincount(open_site(site, classes).real.labels, minlength=len(classes))
+    real = open_site(site).real
+    return np.bincount(real.labels, minlength=len(real.data.classes))
 
 
 def is_right(own: Loopback) -> bool:

@@ -5,7 +5,6 @@ last axis. A block is laid out class by class in memory, so that a sum over clas
 thousands of clients at a time, also when there are only ten classes.
 """
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,6 +12,8 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fedeas.cores import usable_cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -55,7 +56,7 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> Itera
     if second is None:  # one block: a small table should not pay for a pool
         yield function(first)
         return
-    workers = min(os.cpu_count() or 1, _MOST_WORKERS)
+    workers = min(usable_cores(), _MOST_WORKERS)
     pending: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         pending.extend(pool.submit(function, item) for item in (first, second))

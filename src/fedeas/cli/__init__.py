@@ -13,6 +13,7 @@ from fedeas.cli.compare import compare
 from fedeas.cli.demo import demo
 from fedeas.cli.fill import fill
 from fedeas.cli.generator import generator
+from fedeas.cli.interrupt import HeardInterrupts
 from fedeas.cli.paper import paper
 from fedeas.cli.partition import partition
 from fedeas.cli.plan import plan
@@ -20,6 +21,7 @@ from fedeas.cli.report import report
 from fedeas.cli.run import run
 from fedeas.cli.select import select
 from fedeas.cli.sweep import sweep
+from fedeas.cores import wait_without_spinning
 from fedeas.errors import FedeasError
 
 app = typer.Typer(
@@ -72,13 +74,15 @@ _BadUsage: Any = typer.BadParameter.__mro__[2]
 
 def main() -> None:
     """Run a command; whatever is wrong with its input ends in one line and exit code 2."""
+    wait_without_spinning()
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - closed: `>&-`
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a letter gets its number, not a traceback.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = app(standalone_mode=False)
+        with HeardInterrupts():
+            code = app(standalone_mode=False)
         sys.stdout.flush()
     except FedeasError as error:
         code = _fail(str(error))

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from flwr.clientapp import ClientApp
 
 from fedeas.errors import InputError
 from fedeas.flower import records
+from fedeas.flower.limits import Limits, check_task
 from fedeas.flower.state import Kept
 from fedeas.methods.method import Method, Turn
 from fedeas.methods.registry import make_method
@@ -38,14 +39,16 @@ class Site:
     device: str = "auto"
     methods: tuple[str, ...] | None = None  # that it takes part in; None: in all
     discreet: bool = False  # whether it keeps to itself how much it generated
+    limits: Limits | None = None  # of what a server may ask for; None in a simulation
 
 
 OpenSite = Callable[[Context], Site]
+Mod = Callable[[Message, Context, Callable[[Message, Context], Message]], Message]
 
 
-def make_client_app(open_site: OpenSite) -> ClientApp:
-    """Return a Flower ClientApp; `open_site` finds what the client has."""
-    app = ClientApp()
+def make_client_app(open_site: OpenSite, mods: Sequence[Mod] = ()) -> ClientApp:
+    """Return a Flower ClientApp; `open_site` finds what the client has, `mods` wrap messages."""
+    app = ClientApp(mods=list(mods))
 
     @app.query("hello")
     def hello(message: Message, context: Context) -> Message:
@@ -70,34 +73,44 @@ def _hello(message: Message, site: Site) -> Message:
 def _train(message: Message, site: Site) -> Message:
     """Train on the client's samples, from the server's weights."""
     asked = records.settings(message.content)
-    keep_memory()
-    use_threads(int(asked["threads"]))
-    number, seed = int(asked["round"]), int(asked["seed"])
-    method = _method(asked, site)
-    device = choose_device(site.device)
-    before = {k: v.to(device) for k, v in records.tensors(message.content, "weights").items()}
-    received = {k: v.to(device) for k, v in records.tensors(message.content, "method").items()}
-    model = _model(asked).to(device)
-    model.load_state_dict(before)
+    # All of the request is checked before any of it is acted on.
+    if site.limits is not None:
+        site.limits.check_training(asked)
+    method, task = _method(asked, site), _task(asked, site)
+    number, seed, last = (int(asked[name]) for name in ("round", "seed", "last"))
+    policy = str(asked.get("policy", ""))
     # The name comes from another party: only its hash becomes a path.
     experiment = hashlib.sha256(str(asked["experiment"]).encode()).hexdigest()[:32]
     kept = Kept(site.folder / experiment)
-    own = kept.after(int(asked["last"])) if method.keeps else {}
+    if site.limits is not None:
+        kept.check_policy(policy)
+    keep_memory()
+    use_threads(int(asked["threads"]))
+    device = choose_device(site.device)
+    before = {k: v.to(device) for k, v in records.tensors(message.content, "weights").items()}
+    received = {k: v.to(device) for k, v in records.tensors(message.content, "method").items()}
+    model = _made(json.dumps(asked["model"], sort_keys=True), task).to(device)
+    model.load_state_dict(before)
+    own = kept.after(last) if method.keeps else {}
     local = Local(**asked["local"])
     turn = Turn(
         model,
         before,
         received,
         {k: v.to(device) for k, v in own.items()},
-        site.samples(str(asked.get("policy", ""))),
+        site.samples(policy),
         local,
         number,
         child_rng(seed, "method", number, site.partition),
     )
+    if site.limits is not None:
+        kept.note_policy(policy)
     rng = child_rng(seed, "train", number, site.partition)
     steps = fit(model, turn.samples, local, rng, method.correction(turn))
     outcome = method.finish(turn, steps)
-    kept.save(number, int(asked["last"]), outcome.kept)
+    kept.save(number, last, outcome.kept)
+    if site.limits is not None:
+        kept.make_room(site.limits.state_bytes)
     arrays = {"weights": model.state_dict(), "added": outcome.added, "shown": outcome.shown}
     numbers = {
         "partition": site.partition,
@@ -117,23 +130,26 @@ def _method(asked: dict[str, Any], site: Site) -> Method:
         raise InputError(
             "the site does not take part in this method", got=name, allowed=", ".join(site.methods)
         )
+    if site.limits is not None:
+        site.limits.check_method(spec)
     return make_method(spec)
 
 
-def _model(asked: dict[str, Any]) -> Classifier:
-    """Return the model that the server describes; its weights come with the message."""
-    return _made(json.dumps([asked["model"], asked["task"]], sort_keys=True))
+def _task(asked: dict[str, Any], site: Site) -> Task:
+    """Return the task that the server describes, if it is that of the client's own data."""
+    described = asked["task"]
+    height, width, colours = map(int, described["shape"])
+    task = Task(
+        int(described["classes"]),
+        (height, width, colours),
+        tuple(map(float, described["mean"])),
+        tuple(map(float, described["spread"])),
+    )
+    check_task(task, site.real)
+    return task
 
 
 @lru_cache(maxsize=2)
-def _made(described: str) -> Classifier:
+def _made(settings: str, task: Task) -> Classifier:
     """Make a model once a process: every turn writes all of its weights and buffers anew."""
-    settings, task = json.loads(described)
-    height, width, colours = map(int, task["shape"])
-    made = Task(
-        int(task["classes"]),
-        (height, width, colours),
-        tuple(map(float, task["mean"])),
-        tuple(map(float, task["spread"])),
-    )
-    return make_model(ModelSettings(**{**settings, "weights": ""}), made, seed=0)
+    return make_model(ModelSettings(**{**json.loads(settings), "weights": ""}), task, seed=0)

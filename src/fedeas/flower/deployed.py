@@ -1,12 +1,15 @@
 """A deployed client: images in a folder of its own, a generator, a cache, a place for its state.
 
-The owner of the site names all of them in the node's configuration. What the server sends is
-hostile until it is checked: it may choose among policies that need the site's own counts alone, and
-never sees those counts; how much is generated at most is the owner's to say.
+The owner of the site names all of them in the node's configuration, and the classes of the
+federation, and the most that a server may ask for. What the server sends is hostile until it is
+checked: it may choose among policies that need the site's own counts alone. Whether a request is
+refused does not depend on those counts, or a refusal would tell of them.
 """
 
+import difflib
 import hashlib
 import json
+import logging
 import math
 import os
 from collections.abc import Mapping
@@ -18,6 +21,7 @@ from typing import TypeVar
 import numpy as np
 from flwr.app import Context
 from flwr.clientapp import ClientApp
+from numpy.typing import NDArray
 
 from fedeas.cache import Cache, check_classes, client_images
 from fedeas.counts import LabelCounts, names
@@ -25,19 +29,25 @@ from fedeas.data import ImageData, load_images
 from fedeas.errors import InputError
 from fedeas.files import read_toml
 from fedeas.flower.client import Site, make_client_app
+from fedeas.flower.limits import Limits, RefusalLog, refuse_alike
 from fedeas.flower.negotiate import Holding, answer_negotiation
 from fedeas.generators import open_generator
 from fedeas.plan import Plan
 from fedeas.policies import FedEAS, FillToMean, FullBalance, LocalPolicy, NoGeneration, WaterFill
+from fedeas.secure.memory import end_sums, own_folder
 from fedeas.specs import parse
 from fedeas.training.samples import Samples
 
 Read = TypeVar("Read")
+Ints = NDArray[np.int64]
 SITES = "FEDEAS_SITES"  # names the folder of simulated sites' configurations
 _POLICIES = {p.name: p for p in (FedEAS, WaterFill, FillToMean, FullBalance, NoGeneration)}
 _LONGEST = 200  # characters of a policy
-_LARGEST = 1e9  # number in one
-_PRIVATE = "fedavg fedprox scaffold moon"  # methods that tell nothing of labels or images
+# Of a number in one. Beyond, a plan can be too large to compute, which would depend on the counts.
+_LARGEST = {"size_exponent": 1.0}
+_LARGEST_OTHER = 1e4
+_PRIVATE = "fedavg fedprox scaffold moon"  # methods that send nothing but weights
+_LOG = logging.getLogger("fedeas")
 
 
 @dataclass(frozen=True)
@@ -45,27 +55,53 @@ class SiteConfig:
     """What the owner of a site says in the node's configuration, with '-' for '_'."""
 
     partition_id: int  # the site's number in the federation, from 0
+    classes: str  # of the federation, all of them, in their order, with commas between
     data: str  # folder of its images: CLASS/, train/CLASS/ or train-*.parquet
     state: str  # folder for what it keeps between turns
     generator: str = ""  # e.g. diffusion(model=/models/x); without one it generates nothing
     cache: str = ""  # folder of generated images; by default inside `state`
-    most_samples: int = 50_000  # that it generates, whatever the server asks for
     methods: str = _PRIVATE  # that it takes part in; fedgen tells label counts, fedmix averages
     batch: int = 64  # images generated at a time
     device: str = "auto"
+    # The most that it does, whatever the server asks for.
+    max_samples: int = 50_000  # generated
+    max_batch: int = 1024  # images of a training step
+    max_epochs: int = 50  # in a round
+    max_learning_rate: float = 1.0
+    max_threads: int = 0  # 0: as many as the process has cores
+    max_state_mb: int = 2_000  # of what methods keep between rounds
 
     @classmethod
     def of(cls, config: Mapping[str, object]) -> "SiteConfig":
         """Read a node's configuration; a wrong key is an error.
 
-        >>> SiteConfig.of({"partition-id": 3, "data": "images", "state": "state"}).most_samples
+        >>> given = {"partition-id": 3, "classes": "cat, dog", "data": "images", "state": "state"}
+        >>> SiteConfig.of(given).max_samples
         50000
         """
         given = {key: value for key, value in config.items() if key != "num-partitions"}
         made = read_flat(cls, given, "a site's configuration")
-        if made.partition_id < 0 or made.most_samples < 0 or made.batch < 1:
-            raise InputError("a number of a site is too small", got=given)
+        for name, least in (
+            ("partition_id", 0), ("batch", 1), ("max_samples", 0), ("max_batch", 2),
+            ("max_epochs", 1), ("max_threads", 0), ("max_state_mb", 0),
+        ):  # fmt: skip
+            if (value := getattr(made, name)) < least:
+                key = name.replace("_", "-")
+                raise InputError(
+                    f"{key!r} of a site is too small", got=value, allowed=f"from {least}"
+                )
         return made
+
+    @property
+    def limits(self) -> Limits:
+        """What a server may ask for."""
+        return Limits(
+            self.max_batch,
+            self.max_epochs,
+            self.max_learning_rate,
+            self.max_threads,
+            self.max_state_mb * 1_000_000,
+        )
 
     @property
     def cache_folder(self) -> Path:
@@ -79,7 +115,13 @@ def read_flat(cls: type[Read], config: Mapping[str, object], what: str) -> Read:
     given: dict[str, object] = {}
     for key, value in config.items():
         if key not in known:
-            raise InputError(f"{what} has an unknown key", got=key, allowed=", ".join(known))
+            near = difflib.get_close_matches(key, known, n=1)
+            raise InputError(
+                f"{what} has an unknown key",
+                got=key,
+                allowed=", ".join(known),
+                fix=f"did you mean {near[0]!r}?" if near else None,
+            )
         kind = known[key].type
         whole = kind is float and type(value) is int
         if type(value) is not kind and not whole:
@@ -91,27 +133,32 @@ def read_flat(cls: type[Read], config: Mapping[str, object], what: str) -> Read:
     return cls(**given)
 
 
-def open_deployed(context: Context) -> Site:
-    """Open the site of a node; its classes are those of the run's configuration."""
-    return open_site(SiteConfig.of(_configured(context)), read_classes(context.run_config))
-
-
 def make_deployed_app() -> ClientApp:
     """Return the ClientApp of a site: it negotiates and trains with what its node names."""
-    app = make_client_app(open_deployed)
+    app = make_client_app(open_deployed, mods=[refuse_alike(_refusals)])
     answer_negotiation(app, hold_counts)
     return app
 
 
+def open_deployed(context: Context) -> Site:
+    """Open the site of a node for training; whatever was negotiated is over then."""
+    config = _agreed(context)
+    end_sums(_sums_folder(config))
+    return open_site(config)
+
+
 def hold_counts(context: Context) -> Holding:
-    """Return what a site negotiates with: its own counts, which do not leave it."""
-    site, config = open_deployed(context), SiteConfig.of(_configured(context))
-    histogram = np.bincount(site.real.labels, minlength=len(site.real.data.classes))
-    return Holding(histogram, Path(config.state) / "sums")
+    """Return what a site negotiates with: its own counts."""
+    config = _agreed(context)
+    real = open_site(config).real
+    histogram = np.bincount(real.labels, minlength=len(real.data.classes))
+    return Holding(histogram, _sums_folder(config))
 
 
-def open_site(config: SiteConfig, classes: tuple[str, ...]) -> Site:
-    """Open the site that a configuration describes, with labels numbered as in `classes`."""
+def open_site(config: SiteConfig) -> Site:
+    """Open the site that a configuration describes, with labels numbered as in its `classes`."""
+    own_folder(Path(config.state))
+    classes = read_classes(config.classes, "the site")
     data = _data(config.data, str(Path(config.state) / "store"), classes)
     real = Samples.of(data, np.arange(data.train_size))
     return Site(
@@ -122,20 +169,25 @@ def open_site(config: SiteConfig, classes: tuple[str, ...]) -> Site:
         config.device,
         tuple(config.methods.split()),
         discreet=True,
+        limits=config.limits,
     )
 
 
-def read_classes(run_config: Mapping[str, object]) -> tuple[str, ...]:
+def read_classes(listed: str, whose: str) -> tuple[str, ...]:
     """Read the names of all classes of the federation, which no site may hold all of.
 
-    >>> read_classes({"classes": "cat, dog, bird"})
+    >>> read_classes("cat, dog, bird", "the site")
     ('cat', 'dog', 'bird')
     """
-    found = [name.strip() for name in str(run_config.get("classes", "")).split(",")]
-    checked = names(found, len(found), "class")
-    if checked is None or len(checked) < 2:
-        raise InputError("the run names no classes", allowed="two and more, with commas between")
-    return checked
+    found = tuple(name.strip() for name in listed.split(","))
+    if len(found) < 2:
+        raise InputError(
+            f"{whose} does not name the federation's classes",
+            got=listed,
+            allowed="two or more names, with commas between",
+        )
+    names(found, len(found), "class")
+    return found
 
 
 def row_policy(spec: str) -> LocalPolicy:
@@ -150,7 +202,8 @@ def row_policy(spec: str) -> LocalPolicy:
     if name not in _POLICIES:  # a dotted path would let the server run any code here
         raise InputError("not a policy for a site alone", got=name, allowed=", ".join(_POLICIES))
     for key, value in settings.items():
-        if not isinstance(value, int | float) or not math.isfinite(value) or abs(value) > _LARGEST:
+        most = _LARGEST.get(key, _LARGEST_OTHER)
+        if not isinstance(value, int | float) or not math.isfinite(value) or abs(value) > most:
             raise InputError(f"{key!r} of a policy is out of range", got=value)
     try:
         policy: LocalPolicy = _POLICIES[name](**settings)
@@ -171,28 +224,58 @@ def _configured(context: Context) -> Mapping[str, object]:
     return read_toml(Path(os.environ[SITES]) / f"{number}.toml")
 
 
+def _agreed(context: Context) -> SiteConfig:
+    """Return the site's configuration, if the run is about the same classes.
+
+    The owner's list decides, not which of them the site has images of: otherwise a server could
+    find those out by leaving one out after the other.
+    """
+    config = SiteConfig.of(_configured(context))
+    of_run = read_classes(str(context.run_config.get("classes", "")), "the run")
+    if of_run != read_classes(config.classes, "the site"):
+        raise InputError("the run is about other classes than the site", got=of_run)
+    return config
+
+
+def _refusals(context: Context) -> RefusalLog:
+    return RefusalLog(Path(SiteConfig.of(_configured(context)).state) / "refusals")
+
+
+def _sums_folder(config: SiteConfig) -> Path:
+    return Path(config.state) / "sums"
+
+
 def _augmented(config: SiteConfig, real: Samples, spec: str) -> Samples:
     """Return the site's real samples and its synthetic ones, generated on first use."""
     policy, classes = row_policy(spec), real.data.classes
-    counts = LabelCounts([np.bincount(real.labels, minlength=len(classes))], classes=classes)
-    wanted = policy.local(counts.n[0])
-    if not wanted.any():
+    if isinstance(policy, NoGeneration):
         return real
-    if wanted.sum() > config.most_samples:
-        raise InputError(
-            "the server asks for more samples than this site generates",
-            allowed=f"{config.most_samples}",
-        )
+    # Whether anything is wanted follows from the labels, so a lack is told before that is known.
     if not config.generator:
         raise InputError("this site has no generator", fix="name one in the node's configuration")
     generator = open_generator(config.generator, (("device", config.device),))
+    counts = LabelCounts([np.bincount(real.labels, minlength=len(classes))], classes=classes)
+    wanted = _affordable(policy.local(counts.n[0]), config.max_samples)
     check_classes(Plan.of(counts, wanted[np.newaxis], policy), generator)
+    if not wanted.any():
+        return real
     # Known by classes, not by counts: a site that gets more images keeps what it generated.
     known = hashlib.sha256(json.dumps(classes).encode()).hexdigest()
     cache = Cache(config.cache_folder, generator.fingerprint, known)
     name = str(config.partition_id)
     images = client_images(name, wanted.tolist(), generator, cache, config.batch)
     return Samples.of(real.data, real.indices, *images)
+
+
+def _affordable(wanted: Ints, most: int) -> Ints:
+    """Return what a site generates of what the policy wants, every class cut in proportion.
+
+    To refuse instead would tell the server that its labels ask for more.
+    """
+    if (total := int(wanted.sum())) <= most:
+        return wanted
+    _LOG.warning("the policy wants %s samples; this site generates at most %s", total, most)
+    return wanted * most // total
 
 
 # Opened once a process, however many turns it takes.
@@ -206,7 +289,9 @@ def numbered(data: ImageData, classes: tuple[str, ...]) -> ImageData:
     """Return images with labels as the federation numbers them."""
     if strange := set(data.classes) - set(classes):
         raise InputError(
-            "there are classes that the run does not name", got=len(strange), fix="name all of them"
+            "there are images of classes that the federation does not name",
+            got=sorted(strange)[:5],
+            allowed=", ".join(classes),
         )
     places = np.array([classes.index(name) for name in data.classes], np.int64)
     return replace(data, labels=places[np.asarray(data.labels)], classes=classes)

@@ -6,7 +6,8 @@ In a deployment Flower itself starts the apps, with a grid of its own.
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -15,9 +16,11 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
-# The one private name: a Message outside of Flower's own processes asks it for a run's number.
+# Two private names are used here: a Message outside of Flower's own processes asks TaskIdentity for
+# a run's number, and a message's `_message_id` is set by the grid that takes it.
 from flwr.supercore.task_identity import TaskIdentity
 
+from fedeas.cores import usable_cores
 from fedeas.errors import FedeasError, InputError, MissingExtraError
 from fedeas.flower.exchange import wait_for_nodes
 
@@ -156,13 +159,11 @@ def _on_ray(
             failed.append(error)  # the engine would only log it
             raise
 
-    cores = os.cpu_count() or 1
     config: dict[str, Any] = {
         "client_resources": {"num_cpus": threads, "num_gpus": gpus},
-        "init_args": {"num_cpus": max(threads, cores), "log_to_driver": False},
+        "init_args": {"num_cpus": max(threads, usable_cores()), "log_to_driver": False},
     }
-    logging.getLogger("flwr").setLevel(logging.CRITICAL)
-    with warnings.catch_warnings():
+    with _quiet_flower(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # marked deprecated in favour of a daemon
         try:
             run_simulation(server, app, num_supernodes=clients, backend_config=config)
@@ -172,3 +173,15 @@ def _on_ray(
     if failed:
         raise failed[0]
     return outcome[0]
+
+
+@contextmanager
+def _quiet_flower() -> Iterator[None]:
+    """Silence Flower's own logger while it simulates; what fails is raised here instead."""
+    logger = logging.getLogger("flwr")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

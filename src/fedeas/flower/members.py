@@ -4,6 +4,7 @@ In a simulation all clients are there, or there is no run. Deployed sites come a
 are absent or wrong are named and left out, and asked again, without waiting for them.
 """
 
+import statistics
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,12 +32,37 @@ class Deployment:
     sites: int  # of the federation, numbered from 0, whether they are there or not
     policy: str  # what sites generate, e.g. fedeas(beta=12)
     largest: int = MOST_SAMPLES  # real samples that a site may claim
+    max_weight_ratio: float = 3.0  # a site weighs at most so many times the median; 0: no bound
+    max_weight: int = 0  # at most so many samples, instead; 0: by the ratio
+    clip_norm: float = 0.0  # of a site's update; 0: as it is
+    aggregation: str = "mean"
 
     def __post_init__(self) -> None:
+        ratio, whole = self.max_weight_ratio, "a whole number from 1"
         check_settings(
-            ("sites", self.sites, self.sites >= 1, "a whole number from 1"),
+            ("sites", self.sites, self.sites >= 1, whole),
             ("largest", self.largest, 1 <= self.largest <= MOST_SAMPLES, f"1 to {MOST_SAMPLES}"),
+            (
+                "max_weight_ratio",
+                ratio,
+                ratio == 0 or 1 <= ratio < 1e9,
+                "from 1, or 0 for no bound",
+            ),
+            ("max_weight", self.max_weight, self.max_weight >= 0, f"{whole}, or 0"),
+            ("clip_norm", self.clip_norm, 0 <= self.clip_norm < 1e9, "above 0, or 0 for none"),
         )
+
+    def weight_cap(self, sizes: Sequence[int]) -> int:
+        """Return the samples that a site is weighted by at most, given those of all sites.
+
+        A site says itself how many samples it has: without a bound one of them can own the model.
+
+        >>> Deployment(5, "none").weight_cap([100, 120, 90, 110, 10**6])
+        330
+        """
+        if self.max_weight or not self.max_weight_ratio:
+            return self.max_weight or MOST_SAMPLES
+        return max(1, int(self.max_weight_ratio * statistics.median_low(sizes)))
 
 
 @dataclass(frozen=True)

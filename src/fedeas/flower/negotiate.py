@@ -1,4 +1,6 @@
-"""Beta, or water-filling's price, before training: the server learns sums over clients alone.
+"""Beta, or water-filling's price, before training, from exact sums over clients.
+
+What such sums can give away is in docs/security.md.
 
 At a client, with its own histogram and a folder of its own:
 
@@ -22,7 +24,6 @@ from flwr.serverapp import Grid
 from numpy.typing import ArrayLike
 
 from fedeas.flower.secure_sum import Summand, Sums, answer_secure_sum, secure_sum
-from fedeas.policies.fedeas import FedEAS
 from fedeas.policies.matched import check_total
 from fedeas.secure.paths import (
     Betas,
@@ -74,17 +75,26 @@ def negotiate_beta(
     min_reduction: float = 0.5,
     max_share: float = 0.25,
     total: int | None = None,
-    rule: FedEAS | None = None,
-    digits: int = 3,
     timeout: float = TIMEOUT,
 ) -> Negotiated:
-    """Choose beta as `fedeas select` does: by the two conditions, or the largest within a total.
+    """Choose beta among the numbers of one digit from 1 to 90, for the default FedEAS rule.
 
-    `rule` has the other settings of the policy; its own beta does not count. Fewer `digits` are a
-    coarser grid, and sums that say less about few clients.
+    Parameters
+    ----------
+    grid, nodes
+        The Flower grid, and the nodes that take part.
+    classes
+        The number of classes of the federation.
+    min_reduction, max_share
+        The paper's two conditions. Where no beta of the grid meets both, the one that removes most
+        within `max_share` is chosen, and `choice.interval` is None.
+    total
+        Instead of the conditions: the largest beta within so many samples.
+    timeout
+        Seconds that each of the four stages may take.
+
     """
-    kept = rule or FedEAS()
-    question = Betas(classes, digits, kept.size_exponent, kept.entropy, kept.below_mean)
+    question = Betas(classes)
     if total is None:
         check_conditions(min_reduction, max_share)
     else:
@@ -102,12 +112,11 @@ def negotiate_price(
     classes: int,
     *,
     total: int,
-    digits: int = 3,
     timeout: float = TIMEOUT,
 ) -> Negotiated:
-    """Choose the price of water-filling that spends most within a total, and never more."""
+    """Choose the one-digit price of water-filling that spends most within a total."""
     check_total(total)
-    question = Prices(classes, digits)
+    question = Prices(classes)
     return _within(question, _sums(grid, nodes, question, timeout), total)
 
 

@@ -15,6 +15,7 @@ from fedeas.flower.client import TRAIN
 from fedeas.flower.exchange import exchange, reason
 from fedeas.flower.log import Line
 from fedeas.flower.members import Deployment, Manner, Members, Node, read_size
+from fedeas.flower.robust import MEAN, clip_update, make_aggregate
 from fedeas.flower.sums import ExactSum, check_values
 from fedeas.methods.method import Method, Round
 from fedeas.methods.registry import make_method
@@ -100,7 +101,10 @@ def run_rounds(
     members = Members(grid, manner, deployment)
     members.gather()
     nodes, known = members.nodes, members.known()
-    now = _State(dict(model.state_dict()), method.start(model, task, known, seed), [], {})
+    cap = None
+    if deployment is not None:
+        cap = deployment.weight_cap([node.real for node in nodes.values()])
+    now = _State(dict(model.state_dict()), method.start(model, task, known, seed), [], {}, cap)
     if checkpoint.exists():
         now = _restore(checkpoint, experiment)
         if resumed is not None:
@@ -136,8 +140,9 @@ def run_rounds(
             )
             for p in order
         )
-        samples = sum(nodes[p].real for p in cohort if p in nodes)
-        added = Added(now.weights, model, method, samples, absent)
+        weights_of = Weights(nodes, now.weight_cap)
+        samples = sum(weights_of[p] for p in cohort if p in nodes)
+        added = Added(now.weights, model, method, samples, weights_of, deployment, absent)
         by_node = {nodes[p].node: nodes[p] for p in there}
         for asked_node, reply in exchange(grid, messages, federated.window, federated.timeout):
             added.take(reply, by_node, asked_node)
@@ -147,7 +152,7 @@ def run_rounds(
             added.weights.mean(now.weights),
             added.sums(),
             [added.shown[p] for p in sorted(added.shown)],
-            sum(node.real for node in nodes.values()),
+            sum(weights_of[p] for p in nodes),
             number,
             seed,
         )
@@ -158,7 +163,7 @@ def run_rounds(
             line |= evaluate(weights)
         line["seconds"] = round(time.monotonic() - begun, 3)
         accepted = now.accepted | dict.fromkeys(added.good, number)
-        now = _State(weights, state, [*now.history, line], accepted)
+        now = _State(weights, state, [*now.history, line], accepted, now.weight_cap)
         _save(checkpoint, experiment, now)
         if report is not None:
             report(line)
@@ -173,6 +178,7 @@ class _State:
     method: Tensors
     history: list[Line]
     accepted: dict[int, int]  # the last round of a client whose reply counted
+    weight_cap: int | None  # set at the start, by those who were there, and kept; None: no bound
 
 
 def draw_cohort(seed: int, number: int, clients: int, fraction: float) -> list[int]:
@@ -186,6 +192,21 @@ def draw_cohort(seed: int, number: int, clients: int, fraction: float) -> list[i
     return sorted(int(p) for p in drawn)
 
 
+class Weights:
+    """What clients are weighted by: N_k, up to a bound where sites may lie about it."""
+
+    def __init__(self, nodes: Mapping[int, Node], cap: int | None) -> None:
+        self._nodes, self.cap = nodes, cap
+
+    def __getitem__(self, partition: int) -> int:
+        real = self._nodes[partition].real
+        return real if self.cap is None else min(real, self.cap)
+
+    def capped(self, partitions: Sequence[int]) -> list[int]:
+        """Return the clients that weigh less than they say that they have."""
+        return sorted(p for p in partitions if self[p] < self._nodes[p].real)
+
+
 class Added:
     """Replies of a round, added up as they come; what is wrong with one is noted, not added."""
 
@@ -195,11 +216,17 @@ class Added:
         model: Classifier,
         method: Method,
         samples: int,
+        weights_of: Weights,
+        deployment: Deployment | None = None,
         wrong: Sequence[str] = (),
     ) -> None:
         self._before, self._model, self._method = before, model, method
         self._trained = {name for name, _ in model.named_parameters()}
-        self.weights, self._directions, self._extra = (ExactSum(samples) for _ in range(3))
+        self._weights_of = weights_of
+        self._clip = 0.0 if deployment is None else deployment.clip_norm
+        kind = MEAN if deployment is None else deployment.aggregation
+        self.weights = make_aggregate(kind, samples, method, model)
+        self._directions, self._extra = (ExactSum(samples) for _ in range(2))
         self.shown: dict[int, Tensors] = {}
         self.good: list[int] = []
         self._wrong = list(wrong)
@@ -227,6 +254,8 @@ class Added:
             direction = self._direction(after)
             for tensors in (after, extra, shown):
                 check_values(tensors)
+            if self._clip:
+                after = clip_update(self._before, after, self._clip)
         except FedeasError as error:
             self._wrong.append(f"client {node.partition}: {error}")
             return
@@ -234,11 +263,12 @@ class Added:
             self._wrong.append(f"client {node.partition}: {type(error).__name__}")
             return
         self.good.append(node.partition)
-        self.weights.add(after, node.real)
+        weight = self._weights_of[node.partition]
+        self.weights.add(after, weight)
         if direction:
-            self._directions.add(direction, node.real)
+            self._directions.add(direction, weight)
         if extra:
-            self._extra.add(extra, node.real)
+            self._extra.add(extra, weight)
         if shown:
             self.shown[node.partition] = shown
         self._steps += steps
@@ -267,7 +297,7 @@ class Added:
             float((total / self.weights.weight).square().sum())
             for total in self._directions.total().values()
         )
-        return {
+        line: Line = {
             "clients": len(self.good),
             "samples": self.weights.weight,
             "trained_on": self._samples,
@@ -275,6 +305,10 @@ class Added:
             "drift": 1.0 - squared,
             "refused": self._wrong,
         }
+        if self._weights_of.cap is not None:
+            line["weight_cap"] = self._weights_of.cap
+            line["capped"] = self._weights_of.capped(self.good)
+        return line
 
     def _direction(self, after: Tensors) -> Tensors:
         """Return the client's update, scaled to length one; nothing where there is none."""
@@ -300,6 +334,7 @@ def _save(path: Path, experiment: str, now: _State) -> None:
         "experiment": experiment,
         "history": now.history,
         "accepted": list(now.accepted.items()),
+        "weight_cap": now.weight_cap,
     }
     save_tensors(path, tensors, about)
 
@@ -312,4 +347,5 @@ def _restore(path: Path, experiment: str) -> _State:
         {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         for prefix in ("weights.", "state.")
     )
-    return _State(weights, state, about["history"], {int(p): int(r) for p, r in about["accepted"]})
+    accepted = {int(p): int(r) for p, r in about["accepted"]}
+    return _State(weights, state, about["history"], accepted, about.get("weight_cap"))

@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from fedeas.errors import InputError
 from fedeas.flower.exchange import exchange, reason
 from fedeas.secure.client import Client
-from fedeas.secure.memory import Folder
+from fedeas.secure.memory import Folder, end_sums
 from fedeas.secure.messages import STAGES, RefusedError, Words
 from fedeas.secure.server import Server
 
@@ -51,8 +51,8 @@ def secure_sum(grid: Grid, nodes: Iterable[int], asked: object, words: int, time
 
     In a run a client answers one sum alone, since two over different clients could be subtracted. A
     client that does not answer within `timeout` seconds, or not well, at any of the four stages is
-    left out. There is no sum of fewer than three clients, nor of two thirds or fewer of those that
-    began.
+    left out. There is no sum of fewer than three clients, nor of three quarters or fewer of those
+    that began.
     """
     session = json.dumps({"asked": asked, "words": words}, sort_keys=True)
     if len(session) > _LONGEST:
@@ -117,8 +117,10 @@ def _handler(
 def _answer(stage: str, message: Message, context: Context, site: Summand) -> bytes:
     """Answer a stage from what the site remembers of this run."""
     session, content = _session(message), _content(message)
-    client = Client(session, Folder(site.folder / f"sum-{int(context.run_id)}"))
+    own = f"sum-{int(context.run_id)}"
+    client = Client(session, Folder(site.folder / own))
     if stage == "keys":
+        end_sums(site.folder, but=own)
         asked, words = _read(session)
         return client.keys(lambda: _checked(site.words(asked), words))
     later = {"shares": client.shares, "masked": client.masked, "unmask": client.unmask}
@@ -137,16 +139,16 @@ def _read(session: str) -> tuple[object, int]:
         read = json.loads(session)
         asked, words = read["asked"], read["words"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise RefusedError("a secure sum of nothing") from None
+        raise RefusedError("malformed secure-sum request") from None
     if type(words) is not int or not 0 < words < 2**24:
-        raise RefusedError("a secure sum of nothing")
+        raise RefusedError("malformed secure-sum request")
     return asked, words
 
 
 def _session(message: Message) -> str:
     found = _record(message).get("session")
     if not isinstance(found, str) or len(found) > _LONGEST:
-        raise RefusedError("a secure sum of nothing")
+        raise RefusedError("malformed secure-sum request")
     return found
 
 

@@ -51,6 +51,10 @@ class RunConfig:
     timeout: float = 3600.0  # seconds that a round may take
     window: int = 16  # messages under way at a time
     largest: int = 1_000_000  # real samples that a site may claim
+    max_weight_ratio: float = 3.0  # a site weighs at most so many times the median; 0: no bound
+    max_weight: int = 0  # at most so many samples, instead; 0: by the ratio
+    clip_norm: float = 0.0  # of a site's update; 0: as it is
+    aggregation: str = "mean"  # or trimmed-mean(share=0.2), which does not weigh sites by samples
     epochs: int = 2
     batch: int = 64
     learning_rate: float = 0.02
@@ -70,6 +74,18 @@ class RunConfig:
             minimum=self.minimum,
             timeout=self.timeout,
             window=self.window,
+        )
+
+    def deployment(self, policy: str) -> Deployment:
+        """Return what the server knows of its sites beforehand."""
+        return Deployment(
+            self.sites,
+            policy,
+            self.largest,
+            self.max_weight_ratio,
+            self.max_weight,
+            self.clip_norm,
+            self.aggregation,
         )
 
     def experiment(self, policy: str, data: ImageData) -> str:
@@ -104,7 +120,7 @@ def serve(grid: Grid, config: Mapping[str, object]) -> Trained:
             lambda weights: _measure(weights, settings, task, data),
             log.add,
             log.go_on,
-            Deployment(settings.sites, policy, settings.largest),
+            settings.deployment(policy),
         )
         save_tensors(folder / "model.safetensors", trained.weights, {"experiment": experiment})
     return trained
@@ -114,7 +130,8 @@ def _agreed(path: Path, grid: Grid, settings: RunConfig, classes: Sequence[str])
     """Return the policy of the run; one that was negotiated holds for the run that goes on too."""
     name, asked = parse(settings.policy, "policy")
     if name != NEGOTIATE:
-        row_policy(settings.policy)  # sites would refuse another
+        # Sites would refuse another one, or one that asks for more than their own row of counts.
+        row_policy(settings.policy).local([1] * len(classes))
         return settings.policy
     try:
         agreed = read_json(path)
@@ -127,9 +144,12 @@ def _agreed(path: Path, grid: Grid, settings: RunConfig, classes: Sequence[str])
 def _negotiated(
     grid: Grid, settings: RunConfig, asked: Mapping[str, object], classes: int
 ) -> dict[str, object]:
-    """Settle the policy with the sites; the server learns sums over all of them, and no counts."""
-    if strange := asked.keys() - {"total", "min_reduction", "max_share", "digits"}:
-        raise InputError("a negotiation has no such setting", got=sorted(strange)[0])
+    """Settle the policy with the sites, from exact sums over all of them."""
+    known = ("total", "min_reduction", "max_share")
+    if strange := asked.keys() - set(known):
+        raise InputError(
+            "a negotiation has no such setting", got=sorted(strange)[0], allowed=", ".join(known)
+        )
     nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
     ask: Callable[..., Negotiated] = negotiate_price if "total" in asked else negotiate_beta
     found = ask(grid, nodes, classes, **asked, timeout=settings.timeout)
@@ -144,6 +164,9 @@ def _negotiated(
         "negotiated %s over %s sites: %s samples remove %.1f %% of the imbalance",
         policy, choice.clients, choice.samples, 100 * choice.reduction,
     )  # fmt: skip
+    met = choice.interval is not None or "total" in asked
+    if not met:
+        _LOG.warning("no beta of one digit meets both conditions: this one stays within the share")
     for node, why in found.left_out.items():
         _LOG.warning("the sums are without node %s: %s", node, why)
     return {
@@ -152,6 +175,7 @@ def _negotiated(
         "real": choice.real,
         "samples": choice.samples,
         "reduction": choice.reduction,
+        "conditions_met": met,
         "left_out": {str(node): why for node, why in found.left_out.items()},
     }
 
@@ -160,7 +184,7 @@ def _test_data(settings: RunConfig) -> ImageData:
     """Open the server's test images; it has no others, so normalisation follows from them."""
     store = Path(settings.out) / "store"
     data = load_images("server", settings.test_data, store, parts=("test",))
-    data = numbered(data, read_classes({"classes": settings.classes}))
+    data = numbered(data, read_classes(settings.classes, "the run"))
     return replace(data, train_size=len(data.labels))
 
 
@@ -178,6 +202,11 @@ def _say(line: Line) -> None:
     )  # fmt: skip
     for wrong in line["refused"]:
         _LOG.warning("round %s without %s", line["round"], wrong)
+    if line.get("capped"):
+        _LOG.warning(
+            "round %s: clients %s claim more than %s samples and weigh no more than that",
+            line["round"], line["capped"], line["weight_cap"],
+        )  # fmt: skip
     if silent := [p for p in line["missing"] if not _named(p, line)]:
         _LOG.warning("round %s without clients %s: too late", line["round"], silent)
 

@@ -6,10 +6,14 @@ run twice, or whose reply came too late, does no harm.
 """
 
 import re
+import shutil
 from pathlib import Path
 
 from fedeas.errors import InputError
 from fedeas.tensors import Tensors, load_tensors, save_tensors
+
+_MOST_EXPERIMENTS = 500
+_POLICY = "policy"
 
 
 class Kept:
@@ -41,5 +45,39 @@ class Kept:
             if old < last:
                 self._file(old).unlink(missing_ok=True)
 
+    def check_policy(self, policy: str) -> None:
+        """Refuse another policy than the one that the experiment began with.
+
+        What a site generates, and how long that takes, follows from its labels: an experiment may
+        ask one such question.
+        """
+        path = self._folder / _POLICY
+        if path.exists() and path.read_text(encoding="utf-8") != policy:
+            raise InputError("the experiment began with another policy", got=policy)
+
+    def note_policy(self, policy: str) -> None:
+        """Write down the policy that the experiment has from now on."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / _POLICY).write_text(policy, encoding="utf-8")
+
+    def make_room(self, most: int) -> None:
+        """Remove the oldest other experiments until all of them take at most so many bytes.
+
+        The server names experiments: without a bound it could fill a site's disk with new ones.
+        """
+        sizes = {path: _size(path) for path in self._folder.parent.iterdir() if path.is_dir()}
+        for path in sorted(sizes, key=lambda p: p.stat().st_mtime_ns):
+            if sum(sizes.values()) <= most and len(sizes) <= _MOST_EXPERIMENTS:
+                return
+            if path != self._folder:
+                shutil.rmtree(path, ignore_errors=True)
+                del sizes[path]
+        if sum(sizes.values()) > most:
+            raise InputError("an experiment keeps too much", allowed=f"{most:,} bytes at this site")
+
     def _file(self, number: int) -> Path:
         return self._folder / f"{number}.safetensors"
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

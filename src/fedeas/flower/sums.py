@@ -43,12 +43,10 @@ class ExactSum:
 
     def mean(self, like: Tensors) -> Tensors:
         """Return the mean in the number formats of `like`; counters are rounded down."""
-        found = {}
-        for name, total in self.total().items():
-            mean = total / self.weight
-            dtype = like[name].dtype
-            found[name] = (mean if dtype.is_floating_point else (mean + 1e-9).floor()).to(dtype)
-        return found
+        return {
+            name: whole_or_float(total / self.weight, like[name].dtype)
+            for name, total in self.total().items()
+        }
 
     def _whole(self, name: str, tensor: torch.Tensor, weight: int) -> torch.Tensor:
         check_values({name: tensor})
@@ -57,6 +55,11 @@ class ExactSum:
             values = values.clamp(max=_LARGEST)  # counters of batches saturate
         whole: torch.Tensor = (values * (weight * self._scale)).round_().to(torch.int64)
         return whole
+
+
+def whole_or_float(mean: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return a mean in a number format; counters are rounded down."""
+    return (mean if dtype.is_floating_point else (mean + 1e-9).floor()).to(dtype)
 
 
 def check_values(tensors: Tensors) -> None:

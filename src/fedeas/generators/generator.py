@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from fedeas.cores import wait_without_spinning
 from fedeas.data import load_images
 from fedeas.errors import InputError, MissingExtraError
 from fedeas.generators.pool import pool_of_data
@@ -19,6 +20,7 @@ Bytes = NDArray[np.uint8]
 
 def heavy(module: str, purpose: str, extra: str) -> Any:
     """Import a module of ours that needs an extra, or name the extra."""
+    wait_without_spinning()
     try:
         return importlib.import_module(module)
     except ImportError as error:

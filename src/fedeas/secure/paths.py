@@ -1,12 +1,13 @@
-"""What every beta, or every price, of a grid does: whole numbers of a client that add up.
+"""What every beta, or every price, of a coarse grid does: whole numbers of a client that add up.
 
 A client's words are its N_k, N_k ||q_k - u||^2, and for every number of the grid its samples and
-N_k ||q_k - u||^2 with them. Their sums over clients are all that choosing takes. They have no order
-of clients or classes: nothing in them says which client or which class a number comes from.
+N_k ||q_k - u||^2 with them, each rounded to a whole number. Their sums over clients are all that
+choosing takes.
 
-The betas are the plain numbers, those of at most three significant digits. `select` chooses the
-plainest number of an interval, so an interval that holds one of them leads to the same choice from
-the sums.
+The grid, the rule and the rounding are fixed here, and a client answers nothing else: on a grid of
+three digits and with scores of 44 binary places a server could put every client's histogram
+together from the sums (`tests/test_attacks.py`). Sums that are exact still carry no guarantee:
+`docs/security.md` says what is left.
 """
 
 from dataclasses import asdict, dataclass
@@ -14,7 +15,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fedeas import skew
 from fedeas.blocks import class_major
@@ -34,40 +35,32 @@ from fedeas.select import (
     runs_of,
 )
 
-_FRACTION = 44  # bits after the point; with 2**20 clients their sum still fits a word
-_MOST_REAL = 2**40  # samples of one client
-_MOST_SAMPLES = 2**44 - 1  # of one client to generate; what is more counts as this
-_BEYOND = 1e300  # for a total that reached it: a share of one
-_DIGITS = {1: "one digit", 2: "two digits", 3: "three digits"}
+_MOST_REAL = 2**40  # samples of one client: sums over 2,000 clients then fit a word
+_MOST_CLASSES = 2**20
 
 
 @dataclass(frozen=True)
 class Betas:
-    """Betas of the FedEAS rule, from 0.1 to 99,900."""
+    """The betas of one digit from 1 to 90, for the FedEAS rule with its default settings."""
 
     name: ClassVar[str] = "fedeas"
     classes: int
-    digits: int = 3
-    size_exponent: float = 0.5
-    entropy: bool = True
-    below_mean: bool = True
 
     def __post_init__(self) -> None:
-        _check(self.classes, self.digits)
-        self.rule(1.0)
+        _check_classes(self.classes)
 
     def rule(self, beta: float) -> FedEAS:
         """Return the policy of a beta."""
-        return FedEAS(beta, self.size_exponent, self.entropy, self.below_mean)
+        return FedEAS(beta)
 
     @property
     def numbers(self) -> Floats:
         """The betas, upwards, as samples are."""
-        return plain_numbers(self.digits, -1, 5)
+        return one_digit_numbers(0, 2)
 
     def fill(self, n: Floats) -> Floats:
         """Return what the client of a row of counts generates, a row per beta."""
-        rule, betas = self.rule(1.0), self.numbers
+        rule, betas = FedEAS(), self.numbers
         N = n.sum(axis=-1)
         rows = np.broadcast_to(n, (len(betas), self.classes))
         budgets = np.floor(rule.rate(n, N) * betas)
@@ -76,14 +69,13 @@ class Betas:
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices of water-filling, from just below 1, the price of nothing, down to 0.001."""
+    """The prices of water-filling of one digit, from 0.9 (1 buys nothing) down to 0.001."""
 
     name: ClassVar[str] = "waterfill"
     classes: int
-    digits: int = 3
 
     def __post_init__(self) -> None:
-        _check(self.classes, self.digits)
+        _check_classes(self.classes)
 
     def rule(self, price: float) -> WaterFill:
         """Return the policy of a price."""
@@ -92,7 +84,7 @@ class Prices:
     @property
     def numbers(self) -> Floats:
         """The prices, downwards, so that samples go upwards."""
-        return even_numbers(2 * 10**self.digits, -3)
+        return one_digit_numbers(-3, 0)[::-1]
 
     def fill(self, n: Floats) -> Floats:
         """Return what the client of a row of counts generates, a row per price."""
@@ -112,34 +104,42 @@ class Choice:
     share: float
     real: int
     clients: int
-    interval: BetaInterval | None = None
+    interval: BetaInterval | None = None  # None where a total was given, or no beta meets both
 
 
 def words_of(question: Question, histogram: ArrayLike) -> Words:
     """Return a client's words for a question.
 
-    >>> words_of(Betas(classes=3, digits=1), [90, 10, 0])[:3]
-    array([           100,             48, 11728124029610], dtype=uint64)
+    >>> words_of(Betas(classes=3), [90, 10, 0])[:5]
+    array([100,  49,   4,   8,  14], dtype=uint64)
     """
     given = np.asarray(histogram)
     if given.shape != (question.classes,):
-        raise RefusedError(f"this client has not {question.classes} classes")
+        raise RefusedError(f"this client does not have {question.classes} classes")
     n = class_major(whole_matrix(given[np.newaxis], "counts"))
     N = float(n.sum())
     if not N < _MOST_REAL:
         raise RefusedError("this client has too many samples for a sum", allowed="below 2**40")
     added = question.fill(n)
-    samples = np.minimum(added.sum(axis=-1), _MOST_SAMPLES)
-    far = N * np.append(skew.deviation(n), skew.deviation(n + added))
-    whole = np.floor(far)
-    part = np.floor((far - whole) * 2.0**_FRACTION)
-    apart = np.concatenate([[N], whole[:1], part[:1], samples, whole[1:], part[1:]])
-    return apart.astype(np.uint64)
+    scores = N * np.append(skew.deviation(n), skew.deviation(n + added))
+    words: Words = np.rint(
+        np.concatenate([[N], scores[:1], added.sum(axis=-1), scores[1:]])
+    ).astype(np.uint64)
+    return words
+
+
+def plain_sums(question: Question, n: NDArray[np.int64]) -> Words:
+    """Return the sums of all clients' words from their counts, as a secure sum gives them.
+
+    For whoever may see the counts: simulations, and checks of a negotiation.
+    """
+    sums: Words = np.sum([words_of(question, row) for row in n], axis=0, dtype=np.uint64)
+    return sums
 
 
 def length_of(question: Question) -> int:
     """Return how many words a client's answer has."""
-    return 3 + 3 * len(question.numbers)
+    return 2 + 2 * len(question.numbers)
 
 
 def path_of(question: Question, sums: Words) -> Path:
@@ -147,23 +147,21 @@ def path_of(question: Question, sums: Words) -> Path:
     numbers = question.numbers
     if sums.shape != (length_of(question),):
         raise InputError("not the sums of this question", got=sums.shape)
-    values = sums.astype(np.float64)
-    samples, whole, part = values[3:].reshape(3, len(numbers))
     real = int(sums[0])
     if not real:
         raise InfeasibleError("no client of the sum has samples")
-    totals = np.where(samples < _MOST_SAMPLES, samples, _BEYOND)
-    before, *after = _joined(np.append(values[1], whole), np.append(values[2], part)) / real
-    return Path(numbers, totals, np.array(after), float(before), real)
+    samples, scores = sums[2:].astype(np.float64).reshape(2, len(numbers))
+    return Path(numbers, samples, scores / real, float(sums[1]) / real, real)
 
 
 def choose_by_conditions(
     question: Betas, sums: Words, clients: int, min_reduction: float = 0.5, max_share: float = 0.25
 ) -> Choice:
-    """Choose beta by the paper's two conditions, as `select.admissible_betas` does.
+    """Choose beta by the paper's two conditions, as far as a coarse grid meets them.
 
-    The interval's ends are numbers of the grid: both conditions hold at each of them from `low` to
-    the last one below `high`.
+    Where no beta of the grid meets both, the one that removes most within the share is chosen and
+    `interval` is None. Scores are rounded at the clients, so a reduction is exact to within
+    `clients / 2` of the summed score.
 
     >>> sums = words_of(Betas(3), [90, 10, 0]) + words_of(Betas(3), [30, 40, 30])
     >>> choose_by_conditions(Betas(3), sums, clients=2).policy.beta
@@ -173,22 +171,14 @@ def choose_by_conditions(
     found = path_of(question, sums)
     if found.score_before == 0:
         raise InfeasibleError("every client is balanced already", fix="nothing needs generating")
-    # Every client's words are rounded down: what is at the threshold must not fall below it.
-    slack = 1e-12 + clients * 2.0**-_FRACTION / (found.score_before * found.real)
-    enough = found.reductions >= min_reduction - slack
-    good = enough & (found.shares < max_share)
+    within = (found.shares < max_share) & (found.totals > 0)
+    if not within.any():
+        raise nothing_admissible(found, max_share, "no beta from 1 to 90")
+    good = within & (found.reductions >= min_reduction)
     if not good.any():
-        past = int(np.argmax(found.shares >= max_share))
-        digits = _DIGITS[question.digits]
-        if past and enough[past]:
-            low, high = found.betas[past - 1], found.betas[past]
-            raise InfeasibleError(
-                f"both conditions hold, if at all, only between beta = {low:g} and {high:g}, where "
-                f"there is no number of {digits}",
-                fix="allow a slightly larger share or smaller reduction",
-            )
-        raise nothing_admissible(found, max_share, f"no beta of {digits}")
-    ends = np.append(found.betas, 10.0**5)
+        best = int(np.argmax(np.where(within, found.reductions, -np.inf)))
+        return _choice(question, found, clients, best, None)
+    ends = np.append(found.betas, 100.0)
     runs = [(float(ends[i]), float(ends[j])) for i, j in runs_of(good)]
     interval = interval_of(runs, min_reduction, max_share)
     at = int(np.flatnonzero(found.betas == interval.choice)[0])
@@ -201,7 +191,7 @@ def choose_within(question: Question, sums: Words, clients: int, total: int) -> 
     >>> sums = words_of(Prices(3), [90, 10, 0]) + words_of(Prices(3), [30, 40, 30])
     >>> chosen = choose_within(Prices(3), sums, clients=2, total=64)
     >>> chosen.policy, chosen.samples
-    (WaterFill(total=None, price=0.108143), 64)
+    (WaterFill(total=None, price=0.2), 43)
     """
     check_total(total)
     found = path_of(question, sums)
@@ -223,7 +213,7 @@ def read_question(asked: object) -> Question:
     """Read a question of another party.
 
     >>> read_question({"policy": "waterfill", "classes": 10})
-    Prices(classes=10, digits=3)
+    Prices(classes=10)
     """
     kinds: dict[object, type[Question]] = {Betas.name: Betas, Prices.name: Prices}
     try:
@@ -234,30 +224,16 @@ def read_question(asked: object) -> Question:
 
 
 @lru_cache(maxsize=8)
-def plain_numbers(digits: int, first: int, last: int) -> Floats:
-    """Return all numbers of at most so many digits from 10**first to below 10**last.
+def one_digit_numbers(first: int, last: int) -> Floats:
+    """Return all numbers of one digit from 10**first to below 10**last.
 
-    >>> plain_numbers(1, -1, 1)
+    >>> one_digit_numbers(-1, 1)
     array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1. , 2. , 3. , 4. ,
            5. , 6. , 7. , 8. , 9. ])
     """
-    leading = range(10 ** (digits - 1), 10**digits)
-    powers = range(first - digits + 1, last - digits + 1)
     # From text, so that 0.3 is the number that somebody would type.
-    found = np.array([float(f"{number}e{power}") for power in powers for number in leading])
-    found.setflags(write=False)
-    return found
-
-
-@lru_cache(maxsize=8)
-def even_numbers(each: int, last: int) -> Floats:
-    """Return numbers from below 1 down to 10**last in equal ratios, so many to a power of ten.
-
-    >>> even_numbers(2, -2)
-    array([0.316228 , 0.1      , 0.0316228, 0.01     ])
-    """
-    # Six digits: the same number on every machine, however it takes powers.
-    found = np.array([float(f"{10 ** -(i / each):.6g}") for i in range(1, -last * each + 1)])
+    numbers = [float(f"{n}e{power}") for power in range(first, last) for n in range(1, 10)]
+    found = np.array(numbers)
     found.setflags(write=False)
     return found
 
@@ -276,16 +252,7 @@ def _choice(
     )
 
 
-def _joined(whole: Floats, part: Floats) -> Floats:
-    return whole + part * 2.0**-_FRACTION
-
-
-def _check(classes: object, digits: object) -> None:
-    """Refuse what is no grid; questions come from another party."""
-    for name, value, allowed in (
-        ("classes", classes, range(2, 2**20)),
-        ("digits", digits, range(1, 4)),
-    ):
-        if type(value) is not int or value not in allowed:
-            text = f"{allowed.start} to {allowed.stop - 1}"
-            raise InputError(f"{name} out of range", got=value, allowed=text)
+def _check_classes(classes: object) -> None:
+    """Refuse a number of classes that cannot be; questions come from another party."""
+    if type(classes) is not int or not 2 <= classes < _MOST_CLASSES:
+        raise InputError("classes out of range", got=classes, allowed=f"2 to {_MOST_CLASSES - 1}")

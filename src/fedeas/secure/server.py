@@ -68,7 +68,9 @@ class Server:
         if len(sound) < FEWEST:
             raise self._too_few("keys", len(sound), FEWEST)
         if len(sound) > MOST:
-            raise InfeasibleError("too many clients for one sum", got=len(sound), allowed="2**16")
+            raise InfeasibleError(
+                "too many clients for one sum", got=len(sound), allowed=f"up to {MOST}"
+            )
         self._nodes = list(sound)
         self._roster = Roster(
             safe_threshold(len(sound)),

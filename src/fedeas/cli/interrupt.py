@@ -1,0 +1,53 @@
+"""Ctrl-C that is always heard.
+
+An interrupt is an exception at whatever line runs, and some libraries lose it there: pyarrow, for
+one, while it imports pandas. Then the command would run on, as if nobody had pressed anything.
+"""
+
+import os
+import signal
+import sys
+import threading
+from types import FrameType, TracebackType
+
+_PATIENCE = 2.0  # seconds after which an interrupt of which nothing is left is sent again
+
+
+class HeardInterrupts:
+    """While entered, an interrupt is raised again until it ends what runs.
+
+    Not while it is on its way: what a command does in order to stop is left alone.
+    """
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+
+    def __enter__(self) -> "HeardInterrupts":
+        self._before = signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        signal.signal(signal.SIGINT, self._before)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        threading.Thread(target=self._look_again, daemon=True).start()
+        raise KeyboardInterrupt
+
+    def _look_again(self) -> None:
+        while not self._over.wait(_PATIENCE):
+            if not _handles_an_exception():
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+
+def _handles_an_exception() -> bool:
+    """Tell whether the main thread is in an `except` or `finally` block."""
+    found = sys._current_exceptions().get(threading.main_thread().ident or 0)
+    # Up to Python 3.11 a triple of type, exception and traceback.
+    return (found[1] if isinstance(found, tuple) else found) is not None

@@ -1,0 +1,145 @@
+"""What the owner of a site lets a server ask for. What goes beyond it is refused before any work.
+
+A server that may name any batch, shape or number of threads can exhaust a site, or ask a question
+whose answer is the site's histogram. And a refusal that says why, or that depends on the site's
+labels, is an answer too: towards the server every refusal is the same, and the reason stays in the
+site's own log.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedeas.cores import usable_cores
+from fedeas.errors import FedeasError, InputError
+from fedeas.specs import parse
+from fedeas.training.models import Task
+from fedeas.training.samples import Samples
+
+REFUSAL = "this site refuses the request; its own log says why"
+_LOG = logging.getLogger("fedeas")
+_DAY = 24 * 3600.0
+_PROJECTION = 4096  # width of a projection head
+_METHOD_SETTING = 1e5  # any number in a method's settings
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that a site does for a server; a simulation has none."""
+
+    batch: int = 1024
+    epochs: int = 50
+    learning_rate: float = 1.0
+    threads: int = 0  # 0: as many as this process has cores
+    state_bytes: int = 2_000_000_000  # of what methods keep between rounds, all experiments
+
+    def check_training(self, asked: Mapping[str, Any]) -> None:
+        """Refuse a message that asks for more training than the owner allows."""
+        local, model = asked["local"], asked["model"]
+        for name, value, most in (
+            ("batch", local["batch"], self.batch),
+            ("epochs", local["epochs"], self.epochs),
+            ("learning_rate", local["learning_rate"], self.learning_rate),
+            ("threads", asked["threads"], self.threads or usable_cores()),
+            ("projection", model["projection"], _PROJECTION),
+        ):
+            if not _is_number(value) or not 0 <= value <= most:
+                raise InputError(
+                    f"{name} is more than this site allows", got=value, allowed=f"up to {most}"
+                )
+        if local["compile"]:
+            raise InputError("the server asks to compile the model", allowed="compile = false")
+
+    def check_method(self, spec: str) -> None:
+        """Refuse a method with settings that could exhaust the site."""
+        for name, value in parse(spec, "method")[1].items():
+            if _is_number(value) and not abs(value) <= _METHOD_SETTING:
+                raise InputError(
+                    f"the method's {name} is too large",
+                    got=value,
+                    allowed=f"up to {_METHOD_SETTING:g}",
+                )
+
+
+def check_task(task: Task, samples: Samples) -> None:
+    """Refuse a task that is not that of the client's own data: a model is made for it."""
+    data = samples.data
+    own = (len(data.classes), tuple(data.images.shape[1:]))
+    if (task.classes, task.shape) != own:
+        raise InputError(
+            "the task is not that of this client's data", got=(task.classes, task.shape)
+        )
+    for name, values in (("mean", task.mean), ("spread", task.spread)):
+        if len(values) != task.shape[2] or not all(math.isfinite(v) for v in values):
+            raise InputError(f"the task's {name} is not a number per channel", got=values)
+    if not all(v > 0 for v in task.spread):
+        raise InputError("the task's spread is not positive", got=task.spread)
+
+
+class RefusalLog:
+    """How often a site has refused of late: a server that is refused again and again is probing."""
+
+    def __init__(self, path: Path, per_run: int = 20, per_day: int = 200) -> None:
+        self._path, self._per_run, self._per_day = path, per_run, per_day
+
+    def exhausted(self, run: int) -> bool:
+        """Whether nothing more of a run, or nothing more today, is even looked at."""
+        recent = self._recent()
+        return len(recent) >= self._per_day or sum(r == run for _, r in recent) >= self._per_run
+
+    def add(self, run: int) -> None:
+        """Count one more refusal; what is older than a day is dropped."""
+        kept = [*self._recent(), (time.time(), run)][-self._per_day :]
+        lines = "".join(f"{at:.0f} {own}\n" for at, own in kept)
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._path.write_text(lines, encoding="utf-8")
+
+    def _recent(self) -> list[tuple[float, int]]:
+        try:
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+            found = [(float(at), int(run)) for at, run in map(str.split, lines)]
+        except (OSError, ValueError):
+            return []
+        return [one for one in found if one[0] > time.time() - _DAY]
+
+
+def refuse_alike(log_of: Callable[[Any], RefusalLog]) -> Callable[..., Any]:
+    """Return a Flower mod that gives the server one constant refusal, whatever the reason."""
+
+    def mod(message: Any, context: Any, call_next: Callable[[Any, Any], Any]) -> Any:
+        run = int(context.run_id)
+        try:
+            refusals = log_of(context)
+            if refusals.exhausted(run):
+                raise InputError(
+                    "too many refused requests",
+                    fix="ask the server's operator why, then remove `refusals` in the state folder",
+                )
+        except Exception as error:
+            raise _refusal(message, run, error) from None
+        try:
+            return call_next(message, context)
+        except Exception as error:
+            refusals.add(run)
+            raise _refusal(message, run, error) from None
+
+    return mod
+
+
+def _refusal(message: Any, run: int, error: Exception) -> FedeasError:
+    _LOG.warning(
+        "refused %s of run %s: %s: %s",
+        message.metadata.message_type,
+        run,
+        type(error).__name__,
+        error,
+    )
+    return FedeasError(REFUSAL)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

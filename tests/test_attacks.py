@@ -1,0 +1,662 @@
+"""Attacks on what the documents promise. Each fails to read, write or exhaust anything.
+
+Every attack comes with its control: on the behaviour of version 0.1.0, of which just enough is kept
+here, it succeeds.
+"""
+
+import json
+import math
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedeas import FedEAS, InputError, WaterFill, skew
+from fedeas.flower import client as client_module
+from fedeas.flower import records
+from fedeas.flower.client import make_client_app
+from fedeas.flower.deployed import make_deployed_app, open_site, row_policy
+from fedeas.flower.grids import InlineGrid
+from fedeas.flower.limits import REFUSAL, RefusalLog
+from fedeas.flower.members import Deployment
+from fedeas.flower.negotiate import Holding, answer_negotiation, negotiate_beta
+from fedeas.flower.rounds import Federated, run_rounds
+from fedeas.secure import messages
+from fedeas.secure.client import Client, _Own
+from fedeas.secure.keys import (
+    agree,
+    bound_to,
+    load_key,
+    mask,
+    pair_mask,
+    purpose,
+    unseal,
+)
+from fedeas.secure.memory import Folder, Said
+from fedeas.secure.messages import (
+    DEALT,
+    HASH,
+    MOST,
+    RefusedError,
+    Roster,
+    digest,
+    marks,
+    pieces,
+    safe_threshold,
+)
+from fedeas.secure.paths import Betas, asked_of, read_question
+from fedeas.secure.server import Server
+from fedeas.secure.shares import SHARE, join
+from fedeas.training.models import ModelSettings, Task, make_model
+from pictures import encoded
+from reconstruction import Seen, reconstruct
+
+CLASSES = 10
+
+
+def drawn_federation(clients: int, seed: int) -> np.ndarray:
+    """Draw Dirichlet(0.1) clients of about 2,000 samples."""
+    rng = np.random.default_rng([clients, seed])
+    sizes = [max(50, int(rng.lognormal(math.log(2000), 0.5))) for _ in range(clients)]
+    return np.array([rng.multinomial(n, rng.dirichlet([0.1] * CLASSES)) for n in sizes])
+
+
+# What a negotiation's sums give away.
+
+_BITS = 44  # of a score's binary places in 0.1.0
+
+
+def old_grid() -> np.ndarray:
+    """The betas of 0.1.0: all numbers of three digits from 0.1 to 99,900."""
+    return np.array([float(f"{n}e{p}") for p in range(-3, 3) for n in range(100, 1000)])
+
+
+def old_words(histogram: np.ndarray, rule: FedEAS) -> tuple[list[int], list[int]]:
+    """The samples at every beta and the scores, before and at every beta, that 0.1.0 sent."""
+    n = np.asarray(histogram, float)[np.newaxis]
+    N, betas = n.sum(axis=-1), old_grid()
+    rows = np.broadcast_to(n, (len(betas), n.shape[1]))
+    budgets = np.floor(rule.rate(n, N) * betas)
+    added = rule.fill_to(rows, np.broadcast_to(N, len(betas)), budgets)
+    far = N * np.append(skew.deviation(n), skew.deviation(n + added))
+    whole = np.floor(far)
+    part = np.floor((far - whole) * 2.0**_BITS)
+    scores = [(int(a) << _BITS) + int(b) for a, b in zip(whole, part, strict=True)]
+    return added.sum(axis=-1).astype(int).tolist(), scores
+
+
+def recovered(histograms: np.ndarray, seen: Seen) -> int:
+    """How many sorted histograms the attack gets exactly right."""
+    found = reconstruct(seen)
+    return sum(f == tuple(sorted(h.tolist())) for f, h in zip(found, histograms, strict=True))
+
+
+def test_the_sums_of_a_negotiation_do_not_give_histograms_away(tmp_path):
+    """A server that follows the protocol peels the sums client by client."""
+    read_before = read_now = 0
+    for seed in range(4):
+        histograms = drawn_federation(3, seed)
+        sizes = histograms.sum(axis=1).tolist()
+        sent = [old_words(row, FedEAS()) for row in histograms]
+        samples = np.sum([s for s, _ in sent], axis=0).tolist()
+        before, *scores = (sum(column) for column in zip(*(t for _, t in sent), strict=True))
+        old = Seen(old_grid().tolist(), samples, scores, before, sizes, CLASSES, _BITS)
+        read_before += recovered(histograms, old)
+        words = [int(x) for x in negotiated_sums(tmp_path / str(seed), histograms)]
+        grid = Betas(CLASSES).numbers.tolist()
+        half = 2 + len(grid)
+        now = Seen(grid, words[2:half], words[half:], words[1], sizes, CLASSES, bits=0)
+        read_now += recovered(histograms, now)
+    assert read_before == 12  # all of them
+    assert read_now == 0
+
+
+def negotiated_sums(folder: Path, histograms: np.ndarray) -> np.ndarray:
+    """What reaches the server of a real negotiation over messages."""
+    app = ClientApp()
+
+    def hold(context: Context) -> Holding:
+        k = int(context.node_config["partition-id"])
+        return Holding(histograms[k], folder / str(k))
+
+    answer_negotiation(app, hold)
+    grid = InlineGrid(app, len(histograms))
+    seen = []
+    total = Server.total
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Server, "total", lambda *a: seen.append(found := total(*a)) or found)
+        negotiate_beta(grid, grid.get_node_ids(), CLASSES, total=10**6)
+    return seen[0][0]
+
+
+def test_a_server_cannot_choose_a_rule_that_counts_cells():
+    """With rate 1 for everybody, second differences of the samples count every value's cells."""
+    histograms = drawn_federation(100, 5)
+    rule = FedEAS(size_exponent=0.0, entropy=False, below_mean=False)
+    samples = np.sum([old_words(row, rule)[0] for row in histograms], axis=0)
+    at = {round(b): int(s) for b, s in zip(old_grid(), samples, strict=True) if b == round(b)}
+    cells = np.bincount(histograms.ravel(), minlength=1000)
+    read = [at[v + 1] - 2 * at[v] + at.get(v - 1, 0) == cells[v] for v in range(1, 998)]
+    assert sum(read) == len(read)  # exact for all of them, whatever the number of clients
+    question = asked_of(Betas(CLASSES))
+    assert read_question(question) == Betas(CLASSES)
+    for setting in (
+        {"size_exponent": 0.0},
+        {"entropy": False},
+        {"below_mean": False},
+        {"digits": 3},
+    ):
+        with pytest.raises(RefusedError):
+            read_question({**question, **setting})
+
+
+class Memory:
+    """A client's memory that lasts as long as the test."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, Said] = {}
+
+    def recall(self, stage: str) -> Said | None:
+        return self.said.get(stage)
+
+    def keep(self, stage: str, said: Said) -> None:
+        self.said.setdefault(stage, said)
+
+    def forget(self, stage: str) -> None:
+        self.said[stage] = Said(self.said[stage].asked, b"", b"")
+
+
+def stories(n: int, threshold: int, colluders: int) -> dict[int, set[int]] | None:
+    """Say whom each honest client is told to have dropped out; None where shares cannot suffice.
+
+    Client 0 is the victim, the next ones collude, the ones after them are said to have vanished.
+    """
+    vanished = range(1 + colluders, threshold)
+    needed = dict.fromkeys(vanished, threshold - colluders)
+    told: dict[int, set[int]] = {k: set() for k in range(1 + colluders, n)}
+    for k in sorted(told, key=lambda k: k not in needed):
+        room = n - threshold
+        for p in sorted((p for p in needed if p != k), key=lambda p: -needed[p]):
+            if room and needed[p] > 0:
+                told[k].add(p)
+                needed[p] -= 1
+                room -= 1
+    return told if all(more <= 0 for more in needed.values()) else None
+
+
+def read_victim(n: int, threshold: int, colluders: int, words: np.ndarray) -> np.ndarray | None:
+    """Take the masks off one client's words by telling the others different stories."""
+    told = stories(n, threshold, colluders)
+    if told is None:
+        return None
+    memories = [Memory() for _ in range(n)]
+    clients = [Client("a sum", memory) for memory in memories]
+    keys = [c.keys(lambda row=row: row) for c, row in zip(clients, words, strict=True)]
+    roster = Roster(threshold, tuple(k[:32] for k in keys), tuple(k[32:] for k in keys))
+    bound = bound_to(digest(b"a sum"), roster)
+    dealt = [pieces(c.shares(roster.pack())[HASH:], DEALT) for c in clients]
+    friends, vanished = range(1, 1 + colluders), range(1 + colluders, threshold)
+
+    def ask_masked(k: int, members: list[int]) -> bytes:
+        sealed = b"".join(dealt[m][k][2 * HASH :] for m in members)
+        return clients[k].masked(marks(members, n) + sealed)
+
+    total = np.frombuffer(ask_masked(0, [0, *friends, *vanished]), "<u8").astype(np.uint64)
+    for k in told:
+        ask_masked(k, list(range(n)))
+    seeds: dict[int, bytes] = {}
+    masks: dict[int, dict[int, bytes]] = {p: {} for p in vanished}
+    secrets = {k: _Own.read(memories[k].recall("keys").secret) for k in friends}
+    for k, own in secrets.items():  # a colluder opens what it was dealt
+        for member in (0, *vanished):
+            secret = agree(load_key(own.seal), roster.seals[member])
+            shares = unseal(secret, purpose(bound, member, k), dealt[member][k][2 * HASH :])
+            if member == 0:
+                seeds[k] = shares[:SHARE]
+            else:
+                masks[member][k] = shares[SHARE:]
+    for k, gone in told.items():
+        survivors = [i for i in range(n) if i not in gone]
+        revealed = pieces(clients[k].unmask(marks(survivors, n)), SHARE)
+        seeds[k] = revealed[0]
+        for p in gone:
+            masks[p][k] = revealed[p]
+
+    def joined(shares: dict[int, bytes]) -> bytes:
+        return join({k: shares[k] for k in sorted(shares)[:threshold]})
+
+    total = total - mask(joined(seeds), purpose(bound, 0), len(total))
+    private = {k: own.mask for k, own in secrets.items()}
+    private |= {p: joined(shares) for p, shares in masks.items()}
+    for k, key in private.items():
+        total = total + pair_mask(load_key(key), roster, k, 0, bound, len(total))
+    return total[:-1]
+
+
+@pytest.mark.parametrize("n", [5, 7, 9, 20])
+def test_a_server_cannot_name_a_low_threshold_and_tell_two_stories(n, monkeypatch):
+    """With a bare majority it reads a victim's words although nobody colludes with it."""
+    words = np.random.default_rng(n).integers(0, 2**64, (n, 4), dtype=np.uint64)
+    low = max(3, n // 2 + 1)
+    with monkeypatch.context() as patch:  # any majority was taken for a threshold
+        patch.setattr(messages, "safe_threshold", lambda n: max(3, n // 2 + 1))
+        np.testing.assert_array_equal(read_victim(n, low, 0, words), words[0])
+    with pytest.raises(RefusedError, match="unsafe threshold"):
+        read_victim(n, low, 0, words)
+
+
+def test_two_stories_do_not_reach_the_threshold_with_a_third_on_the_servers_side(monkeypatch):
+    """Two thirds, the threshold of 0.1.0, fell to a few colluders; today's is out of reach."""
+    for n, colluders in ((7, 2), (10, 2), (13, 3)):
+        words = np.random.default_rng(n).integers(0, 2**64, (n, 4), dtype=np.uint64)
+        old = max(3, 2 * n // 3 + 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(messages, "safe_threshold", lambda n: max(3, 2 * n // 3 + 1))
+            np.testing.assert_array_equal(read_victim(n, old, colluders, words), words[0])
+    for n in range(3, 301):
+        t = safe_threshold(n)
+        for c in range((n - 1) // 3 + 1):
+            # Of each of the t - 1 - c clients that are said to have vanished t - c shares have to
+            # come from the n - 1 - c honest ones, and each of those gives up at most n - t.
+            assert (t - 1 - c) * (t - c) > (n - 1 - c) * (n - t), (n, c)
+            if n <= 40:
+                assert stories(n, t, c) is None
+
+
+def test_a_roster_of_many_keys_does_not_keep_a_client_busy():
+    """A client's work grows with the roster: 65,536 keys were half an hour of it."""
+    victim = Client("a sum", Memory())
+    own = victim.keys(lambda: np.zeros(1, np.uint64))
+    n = MOST + 1
+    keys = [os.urandom(32) for _ in range(2 * n - 2)]
+    many = Roster(safe_threshold(n), (own[:32], *keys[::2]), (own[32:], *keys[1::2]))
+    with pytest.raises(RefusedError, match="malformed roster"):
+        victim.shares(many.pack())
+
+
+# What a dropped client leaves on its disk.
+
+
+def dropped_sum(folder: Path) -> list[Client]:
+    """Run a sum of five clients of which the last one is dropped before it is unmasked."""
+    words = np.arange(5, dtype=np.uint64)
+    clients = [Client("a sum", Folder(folder / str(k) / "sum-1")) for k in range(5)]
+    server = Server("a sum", len(words))
+    requests = server.roster({k: c.keys(lambda: words) for k, c in enumerate(clients)})
+    requests = server.deliver({k: clients[k].shares(r) for k, r in requests.items()})
+    masked = {k: clients[k].masked(r) for k, r in requests.items()}
+    masked.pop(4)  # too late
+    requests = server.survivors(masked)
+    server.total({k: clients[k].unmask(r) for k, r in requests.items()})
+    return clients
+
+
+def test_a_dropped_client_forgets_its_keys_and_words(tmp_path):
+    from fedeas.secure.memory import end_sums
+
+    dropped_sum(tmp_path)
+    left = tmp_path / "4"
+    secret = Folder(left / "sum-1").recall("keys").secret
+    held = b"".join(p.read_bytes() for p in left.rglob("*") if p.is_file())
+    assert secret in held  # nobody told it that the sum is over
+    end_sums(left, but="sum-1")
+    assert Folder(left / "sum-1").recall("keys").secret == secret  # its own sum may go on
+    end_sums(left, but="sum-2")  # the next one begins, or training does
+    held = b"".join(p.read_bytes() for p in left.rglob("*") if p.is_file())
+    assert all(secret[i : i + 32] not in held for i in range(0, 96, 32))
+    with pytest.raises(RefusedError, match="is over"):
+        Client("a sum", Folder(left / "sum-1")).keys(lambda: np.zeros(5, np.uint64))
+
+
+def test_a_folder_that_others_can_write_to_is_refused(tmp_path):
+    elsewhere, link, shared = (tmp_path / name for name in ("elsewhere", "link", "shared"))
+    elsewhere.mkdir()
+    link.symlink_to(elsewhere)
+    shared.mkdir()
+    shared.chmod(0o777)
+    for folder, why in ((link, "not a folder of this user's own"), (shared, "others can write")):
+        folder_was_taken = folder.is_dir() and os.access(folder, os.W_OK)
+        assert folder_was_taken  # 0.1.0 looked no further
+        with pytest.raises(InputError, match=why):
+            Folder(folder)
+    assert not list(elsewhere.iterdir())
+    readable = tmp_path / "readable"
+    readable.mkdir(mode=0o755)
+    Folder(readable)
+    assert stat.S_IMODE(readable.stat().st_mode) == 0o700
+
+
+def test_a_damaged_record_of_a_sum_is_noticed(tmp_path):
+    client = Client("a sum", Folder(tmp_path))
+    client.keys(lambda: np.arange(3, dtype=np.uint64))
+    whole = (tmp_path / "keys").read_bytes()
+    for content in (b"", whole[:10], whole[:-1], whole[:50] + b"\0" + whole[51:], whole + b"\0"):
+        (tmp_path / "keys").write_bytes(content)
+        with pytest.raises(InputError, match="damaged"):
+            Client("a sum", Folder(tmp_path)).keys(lambda: np.zeros(3, np.uint64))
+
+
+# What a hostile server asks of a site.
+
+COUNTS = (37, 0, 120, 5, 61, 0, 2, 88, 14, 1)
+NAMES = ", ".join(f"c{c}" for c in range(CLASSES))
+TASK = {"classes": CLASSES, "shape": [8, 8, 1], "mean": [0.5], "spread": [0.5]}
+
+
+@dataclass
+class Attacked:
+    """A real site behind a real ClientApp, and the server that asks it."""
+
+    app: ClientApp
+    context: Context
+
+    def ask(self, kind: str = "train", weights: dict | None = None, **changed: object) -> Message:
+        """Send a message as `run_rounds` does, with some settings changed; return the reply."""
+        local = {"epochs": 1, "batch": 64, "learning_rate": 0.02, "momentum": 0.0,
+                 "weight_decay": 0.0, "precision": "float32", "compile": False}  # fmt: skip
+        model = {"name": "cnn", "norm": "batch", "stem": "cifar", "projection": 0, "weights": ""}
+        asked = {"seed": 1, "method": "fedavg", "model": model, "local": local, "task": TASK,
+                 "threads": 1, "experiment": "x", "policy": "none", "round": 1,
+                 "last": 0}  # fmt: skip
+        for name, value in changed.items():
+            inner = next((part for part in (local, model) if name in part), asked)
+            inner[name] = value
+        grid = InlineGrid(self.app, 1)
+        grid._contexts = {2: self.context}
+        arrays = {"weights": weights or fresh_weights()} if kind == "train" else {}
+        message = Message(records.pack(arrays, asked), 2, kind)
+        (name,) = grid.push_messages([message])
+        (reply,) = grid.pull_messages([name])
+        return reply
+
+    def refuses(self, **changed: object) -> bool:
+        """Whether a request is refused, with the one constant line."""
+        reply = self.ask(**changed)
+        if reply.has_error():
+            assert reply.error.reason == REFUSAL
+        return reply.has_error()
+
+
+def fresh_weights() -> dict[str, torch.Tensor]:
+    task = Task(CLASSES, (8, 8, 1), (0.5,), (0.5,))
+    return make_model(ModelSettings(), task, 0).state_dict()
+
+
+@pytest.fixture
+def site(tmp_path) -> Attacked:
+    """A site with images of eight of ten classes, and no generator."""
+    rng = np.random.default_rng(0)
+    for c, count in enumerate(COUNTS):
+        for i in range(count):
+            path = tmp_path / "data" / f"c{c}" / f"{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(encoded(rng.integers(0, 255, (8, 8, 1)).astype(np.uint8)))
+    node = {"partition-id": 0, "classes": NAMES, "data": str(tmp_path / "data"),
+            "state": str(tmp_path / "state"), "device": "cpu"}  # fmt: skip
+    context = Context(1, 2, node, RecordDict(), {"classes": NAMES})
+    return Attacked(make_deployed_app(), context)
+
+
+def unguarded(site: Attacked, monkeypatch: pytest.MonkeyPatch) -> Attacked:
+    """The same site as 0.1.0 would have opened it: without limits."""
+    from fedeas.flower.deployed import SiteConfig
+
+    config = SiteConfig.of(site.context.node_config)
+    monkeypatch.setattr(client_module, "check_task", lambda task, samples: None)
+    app = make_client_app(lambda context: replace(open_site(config), limits=None))
+    return Attacked(app, site.context)
+
+
+def test_one_training_message_does_not_give_the_histogram(site, monkeypatch):
+    """Zero weights, one step over all data, learning rate 1: the last bias is the label shares."""
+    zero = {name: torch.zeros_like(weight) for name, weight in fresh_weights().items()}
+    step = {"weights": zero, "batch": 10**9, "learning_rate": 1.0}
+    with monkeypatch.context() as patch:
+        reply = unguarded(site, patch).ask(**step)
+    bias = records.tensors(reply.content, "weights")["fc.bias"].double().numpy()
+    assert np.rint((bias + 1 / CLASSES) * sum(COUNTS)).astype(int).tolist() == list(COUNTS)
+    assert site.refuses(**step)
+
+
+def test_an_update_still_shows_label_shares(site):
+    """What limits cannot prevent, and docs/security.md says: an ordinary round tells the shares."""
+    before = fresh_weights()
+    reply = site.ask(weights=before, epochs=2)
+    moved = records.tensors(reply.content, "weights")["fc.bias"] - before["fc.bias"]
+    assert np.corrcoef(moved.numpy(), COUNTS)[0, 1] > 0.9
+
+
+HUGE = {
+    "threads": {"threads": 20_000},
+    "shape": {"task": {**TASK, "shape": [9000, 9000, 1]}},
+    "classes": {"task": {**TASK, "classes": 10**8}},
+    "projection": {"projection": 10**9},
+    "epochs": {"epochs": 10**9},
+    "batch": {"batch": 10**9},
+    "learning rate": {"learning_rate": 900.0},
+    "compile": {"compile": True},
+    "method": {"method": "fedprox(mu=1e308)"},
+    "truth": {"epochs": True},
+}
+
+
+class WorkBeganError(Exception):
+    """A site was about to act on what it was asked."""
+
+
+@pytest.mark.parametrize("kind", HUGE)
+def test_a_server_cannot_exhaust_a_site(site, kind, monkeypatch):
+    """Whatever would take all memory, all cores or for ever is refused before any work."""
+    asked = []
+
+    def note(*arguments: object) -> None:
+        asked.append(repr(arguments))
+
+    def begin(*arguments: object) -> None:
+        note(*arguments)
+        if any(text in asked[-1] for text in huge):
+            raise WorkBeganError
+
+    (wanted,) = HUGE[kind].values()
+    inner = wanted if isinstance(wanted, dict) else {"value": wanted}
+    huge = [
+        repr(v if not isinstance(v, list) else tuple(v))
+        for v in inner.values()
+        if v not in TASK.values()
+    ]
+    make_model, make_method = client_module.make_model, client_module.make_method
+    monkeypatch.setattr(client_module, "use_threads", begin)
+    monkeypatch.setattr(
+        client_module, "make_method", lambda spec: (begin(spec), make_method(spec))[1]
+    )
+    monkeypatch.setattr(
+        client_module, "make_model", lambda *a, **b: (begin(*a), make_model(*a, **b))[1]
+    )
+    monkeypatch.setattr(client_module, "fit", lambda model, samples, local, *a: begin(local))
+    with monkeypatch.context() as patch:
+        assert "WorkBegan" in unguarded(site, patch).ask(**HUGE[kind]).error.reason
+    asked.clear()
+    assert site.refuses(**HUGE[kind])
+    assert not any(text in said for said in asked for text in huge)
+
+
+def test_new_experiments_do_not_fill_a_sites_disk(site, tmp_path):
+    """MOON keeps a model for every experiment, and the server names experiments."""
+    from fedeas.flower.state import Kept
+
+    def kept(limit: int) -> int:
+        folder = tmp_path / f"kept-{limit}"
+        for number in range(8):
+            own = Kept(folder / str(number))
+            own.save(1, 0, {"w": torch.zeros(250_000)})  # a megabyte
+            own.make_room(limit)
+        return sum(path.stat().st_size for path in folder.rglob("*.safetensors"))
+
+    assert kept(10**12) > 8_000_000  # as if there were no limit
+    assert kept(3_000_000) <= 3_000_000
+    with pytest.raises(InputError, match="keeps too much"):
+        kept(500_000)
+
+
+# Refusals as an oracle.
+
+
+def test_refusals_do_not_tell_which_classes_a_site_has(site):
+    """Leave one class after the other out of the run, and see whether the site minds."""
+    absent = {c for c, count in enumerate(COUNTS) if not count}
+
+    def minds(c: int, refuses: Callable[[set[str]], bool]) -> bool:
+        return refuses({f"c{i}" for i in range(CLASSES)} - {f"c{c}"} | {"other"})
+
+    held = {f"c{c}" for c, count in enumerate(COUNTS) if count}
+    assert {c for c in range(CLASSES) if not minds(c, lambda named: bool(held - named))} == absent
+
+    def refused_now(named: set[str]) -> bool:
+        site.context.run_config = {"classes": ", ".join(sorted(named))}
+        return site.refuses(kind="query.hello")
+
+    assert all(minds(c, refused_now) for c in range(CLASSES))
+
+
+def test_refusals_do_not_tell_whether_anything_is_wanted(site):
+    """Bisect water-filling's price to where nothing is wanted any more: the sum of squares."""
+    squares = sum(n * n for n in COUNTS) / sum(COUNTS) ** 2
+
+    def bisect(refused: Callable[[str], bool]) -> float:
+        low, high = 1e-3, 1.0
+        for _ in range(34):
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if refused(f"waterfill(price={middle!r})") else (low, middle)
+        return low
+
+    old = bisect(lambda spec: bool(row_policy(spec).local(COUNTS).any()))
+    assert old == pytest.approx(squares, rel=1e-9)
+    # At a site without a generator every policy but `none` is refused, wanted or not.
+    prices = (0.99, squares * 1.01, squares * 0.99, 0.01)
+    assert [bool(WaterFill(price=p).local(COUNTS).any()) for p in prices] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert all(site.refuses(policy=f"waterfill(price={p!r})") for p in prices)
+
+
+def test_too_large_a_plan_is_cut_rather_than_refused(site, tmp_path):
+    """A bound on samples that refuses tells the server that the labels ask for more."""
+    site.context.node_config |= {"generator": "counting:Counting", "max-samples": 100}
+    from fedeas.flower.deployed import SiteConfig
+
+    opened = open_site(SiteConfig.of(site.context.node_config))
+    wanted = FedEAS(beta=12).local(COUNTS)
+    assert wanted.sum() > 100
+    with pytest.raises(InputError, match="another size"):  # of the test's 4 x 4 generator: it drew
+        opened.samples("fedeas(beta=12)")
+    drawn = [json.loads(p.read_text())["body"] for p in tmp_path.rglob("manifest.json")]
+    made = np.zeros(CLASSES, int)
+    for shard in drawn[0]["shards"]:
+        for label, start, stop in shard["segments"]:
+            made[label] += stop - start
+    assert made.tolist() == (wanted * 100 // wanted.sum()).tolist()
+    assert 80 < made.sum() <= 100
+
+
+def test_a_refusal_is_always_the_same_and_soon_the_only_answer(site, caplog):
+    reasons = ({"method": "fedgen"}, {"policy": "os:system"}, {"epochs": 99}, {"round": "../x"})
+    said = {site.ask(**wrong).error.reason for wrong in reasons}
+    assert said == {REFUSAL}
+    assert "does not take part in this method" in caplog.text  # the owner reads why
+    assert not site.refuses()
+    for _ in range(20):
+        assert site.refuses(method="fedgen")
+    assert site.refuses()  # the run asked for too much: nothing of it is looked at any more
+    site.context.run_id = 7
+    assert not site.refuses()  # another one is
+
+
+def test_refusals_are_counted_over_runs_too(tmp_path):
+    log = RefusalLog(tmp_path / "refusals", per_run=5, per_day=12)
+    for run in range(11):
+        log.add(run)
+        assert not log.exhausted(run)
+    log.add(11)
+    assert log.exhausted(99)
+    (tmp_path / "refusals").write_text("0 1\n" * 50)  # long ago
+    assert not log.exhausted(1)
+    (tmp_path / "refusals").write_text("rubbish")
+    assert not log.exhausted(1)
+
+
+def test_an_experiment_has_one_policy(site):
+    assert not site.refuses(policy="none")
+    assert site.refuses(policy="full-balance")
+    assert not site.refuses(policy="none")
+
+
+def test_a_sites_own_files_are_its_own(site, tmp_path):
+    """Its decoded images and labels were readable by every user of the machine."""
+    before = os.umask(0o022)
+    try:
+        site.ask()
+    finally:
+        os.umask(before)
+    labels = next((tmp_path / "state").rglob("labels.npy"))
+    assert stat.S_IMODE(labels.stat().st_mode) & 0o044  # the file alone is not protected
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700  # what it lies in is
+
+
+# What a hostile site does to the model.
+
+
+def poisoned(tmp_path: Path, **deployment: object) -> tuple[float, dict]:
+    """One of five sites claims a million samples and sends 7.0 everywhere; return its success."""
+    app = ClientApp()
+
+    def numbers(context: Context) -> dict[str, float]:
+        k = int(context.node_config["partition-id"])
+        return {"partition": k, "num-examples": 10**6 if k == 4 else 2000 + k}
+
+    @app.query("hello")
+    def hello(message: Message, context: Context) -> Message:
+        return Message(records.pack({"known": {}}, numbers=numbers(context)), reply_to=message)
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        weights = records.tensors(message.content, "weights")
+        if numbers(context)["partition"] == 4:
+            weights = {name: torch.full_like(weight, 7.0) for name, weight in weights.items()}
+        told = {**numbers(context), "trained-on": 0, "steps": 0}
+        return Message(records.pack({"weights": weights}, numbers=told), reply_to=message)
+
+    task = Task(CLASSES, (8, 8, 1), (0.5,), (0.5,))
+    federated = Federated(rounds=1, fraction=1.0, minimum=0.5)
+    known = Deployment(5, "none", **deployment)
+    path = tmp_path / "c.safetensors"
+    done = run_rounds(
+        InlineGrid(app, 5), federated, task, 1, path, "e", lambda _: {}, deployment=known
+    )
+    return float(done.weights["fc.bias"].abs().max()), done.history[0]
+
+
+def test_one_site_does_not_own_the_model(tmp_path):
+    (tmp_path / "old").mkdir()
+    reached, line = poisoned(tmp_path / "old", max_weight_ratio=0)
+    assert reached > 6.9
+    assert line["refused"] == []
+    for name, settings, most in (
+        ("default", {}, 3.1),  # three sevenths of 7, from a weight of three medians among four
+        ("clipped", {"clip_norm": 1.0}, 0.5),
+        ("trimmed", {"aggregation": "trimmed-mean(share=0.2)"}, 0.1),
+    ):
+        (tmp_path / name).mkdir()
+        reached, line = poisoned(tmp_path / name, **settings)
+        assert reached < most, name
+        assert line["capped"] == [4]
+        assert line["weight_cap"] == 3 * 2002
