@@ -115,6 +115,63 @@ def test_from_labels():
         LabelCounts.from_labels([0, 1], [0])
 
 
+def test_from_labels_keeps_classes_that_nobody_has():
+    owners = [7, 7, 9]
+    c = LabelCounts.from_labels(["cat", "dog", "cat"], owners, classes=["dog", "emu", "cat"])
+    assert c.classes == ("dog", "emu", "cat")
+    np.testing.assert_array_equal(c.n, [[1, 0, 1], [0, 0, 1]])
+    for number in (4, np.int64(4)):
+        c = LabelCounts.from_labels(np.array([0, 2, 2]), owners, classes=number)
+        assert c.classes is None
+        np.testing.assert_array_equal(c.n, [[1, 0, 1, 0], [0, 0, 1, 0]])
+    names = np.array(["3", "5"])
+    np.testing.assert_array_equal(
+        LabelCounts.from_labels([5, 3, 5], owners, classes=names).n, [[1, 1], [0, 1]]
+    )
+    for labels, classes in (
+        ([0, 1, 2], 2),
+        ([0, 1, -1], 2),
+        (["cat", "emu", "cat"], ["cat", "dog"]),
+    ):
+        with pytest.raises(InputError, match="not among the classes"):
+            LabelCounts.from_labels(labels, owners, classes=classes)
+    for classes in (1, 0, -1, 2**40, True, "cat"):
+        with pytest.raises(InputError, match="not classes"):
+            LabelCounts.from_labels([0, 0, 0], owners, classes=classes)
+
+
+def test_a_data_frame_keeps_its_names():
+    import pandas as pd
+
+    frame = pd.DataFrame([[9, 1], [0, 5]], index=["north", "south"], columns=["cat", "dog"])
+    c = LabelCounts(frame)
+    assert (c.clients, c.classes) == (("north", "south"), ("cat", "dog"))
+    assert LabelCounts(frame, clients=["a", "b"]).clients == ("a", "b")
+    frame.index = ["same", "same"]
+    assert LabelCounts(frame, clients=["a", "b"]).clients == ("a", "b")
+    with pytest.raises(InputError, match="same client name"):
+        LabelCounts(frame)
+    frame.index = ["north", "south"]
+    plain = LabelCounts(pd.DataFrame([[9, 1], [0, 5]]))
+    assert (plain.clients, plain.classes) == (None, None)
+    samples = pd.DataFrame({"site": ["x", "x", "y"], "kind": ["cat", "dog", "cat"]})
+    crossed = LabelCounts(pd.crosstab(samples["site"], samples["kind"]))
+    assert crossed == LabelCounts.from_labels(samples["kind"], samples["site"])
+    for column in (["north", "south"], [1, 2]):  # a column of ids is not a class
+        with pytest.raises(InputError, match=r"set_index\('client'\)"):
+            LabelCounts(frame.reset_index(drop=True).assign(client=column))
+    indexed = LabelCounts(frame.assign(client=[3, 4]))  # the index says who the clients are
+    assert indexed.classes == ("cat", "dog", "client")
+    with pytest.raises(InputError, match="out of range"):
+        LabelCounts(frame.astype(float).replace(5, float("nan")))
+
+
+def test_counts_of_counts_keep_their_names():
+    c = LabelCounts([[9, 1], [0, 5]], ["north", "south"], ["cat", "dog"])
+    assert LabelCounts(c) == c
+    assert LabelCounts.of(c) is c
+
+
 @pytest.mark.parametrize(
     ("text", "clients", "classes"),
     [

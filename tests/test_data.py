@@ -14,7 +14,8 @@ from PIL import Image
 from fedeas import IID, Dirichlet, FedEAS, FLBench, InputError
 from fedeas.data import ImageData, federate, load_images
 from fedeas.generators import Generator, Pool, make_generator
-from pictures import encoded, write_set
+from limited import attempt
+from pictures import encoded, shapes, write_set
 
 ROOT = Path(__file__).parents[1]
 
@@ -40,12 +41,143 @@ def test_it_is_decoded_once_and_again_when_the_source_changes(tmp_path, monkeypa
     write_set(tmp_path / "set", noise(20), noise(4))
     first = load_images("mine", tmp_path / "set", tmp_path / "store")
     with monkeypatch.context() as patch:
-        patch.setattr("fedeas.data.load._decode", None)
+        patch.setattr("fedeas.data.decode._decode", None)
         again = load_images("mine", tmp_path / "set", tmp_path / "store")
     assert again.fingerprint == first.fingerprint
     write_set(tmp_path / "set", noise(20, seed=5), noise(4))
     other = load_images("mine", tmp_path / "set", tmp_path / "store")
     assert other.fingerprint != first.fingerprint
+
+
+def image_folder(folder: Path, each: int = 10) -> Path:
+    """Write images of two classes, all of one size and time; the colour tells which is which."""
+    for label, name in enumerate(("cat", "dog")):
+        (folder / name).mkdir(parents=True)
+        for number in range(each):
+            path = folder / name / f"{number:02}.bmp"
+            Image.fromarray(np.full((8, 8), 100 * label + number, np.uint8)).save(path)
+            os.utime(path, (1e9, 1e9))
+    return folder
+
+
+def labelled(data: ImageData) -> dict[int, str]:
+    """Return the name of the class of every training image, by its colour."""
+    colours = data.images[: data.train_size, 0, 0, 0].tolist()
+    return {c: data.classes[y] for c, y in zip(colours, data.train_labels.tolist(), strict=True)}
+
+
+def test_an_image_that_is_moved_to_another_class_gets_its_label(tmp_path):
+    """The first of the dogs becomes the last of the cats: the order of names stays as it was."""
+    store, train = tmp_path / "store", image_folder(tmp_path / "set" / "train")
+    image_folder(tmp_path / "set" / "test")
+    for path in sorted((train / "dog").iterdir()):
+        path.rename(path.with_name(f"1{path.name[1:]}"))
+    assert labelled(load_images("mine", tmp_path / "set", store))[100] == "dog"
+    (train / "dog" / "10.bmp").rename(train / "cat" / "10.bmp")
+    assert labelled(load_images("mine", tmp_path / "set", store))[100] == "cat"
+
+
+def test_a_class_that_is_renamed_is_called_so(tmp_path):
+    folder, store = image_folder(tmp_path / "set"), tmp_path / "store"
+    load_images("mine", folder, store)
+    (folder / "cat").rename(folder / "bobcat")  # still the first
+    assert load_images("mine", folder, store).classes == ("bobcat", "dog")
+
+
+@pytest.mark.parametrize("what", ["folders", "files"])
+def test_classes_and_images_that_change_places_change_their_labels(tmp_path, what):
+    """All files have the same names, sizes and times."""
+    folder, store = image_folder(tmp_path / "set"), tmp_path / "store"
+    before = labelled(load_images("mine", folder, store, parts=("train",)))
+    end = "" if what == "folders" else "03.bmp"
+    for old, new in (("cat", "x"), ("dog", "cat"), ("x", "dog")):
+        (folder / "x").mkdir(exist_ok=True) if end else None
+        (folder / old / end).rename(folder / new / end)
+    after = labelled(load_images("mine", folder, store, parts=("train",)))
+    changed = {colour for colour in before if before[colour] != after[colour]}
+    assert changed == (set(before) if what == "folders" else {3, 103})
+
+
+def test_an_image_that_is_moved_to_the_test_set_is_tested_on(tmp_path):
+    store = tmp_path / "store"
+    for part in ("train", "test"):
+        image_folder(tmp_path / "set" / part, each=6)
+    shutil.rmtree(tmp_path / "set" / "test" / "dog")
+    assert load_images("mine", tmp_path / "set", store).train_size == 12
+    (tmp_path / "set" / "train" / "dog").rename(tmp_path / "set" / "test" / "dog")
+    moved = load_images("mine", tmp_path / "set", store)
+    assert (moved.train_size, moved.labels[6:].tolist()) == (6, [0] * 6 + [1] * 6)
+    whole = image_folder(tmp_path / "whole")
+    sizes = [
+        (len(data.train_labels), len(data.labels))
+        for parts in (("train", "test"), ("train",), ("test",))
+        for data in [load_images("mine", whole, store, parts=parts)]
+    ]
+    assert sizes == [(16, 20), (20, 20), (0, 20)]
+
+
+def test_a_data_set_says_where_its_test_images_come_from(tmp_path):
+    store = tmp_path / "store"
+    flat = image_folder(tmp_path / "flat")
+    for part in ("train", "test"):
+        shutil.copytree(flat, tmp_path / "parts" / part)
+    write_set(tmp_path / "rows", noise(40), noise(4))
+    for folder, origin in (
+        (flat, "every fifth image of each class, set aside by fedeas"),
+        (tmp_path / "parts", "from the folder test/"),
+        (tmp_path / "rows", "from test-*.parquet"),
+    ):
+        for _ in ("decoded", "opened again"):
+            shared = federate(load_images("mine", folder, store), IID(clients=2))
+            assert shared.describe().endswith(f" test images, {origin}")
+    assert "official" not in shared.describe()
+
+
+def test_images_load_on_systems_that_cannot_reserve_space(tmp_path, monkeypatch):
+    """macOS and Windows have no posix_fallocate."""
+    monkeypatch.delattr(os, "posix_fallocate")
+    write_set(tmp_path / "set", noise(20), noise(4))
+    data = load_images("mine", tmp_path / "set", tmp_path / "store")
+    np.testing.assert_array_equal(data.images[:20], np.stack(noise(20)))
+
+
+def test_the_arrays_are_those_that_numpy_writes(tmp_path):
+    """Their fingerprint names runs and caches: it may not change with how they are written."""
+    data = shapes(tmp_path / "set")
+    np.save(tmp_path / "images.npy", np.asarray(data.images))
+    written = (tmp_path / "set" / "images.npy").read_bytes()
+    assert written == (tmp_path / "images.npy").read_bytes()
+    assert data.fingerprint.startswith("83d336ce07573ceb")
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
+    write_set(tmp_path / "set", noise(60, (32, 32, 3)), noise(4, (32, 32, 3)))
+    said = attempt(
+        "load_images('mine', *argument)",
+        tmp_path / "set",
+        tmp_path / "store",
+        limit="write_at_most(100)",
+    )
+    assert said.startswith("FileAccessError cannot write")
+    assert "File too large" in said
+    assert len(said.splitlines()) == 1
+    assert not list((tmp_path / "store" / "data").iterdir())
+
+
+def test_a_set_that_does_not_fit_on_the_disk_is_refused_at_once(tmp_path):
+    folder = tmp_path / "store" / "data" / "x"
+    huge = np.zeros((1, 8000, 8000, 3), np.uint8)
+    rows = shutil.disk_usage(tmp_path).free // huge.size + 2
+    asked = []
+
+    def batches():
+        asked.append(1)
+        yield huge, np.zeros(1, np.int64)
+
+    with pytest.raises(InputError, match="FEDEAS_STORE"):
+        ImageData.write(folder, "x", ("a", "b"), (rows, 0), batches())
+    assert asked == [1]
+    assert not list(folder.parent.iterdir())
 
 
 def test_a_damaged_store_is_found_and_decoded_anew(tmp_path):
@@ -116,6 +248,14 @@ def test_a_data_set_of_the_hub(tmp_path):
     first, second = done.stdout.splitlines()
     assert first == "ImageData(org/mine: 20 training and 4 test images of 6x5x3, 2 classes)"
     assert second.startswith("no dataset 'org/absent'")
+    assert "FEDEAS_DATA is not set: set it to a folder that holds org/absent/" in second
+    environment["FEDEAS_DATA"] = str(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "store"],
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert f"there is no folder {tmp_path / 'org' / 'absent'}" in done.stdout
+    assert "FEDEAS_DATA" in done.stdout
 
 
 def test_real_fashion_mnist(data, store):
@@ -139,7 +279,7 @@ def test_the_two_protocols_on_real_cifar10(data, store, paper):
     assert not set(as_paper.test) & set(as_paper.partition.train.indices)
     clean = federate(loaded, FLBench(clients=20, alpha=0.1), "clean", hold_out=2000)
     assert "N = 30,000" in clean.describe()
-    assert "10,000 test images, the official test set" in clean.describe()
+    assert clean.describe().endswith("10,000 test images, from test-*.parquet")
     parts = [clean.partition.train.indices, clean.test, clean.pool]
     np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(60_000))
     assert np.bincount(loaded.labels[clean.pool]).tolist() == [2000] * 10

@@ -118,21 +118,59 @@ def test_an_infeasible_request_fails_at_once_and_says_what_to_change(recipe, mes
 
 
 @pytest.mark.parametrize(
-    "recipe",
+    ("recipe", "settings"),
     [
-        Dirichlet(clients=0, alpha=0.1),
-        Dirichlet(clients=5, alpha=0),
-        Dirichlet(clients=5, alpha=float("nan")),
-        Dirichlet(clients=5, alpha=1, seed=-1),
-        Dirichlet(clients=5, alpha=1, min_samples=-1),
-        FLBench(clients=5, alpha=1, seed=2**32),
-        FLBench(clients=5, alpha=1, test_ratio=1.0),
-        Shards(clients=5, shards_per_client=0),
+        (IID, {"clients": 0}),
+        (IID, {"clients": 2.0}),
+        (IID, {"clients": True}),
+        (IID, {"clients": "2"}),
+        (IID, {"clients": 2, "seed": -1}),
+        (IID, {"clients": 2, "seed": 2**63}),
+        (Dirichlet, {"clients": 0, "alpha": 0.1}),
+        (Dirichlet, {"clients": 5, "alpha": 0}),
+        (Dirichlet, {"clients": 5, "alpha": float("nan")}),
+        (Dirichlet, {"clients": 5, "alpha": "0.1"}),
+        (Dirichlet, {"clients": 5, "alpha": 1, "seed": -1}),
+        (Dirichlet, {"clients": 5, "alpha": 1, "min_samples": -1}),
+        (FLBench, {"clients": 5, "alpha": 1, "seed": 2**32}),
+        (FLBench, {"clients": 5, "alpha": 1, "test_ratio": 1.0}),
+        (FLBench, {"clients": 5, "alpha": 1, "min_samples": 0.5}),
+        (Shards, {"clients": 5, "shards_per_client": 0}),
+        (Shards, {"clients": np.True_}),
     ],
 )
-def test_nonsense_is_refused(recipe):
+def test_nonsense_is_refused_when_a_recipe_is_made(recipe, settings):
     with pytest.raises(InputError):
-        recipe.partition(labels)
+        recipe(**settings)
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    few, alpha, seed = np.int64(4), np.float32(0.5), np.uint8(7)
+    for numpy, plain in (
+        (IID(clients=few, seed=seed), IID(clients=4, seed=7)),
+        (Shards(clients=few, seed=seed), Shards(clients=4, seed=7)),
+        (Dirichlet(clients=few, alpha=alpha, seed=seed), Dirichlet(clients=4, alpha=0.5, seed=7)),
+        (FLBench(clients=few, alpha=alpha, seed=seed), FLBench(clients=4, alpha=0.5, seed=7)),
+    ):
+        assert numpy == plain
+        assert repr(numpy) == repr(plain)
+        made = numpy.partition(labels)
+        assert made == plain.partition(labels)
+        made.save(tmp_path / "partition.npz")  # settings that JSON can hold
+        assert Partition.load(tmp_path / "partition.npz") == made
+    assert type(Dirichlet(clients=5, alpha=1).alpha) is int  # as it was given
+
+
+def test_lists_are_indexed_as_lists_are():
+    lists = IndexLists.of([[4, 1], [], [0]])
+    for place in (-1, 2, np.int64(-1)):
+        assert lists[place].tolist() == [0]
+    assert lists[-3].tolist() == [4, 1]
+    for place in (3, -4):
+        with pytest.raises(IndexError):
+            lists[place]
+    with pytest.raises(TypeError):
+        lists[1.0]
 
 
 @pytest.mark.parametrize("y", [[], [0, 0], [0, -1], [0.5, 1.0], [[0, 1]], [0, 10**9], ["a", "b"]])

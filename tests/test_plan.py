@@ -26,6 +26,15 @@ def test_saving_and_loading_changes_nothing(c, beta, cost, ending, tmp_path_fact
     assert again.reduction == plan.reduction
 
 
+def test_where_a_plan_comes_from_is_one_type(paper, tmp_path):
+    plan = FedEAS().plan(paper)
+    plan.save(tmp_path / "plan.csv")
+    loaded = Plan.load(tmp_path / "plan.csv")
+    for made in (plan, loaded, plan.with_cost(Cost(1.0))):
+        assert made.source == made.counts_hash == paper.fingerprint
+        assert type(made.source) is str
+
+
 def test_names_travel_with_the_plan(tmp_path):
     c = LabelCounts([[9, 0], [0, 5]], clients=["north", "[red]south"], classes=["cat", "dog"])
     for ending in FORMATS:

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,8 +18,9 @@ from fedeas import (
     Plan,
     Uniform,
     WaterFill,
+    compare,
 )
-from fedeas.policies import LocalPolicy, make_policy, policy_names
+from fedeas.policies import LocalPolicy, make_plan, make_policy, policy_names
 from strategies import betas, counts, totals
 
 local_policies = st.one_of(
@@ -216,6 +219,80 @@ def test_a_local_answer_wants_one_histogram():
 def test_numbers_of_numpy_are_numbers(paper):
     assert Uniform(total=np.int64(5)).plan(paper).settings == {"total": 5}
     assert FedEAS(beta=np.float32(8)).plan(paper).total == 8673
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [FedEAS(), FullBalance(), Uniform(total=9), MissingOnly(total=9), WaterFill(total=9),
+     WaterFill(price=0.1), Greedy(total=9)],
+)  # fmt: skip
+def test_policies_take_matrices_and_data_frames(policy):
+    import pandas as pd
+
+    rows = [[90, 10, 0], [30, 40, 30]]
+    expected = policy.plan(LabelCounts(rows))
+    assert policy.plan(rows) == policy.plan(np.array(rows)) == expected
+    frame = pd.DataFrame(rows, index=["north", "south"], columns=["cat", "dog", "emu"])
+    named = policy.plan(frame)
+    np.testing.assert_array_equal(named.samples, expected.samples)
+    assert (named.clients, named.classes) == (("north", "south"), ("cat", "dog", "emu"))
+    for wrong in ("counts.csv", Path("counts.csv"), None, 7, {"a": 1}, [1, 2], expected, object()):
+        with pytest.raises(InputError):
+            policy.plan(wrong)
+    with pytest.raises(InputError, match=r"LabelCounts\.load"):
+        policy.plan("counts.csv")
+
+
+class Halves:
+    """A third party's policy that returns samples alone."""
+
+    name = "halves"
+
+    def plan(self, counts: LabelCounts):
+        return counts.n // 2
+
+
+class Nothing:
+    def plan(self, counts: LabelCounts):
+        return None
+
+
+def test_a_policy_may_return_samples_alone(paper, fedeas, paper_csv, tmp_path):
+    plan = make_plan(Halves(), paper)
+    assert isinstance(plan, Plan)
+    assert (plan.policy, plan.total) == ("halves", (paper.n // 2).sum())
+    assert make_plan(FedEAS(), paper) == FedEAS().plan(paper)
+    (row,) = compare(paper, [Halves()])
+    assert row.total == plan.total
+    saved = tmp_path / "plan.csv"
+    done = fedeas("plan", paper_csv, "--policy", f"{__name__}:Halves", "--out", saved)
+    assert done.code == 0, done.err
+    assert Plan.load(saved) == plan
+    done = fedeas("plan", paper_csv, "--policy", f"{__name__}:Nothing")
+    assert done.code == 2
+    assert "samples of policy 'Nothing'" in done.err
+    assert "clients x classes" in done.err
+
+
+def test_numbers_are_kept_as_plain_ones():
+    for number in (np.float32(8), np.float64(8), np.int64(8), np.uint8(8)):
+        assert type(FedEAS(beta=number).beta) in (int, float)
+        assert FedEAS(beta=number) == FedEAS(beta=8)
+        assert repr(FedEAS(beta=number)) in (repr(FedEAS(beta=8)), repr(FedEAS(beta=8.0)))
+    assert FedEAS(entropy=np.False_) == FedEAS(entropy=False)
+    assert repr(Uniform(total=np.int32(5))) == "Uniform(total=5)"
+    assert repr(WaterFill(price=np.float64(0.5))) == repr(WaterFill(price=0.5))
+    for wrong in (
+        {"beta": True},
+        {"beta": np.True_},
+        {"beta": "8"},
+        {"beta": None},
+        {"entropy": 1},
+    ):
+        with pytest.raises(InputError):
+            FedEAS(**wrong)
+    with pytest.raises(InputError, match="not a total"):
+        Uniform(total=np.float64(5))
 
 
 def test_a_balanced_client_has_no_harmful_samples():

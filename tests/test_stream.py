@@ -8,6 +8,7 @@ import pytest
 
 from fedeas import Cost, FedEAS, FullBalance, InputError, LabelCounts, Plan, WaterFill
 from fedeas.stream import client_count, plan_stream
+from limited import attempt
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,41 @@ def test_bad_streams_leave_nothing_behind(table, tmp_path):
     with pytest.raises(InputError):
         plan_stream(path, FedEAS(), out)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_blamed_on_what_is_written(many, tmp_path):
+    path, _ = many
+    out = tmp_path / "plan.parquet"
+    said = attempt(
+        "plan_stream(Path(argument[0]), FedEAS(), Path(argument[1]))",
+        path, out, limit="write_at_most(100)",
+    )  # fmt: skip
+    assert said.startswith(f"FileAccessError cannot write {out}: File too large")
+    assert "read" not in said
+    assert len(said.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_source_is_blamed_on_what_is_read(many, tmp_path):
+    path, _ = many
+    content = bytearray(path.read_bytes())
+    content[1000:200_000] = bytes(199_000)
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(content)
+    with pytest.raises(InputError, match=r"broken\.parquet is not a readable Parquet file"):
+        plan_stream(broken, FedEAS(), tmp_path / "plan.parquet")
+    assert list(tmp_path.iterdir()) == [broken]
+
+
+def test_what_a_caller_raises_while_reading_is_left_alone(many):
+    path, _ = many
+
+    def stop(now: int, end: int) -> None:
+        raise OSError(5, "of the caller")
+
+    with pytest.raises(OSError, match="of the caller") as raised:
+        plan_stream(path, FedEAS(), progress=stop)
+    assert not isinstance(raised.value, InputError)
 
 
 def test_the_memory_of_a_stream_does_not_grow_with_its_length(tmp_path):

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fedeas.counts import LabelCounts
+from fedeas.counts import CountsLike, LabelCounts
 from fedeas.errors import InfeasibleError
 from fedeas.plan import Plan, policy_name
-from fedeas.policies import FedEAS, Policy, make_policy
+from fedeas.policies import FedEAS, Policy, make_plan, make_policy
 
 DEFAULT_POLICIES = (
     "fedeas",
@@ -46,7 +46,7 @@ class Comparison:
 
 
 def compare(
-    counts: LabelCounts,
+    counts: CountsLike,
     policies: Sequence[str | Policy] = DEFAULT_POLICIES,
     reference: Policy | None = None,
 ) -> Comparison:
@@ -58,13 +58,14 @@ def compare(
     uniform 86 0.511
     """
     chosen = reference or FedEAS()
-    matched = chosen.plan(counts).total
+    counts = LabelCounts.of(counts)
+    matched = make_plan(chosen, counts).total
     rows = []
     for given in policies:
         policy = _resolve(given, chosen, matched) if isinstance(given, str) else given
         label = given if isinstance(given, str) else policy_name(given)
         try:
-            rows.append(_row(label, policy.plan(counts)))
+            rows.append(_row(label, make_plan(policy, counts)))
         except InfeasibleError as error:
             rows.append(Row(label, note=str(error)))
     return Comparison(matched, tuple(rows))

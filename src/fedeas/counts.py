@@ -5,7 +5,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,13 +15,22 @@ from numpy.typing import ArrayLike, NDArray
 from fedeas import tables
 from fedeas.blocks import row_slices
 from fedeas.errors import InputError
+from fedeas.limits import LARGEST_LABEL, check_cells
+from fedeas.scalars import integer
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelCounts:
     """A K x C matrix of label counts, clients in rows, checked once and never changed.
 
-    `clients` and `classes` are names; without them the numbers 0, 1, 2, ... serve as names.
+    Parameters
+    ----------
+    n : array_like
+        Whole numbers, clients x classes. A data frame's index and columns are taken as names.
+    clients : sequence of str, optional
+        A name per client; without any the numbers 0, 1, 2, ... serve as names.
+    classes : sequence of str, optional
+        A name per class.
 
     >>> counts = LabelCounts([[90, 10, 0], [30, 40, 30]], clients=["north", "south"])
     >>> counts
@@ -38,6 +49,9 @@ class LabelCounts:
         clients: Sequence[str] | None = None,
         classes: Sequence[str] | None = None,
     ) -> None:
+        n, own_clients, own_classes = _unpacked(n)
+        clients = own_clients if clients is None else clients
+        classes = own_classes if classes is None else classes
         matrix = whole_matrix(n, "counts")
         K, C = matrix.shape
         if K < 1:
@@ -56,14 +70,40 @@ class LabelCounts:
         object.__setattr__(self, "classes", names(classes, C, "class"))
 
     @classmethod
-    def from_labels(cls, labels: ArrayLike, clients: ArrayLike) -> "LabelCounts":
+    def of(cls, counts: "CountsLike") -> "LabelCounts":
+        """Return counts as they are, or make them from a matrix or a data frame.
+
+        >>> LabelCounts.of([[90, 10, 0], [30, 40, 30]]).K
+        2
+        """
+        if isinstance(counts, str | Path):
+            raise InputError(
+                "not counts", got=counts, fix="read a file with LabelCounts.load(path)"
+            )
+        return counts if isinstance(counts, LabelCounts) else cls(counts)
+
+    @classmethod
+    def from_labels(
+        cls, labels: ArrayLike, clients: ArrayLike, classes: Sequence[str] | int | None = None
+    ) -> "LabelCounts":
         """Count from two columns, the label and the client of every sample.
 
-        >>> LabelCounts.from_labels([0, 1, 1, 0], ["b", "a", "a", "a"]).n
-        array([[1, 2],
-               [1, 0]])
+        Parameters
+        ----------
+        labels : array_like
+            The label of every sample.
+        clients : array_like
+            The client of every sample, as long as `labels`.
+        classes : sequence of str or int, optional
+            The names of all classes in their order, or their number where labels count from 0.
+            Each keeps its column, also one that nobody has; any other label is refused. Without
+            it the classes are the labels that occur.
+
+        >>> LabelCounts.from_labels([0, 1, 1, 0], ["b", "a", "a", "a"], classes=3).n
+        array([[1, 2, 0],
+               [1, 0, 0]])
         """
-        label_names, label = np.unique(np.asarray(labels), return_inverse=True)
+        class_names, label = _columns(labels, classes)
         client_names, client = np.unique(np.asarray(clients), return_inverse=True)
         if label.shape != client.shape or label.ndim != 1 or not label.size:
             raise InputError(
@@ -71,9 +111,12 @@ class LabelCounts:
                 got=(label.shape, client.shape),
                 allowed="two columns of one length",
             )
-        C = len(label_names)
+        C = len(class_names)
+        check_cells(
+            C * len(client_names), f"a table of {len(client_names):,} clients x {C:,} classes"
+        )
         n = np.bincount(client * C + label, minlength=C * len(client_names))
-        return cls(n.reshape(-1, C), [str(k) for k in client_names], [str(c) for c in label_names])
+        return cls(n.reshape(-1, C), [str(k) for k in client_names], class_names)
 
     @classmethod
     def load(cls, path: Path | str, delimiter: str | None = None) -> "LabelCounts":
@@ -150,6 +193,10 @@ class LabelCounts:
         )
 
 
+# What `LabelCounts.of` and every policy take: counts, a matrix, or a data frame.
+CountsLike: TypeAlias = LabelCounts | ArrayLike
+
+
 class Fingerprint:
     """The fingerprint of counts that arrive row block by row block, however they are cut."""
 
@@ -178,12 +225,16 @@ def whole_matrix(values: ArrayLike, what: str) -> NDArray[np.int64]:
     """Return a read-only K x C matrix of whole numbers from 0 to 2**53, or refuse `values`."""
     try:
         given = np.asarray(values)
-    except ValueError:
+    except (ValueError, TypeError):
         raise InputError(
             f"{what} with rows of different lengths", allowed="one row per client"
         ) from None
     if given.ndim != 2:
-        raise InputError(f"{what} of {given.ndim} dimensions", allowed="clients x classes")
+        raise InputError(
+            f"{what} of {given.ndim} dimensions",
+            got=type(values).__name__,
+            allowed="a matrix, clients x classes",
+        )
     if given.dtype.kind not in "iuf":
         raise InputError(f"{what} of type {given.dtype}", allowed="whole numbers")
     if given.size:
@@ -218,3 +269,43 @@ def names(given: Sequence[str] | None, size: int, what: str) -> tuple[str, ...] 
     if bad:
         raise InputError(f"not a {what} name", got=bad[0], allowed="1 to 200 printable characters")
     return None if chosen == tuple(map(str, range(size))) else chosen
+
+
+def _unpacked(n: Any) -> tuple[Any, Sequence[str] | None, Sequence[str] | None]:
+    """Split what knows its names, counts or a data frame of any library, into values and names."""
+    if isinstance(n, LabelCounts):
+        return n.n, n.clients, n.classes
+    if not (hasattr(n, "columns") and hasattr(n, "to_numpy")):
+        return n, None, None
+    classes = [str(column) for column in n.columns]
+    clients = [str(k) for k in n.index] if hasattr(n, "index") else []
+    numbered = clients == [str(k) for k in range(len(clients))]
+    ids = [name for name in classes if name and tables.names_clients(name)]
+    if numbered and ids:  # numbers above which 'client' stands are not counts
+        raise InputError(
+            f"the data frame's column {ids[0]!r} names clients, not a class",
+            fix=f"move it to the index: frame.set_index({ids[0]!r})",
+        )
+    return n.to_numpy(), clients or None, classes
+
+
+def _columns(
+    labels: ArrayLike, classes: Sequence[str] | int | None
+) -> tuple[list[str], NDArray[np.intp]]:
+    """Return the names of the classes, and the column of every label."""
+    found, place = np.unique(np.asarray(labels), return_inverse=True)
+    if classes is None:
+        return [str(label) for label in found], place
+    if isinstance(classes, int | Integral | str):
+        allowed = "the names of all classes, or a whole number from 2"
+        chosen = [str(c) for c in range(integer(classes, "not classes", allowed, 2, LARGEST_LABEL))]
+    else:
+        chosen = [str(name) for name in classes]
+    columns = {name: c for c, name in enumerate(chosen)}
+    if strange := [label for label in found if str(label) not in columns]:
+        raise InputError(
+            "a label that is not among the classes",
+            got=str(strange[0]),
+            allowed=", ".join(chosen[:20]) + (", ..." if len(chosen) > 20 else ""),
+        )
+    return chosen, np.array([columns[str(label)] for label in found], np.intp)[place]

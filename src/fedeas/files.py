@@ -1,29 +1,43 @@
-"""Files that are whole or absent: a reader never sees one half-written."""
+"""Files that are whole or absent, and regular: no reader sees half of one or waits for more."""
 
+import errno
 import hashlib
 import json
 import os
 import secrets
+import stat
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedeas.errors import InputError
+from fedeas.errors import FileAccessError, InputError, first_line
+from fedeas.limits import MAX_TEXT
 
 IMAGE_FILES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
+# What writing ends in on a disk that is full or failing; these errors name no file.
+_NO_SPACE = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_FAILED_WRITES = _NO_SPACE | {errno.EFBIG, errno.EIO}
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path` and rename it into place when the block succeeds."""
+    """Yield a temporary path beside `path` and rename it into place when the block succeeds.
+
+    What the system says against writing the temporary file ends in one line that names `path`.
+    """
     temporary = _reserve(path)
     try:
         yield temporary
-        with temporary.open("rb") as file:
+        with temporary.open("r+b") as file:  # Windows flushes only what is open for writing
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:
+        nameless = error.filename is None and error.errno in _FAILED_WRITES
+        if nameless or error.filename == str(temporary):
+            raise unwritable(path, error) from None
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -41,10 +55,7 @@ def _reserve(path: Path) -> Path:
     try:
         temporary.touch(exist_ok=False)
     except OSError as error:
-        raise InputError(
-            f"cannot write {path}: {error.strerror}",
-            fix="choose a folder that exists and is writable",
-        ) from None
+        raise unwritable(path, error) from None
     return temporary
 
 
@@ -53,14 +64,46 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
+        fix = "choose a folder that you may write to"
+        raise FileAccessError("make the folder", path, error, fix) from None
+
+
+def check_regular(path: Path, most: int | None = None, avoid: str | None = None) -> os.stat_result:
+    """Return the size and times of a regular file, and refuse anything else before it is opened.
+
+    A link to a file is a file. A pipe or a device might never end.
+
+    Parameters
+    ----------
+    path : Path
+        What is to be read.
+    most : int, optional
+        The most bytes that are accepted.
+    avoid : str, optional
+        What to do about a file that has more.
+    """
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except ValueError as error:  # a null character in the name
+        raise InputError(f"cannot read {str(path)!r}: {error}") from None
+    if not stat.S_ISREG(found.st_mode):
+        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe, socket or device"
+        raise InputError(f"{path} is {kind}", allowed="a regular file")
+    if most is not None and found.st_size > most:
         raise InputError(
-            f"cannot make the folder {path}: {error.strerror}",
-            fix="choose a folder that you may write to",
-        ) from None
+            f"{path} is too large",
+            got=found.st_size,
+            allowed=f"at most {most:,} bytes",
+            fix=avoid,
+        )
+    return found
 
 
 def read_text(path: Path) -> str:
     """Read a text file, with one clear line when that is not possible."""
+    check_regular(path, MAX_TEXT, "use Parquet for a table of that size")
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
@@ -71,10 +114,23 @@ def read_text(path: Path) -> str:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file."""
+    text = read_text(path)
     try:
-        return tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is no TOML: {error}") from None
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"{path} is no TOML: {_reason(error)}") from None
+
+
+def parse_json(text: str | bytes, name: str) -> Any:
+    """Read JSON of anybody's; `name` is what an error calls it."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name} is not JSON: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    return "nested too deeply" if isinstance(error, RecursionError) else first_line(error)
 
 
 def folders(path: Path) -> list[Path]:
@@ -87,11 +143,16 @@ def store_folder(chosen: Path | str | None = None) -> Path:
     return Path(chosen or os.environ.get("FEDEAS_STORE") or Path.home() / ".cache" / "fedeas")
 
 
-def unreadable(path: Path, error: OSError) -> InputError:
-    """Turn an operating system's refusal into our own error."""
-    return InputError(
-        f"cannot read {path}: {error.strerror or 'no such file'}", fix="check the path"
-    )
+def unreadable(path: Path, error: OSError) -> FileAccessError:
+    """Turn the operating system's refusal to read a file into our own error."""
+    return FileAccessError("read", path, error, "check the path")
+
+
+def unwritable(path: Path, error: OSError) -> FileAccessError:
+    """Turn the operating system's refusal to write a file into our own error."""
+    full = error.errno in _NO_SPACE
+    fix = "free some space" if full else "choose a folder that exists and is writable"
+    return FileAccessError("write", path, error, fix)
 
 
 def write_json(path: Path, body: object) -> None:
@@ -102,11 +163,12 @@ def write_json(path: Path, body: object) -> None:
 
 def read_json(path: Path) -> Any:
     """Read JSON that `write_json` wrote, refusing every change to it."""
+    check_regular(path, MAX_TEXT)
     try:
         text = path.read_bytes().decode()
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError:
+        raise unreadable(path, error) from None
+    except UnicodeDecodeError:
         raise InputError(f"{path} is damaged") from None
     return unsealed(text, str(path))
 
@@ -128,6 +190,6 @@ def unsealed(line: str, name: str) -> Any:
         body = json.loads(line)["body"]
         if line != sealed(body):
             raise ValueError("another content")
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"{name} is damaged") from None
     return body

@@ -6,8 +6,18 @@ from pathlib import Path
 from fedeas.errors import InputError, MissingExtraError, first_line
 
 
-def fetch(name: str, kind: str, patterns: Sequence[str]) -> Path:
-    """Fetch the files of a repository (`kind` is 'dataset' or 'model') and return their folder."""
+def fetch(name: str, kind: str, patterns: Sequence[str], looked: str | None = None) -> Path:
+    """Fetch the files of a repository and return their folder.
+
+    Parameters
+    ----------
+    name, kind : str
+        The repository, and what it is: 'dataset' or 'model'.
+    patterns : sequence of str
+        The files that are wanted.
+    looked : str, optional
+        Where it was looked for on this machine before, for the error.
+    """
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
@@ -18,5 +28,6 @@ def fetch(name: str, kind: str, patterns: Sequence[str]) -> Path:
         raise InputError(
             f"no {kind} {name!r}: not on this machine, and the hub says {type(error).__name__} "
             f"({first_line(error)[:100]})",
-            fix="check the name and the network and call it again, or give a folder",
+            fix=f"{f'{looked}; ' if looked else ''}"
+            "check the name and the network and call it again, or give a folder",
         ) from None

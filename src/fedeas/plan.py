@@ -32,7 +32,7 @@ class Plan:
     samples: NDArray[np.int64]
     policy: str
     settings: Mapping[str, Any]
-    source: LabelCounts | str  # the counts that it was made from, or their fingerprint
+    _source: LabelCounts | str  # hashed when asked for: a million clients take a while
     real: int  # samples that the clients hold
     score_before: float  # imbalance I of the real counts
     score_after: float  # the same with the plan's samples
@@ -99,7 +99,12 @@ class Plan:
     @property
     def counts_hash(self) -> str:
         """The fingerprint of the counts that the plan was made from."""
-        return self.source if isinstance(self.source, str) else self.source.fingerprint
+        return self._source if isinstance(self._source, str) else self._source.fingerprint
+
+    @property
+    def source(self) -> str:
+        """The same as `counts_hash`, for a plan that was made and for one that was loaded."""
+        return self.counts_hash
 
     @property
     def reduction(self) -> float:
@@ -138,7 +143,7 @@ class Plan:
             cost = facts.pop("cost")
             plan = cls(
                 whole_matrix(table.values, "samples"),
-                source=facts.pop("counts_hash"),
+                _source=facts.pop("counts_hash"),
                 clients=names(table.clients, len(table.values), "client"),
                 classes=names(table.classes, table.values.shape[1], "class"),
                 cost=Cost(**cost) if cost else None,
@@ -219,6 +224,6 @@ def _well_formed(plan: Plan) -> bool:
         isinstance(plan.policy, str)
         and plan.policy.isprintable()
         and isinstance(plan.settings, dict)
-        and isinstance(plan.source, str)
+        and isinstance(plan._source, str)
         and all(isinstance(x, int | float) and 0 <= x < float("inf") for x in numbers)
     )

@@ -4,14 +4,12 @@ import hashlib
 
 import numpy as np
 
-from fedeas.errors import InputError
+from fedeas.scalars import integer
 
 
 def check_seed(seed: int) -> int:
     """Return a seed that is a whole number from 0 to 2**63 - 1, or refuse it."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
-        raise InputError("not a seed", got=seed, allowed="a whole number from 0 to 2**63 - 1")
-    return seed
+    return integer(seed, "not a seed", "a whole number from 0 to 2**63 - 1", low=0)
 
 
 def child_rng(seed: int, *path: str | int) -> np.random.Generator:

@@ -20,7 +20,7 @@ import numpy as np
 from fedeas import parquet
 from fedeas.counts import LabelCounts
 from fedeas.errors import InputError, MissingExtraError, first_line
-from fedeas.files import IMAGE_FILES, folders, unreadable
+from fedeas.files import IMAGE_FILES, check_regular, folders, unreadable
 from fedeas.specs import import_object
 from fedeas.tables import names_clients
 
@@ -98,6 +98,7 @@ def is_long(path: Path) -> bool:
 def _long_csv(path: Path, columns: Columns, delimiter: str | None) -> Found | None:
     """Count the rows of a long table; None where the file is none."""
     separator = delimiter or ("\t" if path.suffix.lower() == ".tsv" else ",")
+    check_regular(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv.reader(file, delimiter=separator)

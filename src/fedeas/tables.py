@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedeas import parquet
 from fedeas.errors import InputError
-from fedeas.files import atomic_write, read_text, unreadable
+from fedeas.files import atomic_write, check_regular, read_text, unreadable
 
 # A heading with one of these words names a column of client ids; see `names_clients`.
 _HOLDERS = frozenset({
@@ -48,7 +48,9 @@ def read(path: Path | str, delimiter: str | None = None) -> Table:
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder", allowed="a file ending in " + _endings())
-    return _format(path)[0](path, delimiter)
+    read_as = _format(path)[0]
+    check_regular(path)
+    return read_as(path, delimiter)
 
 
 def write(path: Path | str, table: Table) -> None:

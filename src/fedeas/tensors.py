@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from fedeas.errors import InputError
-from fedeas.files import atomic_write, unreadable
+from fedeas.files import atomic_write, check_regular, unreadable
 
 Tensors = dict[str, torch.Tensor]
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -28,6 +28,7 @@ def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], about: object)
 
 def load_tensors(path: Path) -> tuple[Tensors, Any]:
     """Read what `save_tensors` wrote, refusing every change to it."""
+    check_regular(path)
     try:
         with safe_open(path, framework="pt") as file:
             head = file.metadata() or {}
@@ -37,8 +38,11 @@ def load_tensors(path: Path) -> tuple[Tensors, Any]:
         return tensors, json.loads(head["about"])
     except OSError as error:
         raise unreadable(path, error) from None
-    except (SafetensorError, ValueError, KeyError):
-        raise InputError(f"{path} is damaged or not a file of ours") from None
+    except (SafetensorError, ValueError, KeyError, RecursionError):
+        raise InputError(
+            f"{path} is damaged or not a file of ours",
+            fix="restore it from a copy, or remove it to begin anew",
+        ) from None
 
 
 def choose_device(name: str = "auto") -> torch.device:

@@ -98,6 +98,9 @@ def main() -> None:
         fix = _FIXES.get(error.errno or 0)
         said = f"{error.filename or 'output'}: {error.strerror}"
         code = _fail(f"{said}; {fix}" if fix else said)
+    except MemoryError as error:
+        said = f"out of memory ({error})" if str(error) else "out of memory"
+        code = _fail(f"{said}; use less data at a time, or a machine with more memory")
     except (KeyboardInterrupt, typer.Abort):
         code = _STOPPED
     if code == _STOPPED:

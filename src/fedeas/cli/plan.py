@@ -43,6 +43,8 @@ def plan(
 
     Example: `fedeas plan counts.csv --beta 12 --cost 0.8s --out plan.csv`
     """
+    from fedeas.policies import make_plan
+
     if plot is not None:
         show.check_picture(plot)
     price = show.read_cost(cost)
@@ -53,7 +55,7 @@ def plan(
         _plan_stream(counts_file, policy, beta, total, price, out, plot, as_json)
         return
     counts, understood = show.load_counts(counts_file, client_column, label_column, delimiter)
-    made = _choose(policy, beta, total, counts).plan(counts)
+    made = make_plan(_choose(policy, beta, total, counts), counts)
     if price:
         made = made.with_cost(price)
     if out is not None:

@@ -190,10 +190,11 @@ def read_cost(text: str | None) -> "Cost | None":
         return Cost.parse(text)
     from fedeas.files import read_text
 
+    content = read_text(Path(text))
     try:
-        measured = json.loads(read_text(Path(text)))["seconds_per_sample"]
+        measured = json.loads(content)["seconds_per_sample"]
         return Cost.parse(f"{float(measured)!r}s")
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"{text} holds no cost", fix="`fedeas generator bench --out`") from None
 
 

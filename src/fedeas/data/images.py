@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import secrets
 import shutil
@@ -14,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.errors import InputError
+from fedeas.errors import FileAccessError, InputError
+from fedeas.files import check_regular, unwritable
 
 Bytes = NDArray[np.uint8]
 _FORMAT = "images/1"
@@ -23,7 +25,7 @@ _FILES = ("images.npy", "labels.npy")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageData:
-    """Images (N x height x width x channels, uint8) and labels; official training images first.
+    """Images (N x height x width x channels, uint8) and labels; the training images first.
 
     The arrays are maps of files: however many processes and clients use them, there is one copy.
     """
@@ -34,21 +36,21 @@ class ImageData:
     classes: tuple[str, ...]
     train_size: int
     fingerprint: str
+    test_origin: str = ""  # in words: where the test images come from
 
     @classmethod
     def open(cls, folder: Path) -> "ImageData":
         """Open a folder that `write` made; cheap, since nothing is read but the heads of files."""
         try:
-            head = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-            body = head["body"]
-            if head["sha256"] != _digest(body) or body["format"] != _FORMAT:
-                raise ValueError("another head")
+            body = _read_head(folder)
+            for name in _FILES:
+                check_regular(folder / name)
             images, labels = (
                 np.load(folder / f, mmap_mode="r", allow_pickle=False) for f in _FILES
             )
             if not (isinstance(images, np.ndarray) and isinstance(labels, np.ndarray)):
                 raise ValueError("an archive instead of an array")
-        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        except (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError) as error:
             raise InputError(f"{folder} holds no whole data set: {error}") from None
         if list(images.shape) != body["shape"] or images.dtype != np.uint8:
             raise InputError(f"{folder} holds other images than its head says", got=images.shape)
@@ -61,6 +63,7 @@ class ImageData:
             tuple(body["classes"]),
             body["train_size"],
             _digest(body["sha256"]),
+            str(body.get("test_origin", "")),
         )
 
     @classmethod
@@ -71,33 +74,51 @@ class ImageData:
         classes: tuple[str, ...],
         sizes: tuple[int, int],
         batches: Iterator[tuple[Bytes, NDArray[np.int64]]],
+        test_origin: str = "",
     ) -> "ImageData":
-        """Write batches of images and labels, `sizes` = (training, test) in all, and open them.
+        """Write a data set and open it.
 
         The folder appears whole or not at all; when two processes write the same one, one wins.
+
+        Parameters
+        ----------
+        folder : Path
+            Where it is kept; must not exist.
+        name, classes : str, tuple of str
+            What it is called, and its classes.
+        sizes : tuple of int
+            How many training and how many test images there are in all.
+        batches : iterator of (images, labels)
+            The images, training images first.
+        test_origin : str
+            Where the test images come from, in words.
         """
-        folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
-        temporary.mkdir()
         try:
+            temporary.mkdir(parents=True)
             body = _fill(temporary, sum(sizes), len(classes), batches)
             body |= {"name": name, "classes": list(classes), "train_size": sizes[0]}
+            body |= {"test_origin": test_origin}
             head = {"sha256": _digest(body), "body": body}
             (temporary / "meta.json").write_text(json.dumps(head, indent=1), encoding="utf-8")
             with suppress(OSError):  # another process was first: its folder serves as well
                 temporary.rename(folder)
+        except FileAccessError:  # of an image that cannot be read
+            raise
+        except OSError as error:
+            raise unwritable(folder, error) from None
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return cls.open(folder)
 
     def verify(self, folder: Path) -> list[str]:
         """Read everything and return the files whose contents are not what was written."""
-        body = json.loads((folder / "meta.json").read_text(encoding="utf-8"))["body"]
+        body = _read_head(folder)
         return [f for f in _FILES if _file_digest(folder / f) != body["sha256"][f]]
 
     @property
     def train_labels(self) -> NDArray[np.int64]:
-        """The labels of the official training set."""
+        """The labels of the training images."""
         return self.labels[: self.train_size]
 
     def __repr__(self) -> str:
@@ -112,42 +133,64 @@ class ImageData:
 def _fill(
     folder: Path, total: int, classes: int, batches: Iterator[tuple[Bytes, NDArray[np.int64]]]
 ) -> dict[str, Any]:
-    """Write the arrays batch by batch and return what describes them."""
-    images: np.memmap[Any, Any] | None = None
+    """Write the arrays batch by batch and return what describes them.
+
+    The images are written, not mapped: where a disk is full, writing to a map ends the process.
+    """
     labels = np.empty(total, np.int64)
+    shape: tuple[int, ...] = ()
     done = 0
-    for pictures, marks in batches:
-        if images is None:
-            images = np.lib.format.open_memmap(
-                folder / _FILES[0], mode="w+", dtype=np.uint8, shape=(total, *pictures.shape[1:])
-            )
-            _reserve(folder / _FILES[0])
-        if pictures.shape[1:] != images.shape[1:] or done + len(marks) > total:
-            raise InputError(
-                "images of different sizes", got=pictures.shape[1:], allowed=str(images.shape[1:])
-            )
-        if not (marks.min() >= 0 and marks.max() < classes):
-            raise InputError(
-                "a label without a class", got=int(marks.max()), allowed=f"{classes} classes"
-            )
-        images[done : done + len(marks)] = pictures
-        labels[done : done + len(marks)] = marks
-        done += len(marks)
-    if images is None or done != total:
+    with (folder / _FILES[0]).open("wb") as file:
+        for pictures, marks in batches:
+            if not shape:
+                shape = pictures.shape[1:]
+                _check_space(folder, total * math.prod(shape))
+                header = {"descr": "|u1", "fortran_order": False, "shape": (total, *shape)}
+                np.lib.format.write_array_header_1_0(file, header)
+            if pictures.shape[1:] != shape or done + len(marks) > total:
+                raise InputError(
+                    "images of different sizes", got=pictures.shape[1:], allowed=str(shape)
+                )
+            if not (marks.min() >= 0 and marks.max() < classes):
+                wrong = marks.min() if marks.min() < 0 else marks.max()
+                raise InputError(
+                    "a label without a class", got=int(wrong), allowed=f"0 to {classes - 1}"
+                )
+            file.write(np.ascontiguousarray(pictures, np.uint8).data)
+            labels[done : done + len(marks)] = marks
+            done += len(marks)
+        file.flush()
+        os.fsync(file.fileno())
+    if not shape or done != total:
         raise InputError("images are missing", got=done, allowed=f"{total} of them")
-    images.flush()
     np.save(folder / _FILES[1], labels)
     return {
         "format": _FORMAT,
-        "shape": list(images.shape),
+        "shape": [total, *shape],
         "sha256": {f: _file_digest(folder / f) for f in _FILES},
     }
 
 
-def _reserve(path: Path) -> None:
-    """Take the disk space of a file now: writing into a map of a full disk ends the process."""
-    with path.open("r+b") as file:
-        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+def _check_space(folder: Path, needed: int) -> None:
+    """Refuse what does not fit on the disk before it is written for an hour."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise InputError(
+            f"the decoded images take {needed:,} bytes, and {folder.parent} has {free:,} left",
+            fix="free some space, or set FEDEAS_STORE to a folder on another disk",
+        )
+
+
+def _read_head(folder: Path) -> dict[str, Any]:
+    path = folder / "meta.json"
+    check_regular(path)
+    head = json.loads(path.read_text(encoding="utf-8"))
+    body: dict[str, Any] = head["body"]
+    if head["sha256"] != _digest(body) or body["format"] != _FORMAT:
+        raise ValueError("another head")
+    if not 0 <= body["train_size"] <= body["shape"][0]:
+        raise ValueError("more training images than images")
+    return body
 
 
 def _digest(value: object) -> str:

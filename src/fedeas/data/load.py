@@ -1,29 +1,64 @@
 """A data set by name: local Parquet where there is some, otherwise the Hugging Face hub."""
 
 import hashlib
-import io
 import json
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from fedeas import hub, parquet
-from fedeas.data.images import Bytes, ImageData
-from fedeas.errors import InputError, MissingExtraError
-from fedeas.files import IMAGE_FILES, folders, store_folder
+from fedeas.counts import names
+from fedeas.data.decode import Encoded, decoded
+from fedeas.data.images import ImageData
+from fedeas.errors import InputError
+from fedeas.files import IMAGE_FILES, check_regular, folders, store_folder, unreadable
+from fedeas.limits import MAX_PIXELS
 
 Progress = Callable[[int, int], None]
 _PARTS = ("train", "test")
 _PARQUET = ".parquet"
 _SHARD = re.compile(r"-(\d+)-of-(\d+)$")
 _EVERY = 5  # of a class's images, one is for testing
-_AT_ONCE = 256  # files
+_MOST_BYTES = 4 * MAX_PIXELS  # of an encoded image
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The files of a data set, and where its test images come from."""
+
+    root: Path
+    parts: dict[str, list[Path]]
+    test_origin: str
+
+    @property
+    def of_images(self) -> bool:
+        """Whether these are image files, not Parquet."""
+        return any(path.suffix != _PARQUET for own in self.parts.values() for path in own)
+
+    @property
+    def key(self) -> str:
+        """Name the state of the files, so that changed ones are decoded anew.
+
+        A file is known by its place, which tells an image's class, its size and its time. Folders
+        of images have a time too: it tells that two of them, or two files, changed places.
+        """
+        states: list[tuple[object, ...]] = [
+            (part, path.relative_to(self.root).as_posix(), found.st_size, found.st_mtime_ns)
+            for part in _PARTS
+            for path in self.parts[part]
+            for found in [check_regular(path)]
+        ]
+        if self.of_images:
+            within = {path.parent for own in self.parts.values() for path in own}
+            above = {folder.parent for folder in within}
+            states += [
+                (folder.relative_to(self.root).as_posix(), folder.stat().st_mtime_ns)
+                for folder in sorted(within | above)
+            ]
+        return hashlib.sha256(json.dumps(states).encode()).hexdigest()[:16]
 
 
 def load_images(
@@ -43,26 +78,27 @@ def load_images(
     `parts`; then all images of `CLASS/` are of that part.
     """
     files = _local_files(name, folder, parts) or _hub_files(name)
-    target = store_folder(store) / "data" / f"{Path(name).name}-{_key(files)}"
+    target = store_folder(store) / "data" / f"{Path(name).name}-{files.key}"
     try:
         return ImageData.open(target)
     except InputError:
         shutil.rmtree(target, ignore_errors=True)  # half of something, or of an older format
-    paths = [path for part in _PARTS for path in files[part]]
-    if paths[0].suffix != _PARQUET:
+    paths = [path for part in _PARTS for path in files.parts[part]]
+    if files.of_images:
         classes = tuple(sorted({path.parent.name for path in paths}))
-        sizes = (len(files["train"]), len(files["test"]))
+        sizes = (len(files.parts["train"]), len(files.parts["test"]))
         encoded = _encoded_files(paths, classes)
     else:
-        heads = {part: parquet.image_head(own) for part, own in files.items() if own}
+        heads = {part: parquet.image_head(own) for part, own in files.parts.items() if own}
         classes = next(iter(heads.values())).classes
         if any(head.classes != classes for head in heads.values()):
             raise InputError(f"{name}: training and test set name different classes")
         train, test = (heads[part].rows if part in heads else 0 for part in _PARTS)
         sizes = (train, test)
-        encoded = ((path, *batch) for path in paths for batch in parquet.image_batches(path))
-    batches = _decoded(encoded, sum(sizes), progress)
-    return ImageData.write(target, name, classes, sizes, batches)
+        encoded = _encoded_rows(paths)
+    names(classes, len(classes), "class")  # printable: they end up on terminals and in reports
+    batches = decoded(encoded, sum(sizes), progress)
+    return ImageData.write(target, name, classes, sizes, batches, files.test_origin)
 
 
 def at_hand(name: str) -> bool:
@@ -72,26 +108,30 @@ def at_hand(name: str) -> bool:
 
 def _local_files(
     name: str, folder: Path | str | None, parts: Sequence[str] = _PARTS
-) -> dict[str, list[Path]] | None:
+) -> _Files | None:
     """Find the files of the parts in the given folder, or below FEDEAS_DATA."""
-    if folder is None:
-        if (root := os.environ.get("FEDEAS_DATA")) is None:
-            return None
-        folder = Path(root) / name
-        if not folder.is_dir():
-            return None
-    files = {part: sorted(Path(folder).rglob(f"{part}-*.parquet")) for part in parts}
+    root = _data_folder(name) if folder is None else Path(folder)
+    if root is None or (folder is None and not root.is_dir()):
+        return None
+    files = {part: sorted(root.rglob(f"{part}-*.parquet")) for part in parts}
+    test_origin = "from test-*.parquet"
     if not any(files.values()):
-        files = _image_files(Path(folder), parts)
+        files, test_origin = _image_files(root, parts)
     if missing := [part for part in parts if not files[part]]:
         raise InputError(
-            f"{folder} holds no {missing[0]} set",
+            f"{root} holds no {missing[0]} set",
             allowed="train-*.parquet and test-*.parquet, or images in train/CLASS/ and "
             "test/CLASS/, or in CLASS/",
         )
     for own in files.values():
         _check_complete(own)
-    return {part: files.get(part, []) for part in _PARTS}
+    return _Files(root, {part: files.get(part, []) for part in _PARTS}, test_origin)
+
+
+def _data_folder(name: str) -> Path | None:
+    """Return where FEDEAS_DATA says that a data set is, if it is set."""
+    root = os.environ.get("FEDEAS_DATA")
+    return None if root is None else Path(root) / name
 
 
 def _check_complete(paths: list[Path]) -> None:
@@ -110,20 +150,22 @@ def _check_complete(paths: list[Path]) -> None:
             )
 
 
-def _image_files(folder: Path, parts: Sequence[str]) -> dict[str, list[Path]]:
+def _image_files(folder: Path, parts: Sequence[str]) -> tuple[dict[str, list[Path]], str]:
     """Find images by class; without a test set of its own, every fifth of a class is one."""
     found_in = {part: _images(folder / part) for part in parts}
     if any(found_in.values()):
-        return {
+        files = {
             part: [p for own in found.values() for p in own] for part, found in found_in.items()
         }
+        return files, "from the folder test/"
     found = _images(folder).values()
     if len(parts) == 1:
-        return {parts[0]: [p for own in found for p in own]}
-    return {
+        return {parts[0]: [p for own in found for p in own]}, "all images of the folder"
+    files = {
         "train": [p for own in found for n, p in enumerate(own) if (n + 1) % _EVERY],
         "test": [p for own in found for n, p in enumerate(own) if not (n + 1) % _EVERY],
     }
+    return files, "every fifth image of each class, set aside by fedeas"
 
 
 def _images(folder: Path) -> dict[str, list[Path]]:
@@ -137,65 +179,32 @@ def _images(folder: Path) -> dict[str, list[Path]]:
     return {name: paths for name, paths in found.items() if paths}
 
 
-def _encoded_files(
-    paths: list[Path], classes: tuple[str, ...]
-) -> Iterator[tuple[Path, list[bytes], NDArray[np.int64]]]:
-    """Yield image files and their labels, a few hundred at a time."""
-    for start in range(0, len(paths), _AT_ONCE):
-        own = paths[start : start + _AT_ONCE]
-        labels = np.array([classes.index(path.parent.name) for path in own], np.int64)
-        yield own[0].parent, [path.read_bytes() for path in own], labels
+def _encoded_files(paths: Iterable[Path], classes: tuple[str, ...]) -> Iterator[Encoded]:
+    """Yield image files; their folders are their classes."""
+    label = {name: c for c, name in enumerate(classes)}
+    for path in paths:
+        check_regular(path, _MOST_BYTES, "scale the image down")
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise unreadable(path, error) from None
+        yield path, content, label[path.parent.name]
 
 
-def _hub_files(name: str) -> dict[str, list[Path]]:
+def _encoded_rows(paths: Iterable[Path]) -> Iterator[Encoded]:
+    """Yield the images of Parquet files."""
+    for path in paths:
+        for contents, labels in parquet.image_batches(path):
+            yield from zip([path] * len(contents), contents, labels.tolist(), strict=True)
+
+
+def _hub_files(name: str) -> _Files:
     """Fetch the Parquet files of a data set of the Hugging Face hub."""
-    fetched = hub.fetch(name, "dataset", [f"*{part}-*.parquet" for part in _PARTS])
-    files = _local_files(name, fetched)
+    looked = f"FEDEAS_DATA is not set: set it to a folder that holds {name}/"
+    if (folder := _data_folder(name)) is not None:
+        looked = f"there is no folder {folder}, where FEDEAS_DATA says to look"
+    patterns = [f"*{part}-*.parquet" for part in _PARTS]
+    files = _local_files(name, hub.fetch(name, "dataset", patterns, looked))
     if files is None:
         raise InputError(f"the data set {name!r} has no Parquet files")
     return files
-
-
-def _key(files: dict[str, list[Path]]) -> str:
-    """Name a state of the source files, so that changed files are decoded anew."""
-    states = [
-        (part, path.name, path.stat().st_size, path.stat().st_mtime_ns)
-        for part in _PARTS
-        for path in files[part]
-    ]
-    return hashlib.sha256(json.dumps(states).encode()).hexdigest()[:16]
-
-
-def _decoded(
-    encoded: Iterable[tuple[Path, list[bytes], NDArray[np.int64]]],
-    total: int,
-    progress: Progress | None,
-) -> Iterator[tuple[Bytes, NDArray[np.int64]]]:
-    done = 0
-    for path, contents, labels in encoded:
-        pixels = [_decode(content, path) for content in contents]
-        if len(shapes := {image.shape for image in pixels}) > 1:
-            raise InputError(f"{path} holds images of different sizes", got=sorted(shapes))
-        yield np.stack(pixels), labels
-        done += len(labels)
-        if progress is not None:
-            progress(done, total)
-
-
-def _decode(content: bytes, path: Path) -> Bytes:
-    """Decode one PNG, WebP or JPEG to height x width x channels; grey stays one channel."""
-    image_module = _pillow()
-    try:
-        with image_module.open(io.BytesIO(content)) as image:
-            pixels = np.asarray(image if image.mode == "L" else image.convert("RGB"))
-    except (OSError, ValueError, SyntaxError, image_module.DecompressionBombError) as error:
-        raise InputError(f"{path} holds an image that cannot be decoded: {error}") from None
-    return pixels if pixels.ndim == 3 else pixels[:, :, np.newaxis]
-
-
-def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise MissingExtraError("decoding images", "data") from None
-    return Image

@@ -39,8 +39,8 @@ class Federation:
     def describe(self) -> str:
         """Say N and where the test set comes from."""
         origin = {
-            "paper": "kept back by the clients, official training and test images mixed",
-            "clean": "the official test set",
+            "paper": "kept back by the clients, training and test images mixed",
+            "clean": self.data.test_origin or "a test set of its own",
         }[self.protocol]
         held = f", {len(self.pool):,} held out for the pool" if len(self.pool) else ""
         return (

@@ -10,9 +10,9 @@ _PACKAGE = Path(__file__).parents[1]
 _ENTRY = "fedeas.experiments.run"
 # How files are read and written and what is said about it: no number passes through there.
 _BESIDE = {
-    "fedeas", "fedeas.errors", "fedeas.files", "fedeas.locks", "fedeas.hub", "fedeas.cost",
-    "fedeas.cache.verify", "fedeas.experiments.code", "fedeas.experiments.results",
-    "fedeas.experiments.tracking",
+    "fedeas", "fedeas.errors", "fedeas.limits", "fedeas.files", "fedeas.locks", "fedeas.hub",
+    "fedeas.cost", "fedeas.cache.verify", "fedeas.experiments.code", "fedeas.experiments.results",
+    "fedeas.experiments.shapes", "fedeas.experiments.tracking",
 }  # fmt: skip
 _LIBRARIES = ("numpy", "torch", "flwr", "diffusers")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedeas.errors import InputError
+from fedeas.experiments.shapes import is_result
 from fedeas.files import read_json
 
 Result = dict[str, Any]
@@ -145,7 +146,12 @@ def known_by(settings: Mapping[str, Any]) -> str:
 
 def read_result(path: Path) -> Result:
     """Read a run's result, refusing one that is not as it was written."""
-    found = read_json(path)
-    if not isinstance(found, dict) or "curves" not in found:
-        raise InputError(f"{path} is no result", fix="name a folder of `fedeas run`")
-    return found
+    return check_result(read_json(path), str(path))
+
+
+def check_result(found: Any, name: str) -> Result:
+    """Return a result that tables can be made of; refuse anything else, called `name`."""
+    if not is_result(found):
+        raise InputError(f"{name} is no result", fix="name a folder of `fedeas run`")
+    result: Result = found
+    return result

@@ -32,7 +32,7 @@ from fedeas.generators import Generator, open_generator
 from fedeas.locks import locked
 from fedeas.partition import make_recipe
 from fedeas.plan import Plan
-from fedeas.policies.registry import make_policy
+from fedeas.policies import make_plan, make_policy
 from fedeas.tensors import Tensors, choose_device
 from fedeas.training.loop import keep_memory, scores, use_threads
 from fedeas.training.models import Task, make_model
@@ -71,7 +71,7 @@ def share_out(config: Config) -> Federation:
 def prepare(config: Config) -> Prepared:
     """Share out the data, plan, and open the generator, without training."""
     federation = share_out(config)
-    plan = make_policy(config.augment.policy).plan(federation.counts)
+    plan = make_plan(make_policy(config.augment.policy), federation.counts)
     generator = None
     if plan.total:
         if not config.augment.generator:

@@ -26,7 +26,7 @@ from fedeas.experiments.run import share_out
 from fedeas.experiments.tables import Entry, flat_settings
 from fedeas.files import read_toml
 from fedeas.flower.rounds import Federated, draw_cohort
-from fedeas.policies.registry import make_policy
+from fedeas.policies import make_plan, make_policy
 from fedeas.specs import parse
 
 Settings = dict[str, Any]
@@ -173,10 +173,10 @@ def fill_in(
     cells: dict[tuple[str, str], Cell] = {}
     for done, run in enumerate(planned, start=1):
         counts = shared.counts(run.config)
-        total = make_policy(run.match).plan(counts).total if run.match else None
+        total = make_plan(make_policy(run.match), counts).total if run.match else None
         spec = with_total(run.config.augment.policy, total)
         config = replace(run.config, augment=replace(run.config.augment, policy=spec))
-        plan = make_policy(spec).plan(counts)
+        plan = make_plan(make_policy(spec), counts)
         passes = _passes(config.federated, config.seed, counts.sizes + plan.per_client)
         name = folder_name(config)
         cells.setdefault((run.grid.name, name), Cell(run, config, name, plan.total, passes))

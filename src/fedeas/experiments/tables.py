@@ -15,12 +15,14 @@ from fedeas.errors import InputError
 from fedeas.experiments.results import (
     Mean,
     Result,
+    check_result,
     efficiency,
     figures,
     known_by,
     read_result,
     rounds_to,
 )
+from fedeas.experiments.shapes import ENTRY, fits
 from fedeas.files import atomic_write, read_json, read_text, sealed, unsealed, write_json
 
 INDEX = "sweep.json"
@@ -110,7 +112,9 @@ def read_index(root: Path) -> list[Entry]:
         ) from None
 
 
-def _entry(content: Mapping[str, Any]) -> Entry:
+def _entry(content: Any) -> Entry:
+    if not fits(content, ENTRY):
+        raise ValueError("a run without its place in the sweep")
     varied = tuple((str(k), v) for k, v in content["varied"])
     return Entry(**{**content, "varied": varied})
 
@@ -149,8 +153,13 @@ def read_export(path: Path) -> list[Run]:
     """Read what `export` wrote, refusing every change to it."""
     runs = []
     for number, line in enumerate(read_text(path).splitlines(keepends=True), start=1):
-        body = unsealed(line, f"line {number} of {path}")
-        runs.append(Run(_entry(body["entry"]), body["result"]))
+        name = f"line {number} of {path}"
+        body = unsealed(line, name)
+        try:
+            entry, result = _entry(body["entry"]), body["result"]
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{name} is no run", allowed="lines of `sweep --export`") from None
+        runs.append(Run(entry, check_result(result, name)))
     return runs
 
 
@@ -323,6 +332,14 @@ def _row(
 ) -> Row:
     entry = runs[0].entry
     results = [run.result for run in runs]
+    forms = {
+        tuple(map(len, map(result["curves"].get, ("accuracy", "per_class")))) for result in results
+    }
+    if len(forms) > 1:
+        raise InputError(
+            f"grid {entry.grid}: runs of {entry.policy} differ in rounds or classes",
+            fix="put runs of one setting into one table",
+        )
     found = [figures(result["curves"]) for result in results]
     gains, etas = [], []
     for result, own in zip(results, found, strict=True):

@@ -109,8 +109,9 @@ def save_model(folder: Path, network: UNet2DModel, head: Head) -> None:
 def read_head(folder: Path) -> Head:
     """Read what a model knows about its images."""
     path = folder / _HEAD
+    text = read_text(path)
     try:
-        content = json.loads(read_text(path))
+        content = json.loads(text)
         if content.pop("format") != _FORMAT:
             raise ValueError("another format")
         design = content.pop("design")
@@ -119,7 +120,7 @@ def read_head(folder: Path) -> Head:
         height, width, colours = map(int, content.pop("shape"))
         classes = tuple(map(str, content.pop("classes")))
         return Head(classes, (height, width, colours), design=Design(**design), **content)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(
             f"{path} describes no diffusion model", fix="name a folder of `fedeas generator train`"
         ) from None

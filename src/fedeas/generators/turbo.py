@@ -97,11 +97,12 @@ def _open(folder: Path) -> Any:
 
 def _check_index(path: Path) -> None:
     """Refuse an index that names parts outside diffusers and transformers: it could run code."""
+    text = read_text(path)
     try:
-        index = json.loads(read_text(path))
+        index = json.loads(text)
         parts = {k: v for k, v in index.items() if not k.startswith("_") and isinstance(v, list)}
         foreign = [k for k, v in parts.items() if v[0] not in _LIBRARIES]
-    except (ValueError, AttributeError, IndexError, TypeError):
+    except (ValueError, AttributeError, IndexError, TypeError, RecursionError):
         raise InputError(f"{path} describes no pipeline") from None
     if foreign:
         raise InputError(

@@ -7,8 +7,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedeas.errors import InfeasibleError
-from fedeas.partition.feasible import Search, check_alpha, check_cut
+from fedeas.partition.feasible import (
+    Search,
+    check_alpha,
+    check_clients,
+    check_cut,
+    check_min_samples,
+)
 from fedeas.partition.partition import Partition, check_labels
+from fedeas.scalars import keep
 from fedeas.seeds import check_seed, child_rng
 
 _TRIES = 20_000
@@ -32,11 +39,18 @@ class Dirichlet:
     seed: int = 42
     min_samples: int = 1
 
+    def __post_init__(self) -> None:
+        keep(
+            self,
+            clients=check_clients(self.clients),
+            alpha=check_alpha(self.alpha),
+            seed=check_seed(self.seed),
+            min_samples=check_min_samples(self.min_samples),
+        )
+
     def partition(self, labels: ArrayLike) -> Partition:
         """Cut a data set, given the label of every sample."""
         y = check_labels(labels)
-        check_alpha(self.alpha)
-        check_seed(self.seed)
         check_cut(len(y), self.clients, self.min_samples)
         class_sizes = np.bincount(y)
         search = Search(self.min_samples, _TRIES)

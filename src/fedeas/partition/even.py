@@ -6,9 +6,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedeas.errors import InfeasibleError, InputError
-from fedeas.partition.feasible import check_cut
+from fedeas.errors import InfeasibleError
+from fedeas.partition.feasible import check_clients, check_cut
 from fedeas.partition.partition import Partition, check_labels
+from fedeas.scalars import integer, keep
 from fedeas.seeds import check_seed, child_rng
 
 
@@ -25,10 +26,12 @@ class IID:
     clients: int
     seed: int = 42
 
+    def __post_init__(self) -> None:
+        keep(self, clients=check_clients(self.clients), seed=check_seed(self.seed))
+
     def partition(self, labels: ArrayLike) -> Partition:
         """Cut a data set, given the label of every sample."""
         y = check_labels(labels)
-        check_seed(self.seed)
         check_cut(len(y), self.clients, 1)
         order = child_rng(self.seed, "iid").permutation(len(y))
         return Partition.of(np.array_split(order, self.clients), y, self)
@@ -49,13 +52,19 @@ class Shards:
     shards_per_client: int = 2
     seed: int = 42
 
+    def __post_init__(self) -> None:
+        each, allowed = self.shards_per_client, "a whole number from 1"
+        keep(
+            self,
+            clients=check_clients(self.clients),
+            shards_per_client=integer(each, "not a number of shards", allowed, low=1),
+            seed=check_seed(self.seed),
+        )
+
     def partition(self, labels: ArrayLike) -> Partition:
         """Cut a data set, given the label of every sample."""
         y = check_labels(labels)
-        check_seed(self.seed)
         each = self.shards_per_client
-        if isinstance(each, bool) or not isinstance(each, int) or each < 1:
-            raise InputError("not a number of shards", got=each, allowed="a whole number from 1")
         check_cut(len(y), self.clients, 1)
         if self.clients * each > len(y):
             raise InfeasibleError(

@@ -5,20 +5,25 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.errors import InfeasibleError, InputError
+from fedeas.errors import InfeasibleError
+from fedeas.scalars import integer, number
 
 _LOOK = 200  # tries after which the odds are looked at
 _HOPELESS = 0.1  # expected successes in all tries below which a search is given up
 
 
+def check_clients(clients: int) -> int:
+    """Return a number of clients, or refuse it."""
+    return integer(clients, "not a number of clients", "a whole number from 1", low=1)
+
+
+def check_min_samples(min_samples: int) -> int:
+    """Return the fewest samples that a client gets, or refuse it."""
+    return integer(min_samples, "not a number of samples", "a whole number from 0", low=0)
+
+
 def check_cut(samples: int, clients: int, min_samples: int) -> None:
     """Refuse at once what cannot work: more clients than the samples can serve."""
-    if isinstance(clients, bool) or not isinstance(clients, int) or clients < 1:
-        raise InputError("not a number of clients", got=clients, allowed="a whole number from 1")
-    if isinstance(min_samples, bool) or not isinstance(min_samples, int) or min_samples < 0:
-        raise InputError(
-            "not a number of samples", got=min_samples, allowed="a whole number from 0"
-        )
     if clients * max(min_samples, 1) > samples:
         raise InfeasibleError(
             f"{clients:,} clients with at least {max(min_samples, 1):,} samples each "
@@ -27,10 +32,9 @@ def check_cut(samples: int, clients: int, min_samples: int) -> None:
         )
 
 
-def check_alpha(alpha: float) -> None:
-    """Refuse a concentration that is no positive number."""
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 < alpha < math.inf:
-        raise InputError("alpha out of range", got=alpha, allowed="a number above 0")
+def check_alpha(alpha: float) -> float:
+    """Return a concentration, or refuse what is not a positive number."""
+    return number(alpha, "alpha out of range", "a number above 0", lambda x: 0 < x < math.inf)
 
 
 class Search:

@@ -17,9 +17,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedeas.counts import LabelCounts
-from fedeas.errors import InfeasibleError, InputError
-from fedeas.partition.feasible import Search, check_alpha, check_cut
+from fedeas.errors import InfeasibleError
+from fedeas.partition.feasible import (
+    Search,
+    check_alpha,
+    check_clients,
+    check_cut,
+    check_min_samples,
+)
 from fedeas.partition.partition import Partition, check_labels
+from fedeas.scalars import integer, keep, number
 
 Ints = NDArray[np.int64]
 
@@ -52,13 +59,27 @@ class FLBench:
     test_ratio: float = 0.25
     min_samples: int = 10
 
+    def __post_init__(self) -> None:
+        allowed = "a whole number from 0 to 2**32 - 1"
+        keep(
+            self,
+            clients=check_clients(self.clients),
+            alpha=check_alpha(self.alpha),
+            seed=integer(self.seed, "not a seed", allowed, low=0, high=2**32 - 1),
+            test_ratio=number(
+                self.test_ratio, "test_ratio out of range", "0 up to 1", lambda x: 0 <= x < 1
+            ),
+            min_samples=check_min_samples(self.min_samples),
+        )
+
     def partition(
         self, labels: ArrayLike, progress: Callable[[int], None] | None = None
     ) -> Partition:
         """Cut a data set, given the label of every sample; `progress` hears the tries made."""
         y = check_labels(labels)
         pools = [np.flatnonzero(y == c) for c in range(int(y.max()) + 1)]
-        test, train = self._split(self._stream(), pools, progress)
+        stream = np.random.RandomState(self.seed)
+        test, train = self._split(stream, pools, progress)
         return Partition.of(train, y, self, test)
 
     def counts(self, class_sizes: Sequence[int], *, walk: bool = False) -> LabelCounts:
@@ -70,27 +91,13 @@ class FLBench:
         C = len(class_sizes)
         # A pool of equal numbers draws from the stream as a pool of indices does.
         pools = [np.full(size, c, dtype=np.int64) for c, size in enumerate(class_sizes)]
-        stream = self._stream()
+        stream = np.random.RandomState(self.seed)
         key = [self.seed, self.clients, self.alpha, self.min_samples, list(class_sizes)]
         state = None if walk else _waypoints().get(json.dumps(key))
         if state is not None:
             stream.set_state(state)
         _, train = self._split(stream, pools)
         return LabelCounts([np.bincount(part, minlength=C) for part in train])
-
-    def _stream(self) -> np.random.RandomState:
-        check_alpha(self.alpha)
-        if (
-            isinstance(self.seed, bool)
-            or not isinstance(self.seed, int)
-            or not 0 <= self.seed < 2**32
-        ):
-            raise InputError(
-                "not a seed", got=self.seed, allowed="a whole number from 0 to 2**32 - 1"
-            )
-        if not isinstance(self.test_ratio, int | float) or not 0 <= self.test_ratio < 1:
-            raise InputError("test_ratio out of range", got=self.test_ratio, allowed="0 up to 1")
-        return np.random.RandomState(self.seed)
 
     def _split(
         self,

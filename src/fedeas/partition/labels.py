@@ -2,19 +2,23 @@
 
 import re
 import zipfile
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedeas import parquet
 from fedeas.errors import InputError
-from fedeas.files import read_text, unreadable
+from fedeas.files import check_regular, unreadable
+from fedeas.limits import check_cells
 from fedeas.partition.partition import check_labels
 
 Ints = NDArray[np.int64]
 _BALANCED = re.compile(r"balanced:(\d{1,6})x(\d{1,9})")
+_LONGEST_LINE = 1 << 20  # characters
 
 
 def balanced_labels(classes: int, per_class: int) -> Ints:
@@ -62,24 +66,50 @@ def _read(source: str, column: str | None) -> Ints:
 
 
 def _read_npy(path: Path) -> Ints:
+    check_regular(path)
     try:
-        found = np.load(path, allow_pickle=False)
-        if not isinstance(found, np.ndarray):
-            raise ValueError("an archive instead of an array")
-        return check_labels(found)
-    except FileNotFoundError as error:
+        # A map: its header says how many there are before any is read.
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile):
+        found = None
+    except OSError as error:
         raise unreadable(path, error) from None
-    except (ValueError, OSError, EOFError, MemoryError, zipfile.BadZipFile):
-        raise InputError(f"{path} is not a NumPy file of numbers") from None
+    if not isinstance(found, np.ndarray):  # an archive of arrays is none
+        raise InputError(f"{path} is not a NumPy file of numbers")
+    check_cells(found.size, str(path))
+    return check_labels(found)
 
 
 def _read_csv(path: Path) -> Ints:
-    lines = read_text(path).split()
-    if lines and not re.fullmatch(r"[-+.\d]+", lines[0]):
-        del lines[0]  # a heading
-    if not lines or not all(line.isascii() and line.isdigit() and len(line) < 10 for line in lines):
-        bad = next((line for line in lines if not line.isdigit()), None)
-        raise InputError(
-            f"{path} is not a column of labels", got=bad, allowed="a whole number a line"
-        )
-    return np.array(lines, dtype=np.int64)
+    """Read a label a line, below a heading if there is one."""
+    check_regular(path)
+    values = array("q")
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            for line, label in _words(path, file):
+                if label.isascii() and label.isdigit() and len(label) < 10:
+                    values.append(int(label))
+                elif values or line > 1 or re.fullmatch(r"[-+.\d]+", label):  # not a heading
+                    raise InputError(
+                        f"{path} line {line} is not a label",
+                        got=label,
+                        allowed="a whole number a line",
+                    )
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not a text file", allowed="UTF-8 text") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+    if not values:
+        raise InputError(f"{path} is not a column of labels", allowed="a whole number a line")
+    check_cells(len(values), str(path))
+    return np.frombuffer(values, dtype=np.int64)
+
+
+def _words(path: Path, file: TextIO) -> Iterator[tuple[int, str]]:
+    """Yield words and the lines that they are on; a file without line breaks is not held whole."""
+    number = 1
+    while line := file.readline(_LONGEST_LINE):
+        if len(line) == _LONGEST_LINE:
+            raise InputError(f"{path} line {number} is too long", allowed="a whole number a line")
+        yield from ((number, word) for word in line.split())
+        number += 1

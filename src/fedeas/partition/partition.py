@@ -2,10 +2,9 @@
 
 import hashlib
 import json
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -14,15 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedeas.counts import LabelCounts
 from fedeas.errors import InputError
-from fedeas.files import atomic_write, unreadable
+from fedeas.files import atomic_write
+from fedeas.limits import LARGEST_LABEL, check_cells
+from fedeas.partition.archive import FORMAT, read_archive
 
 Ints = NDArray[np.int64]
-_FORMAT = "partition/1"
-# What reading a damaged or hostile file of arrays can end in.
-_UNREADABLE = (
-    *(KeyError, TypeError, ValueError, AttributeError, NotImplementedError, MemoryError),
-    *(OSError, EOFError, zipfile.BadZipFile, zlib.error),
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +48,11 @@ class IndexLists:
         return len(self.offsets) - 1
 
     def __getitem__(self, client: int) -> Ints:
-        if not 0 <= client < len(self):
+        place = index(client)
+        if not -len(self) <= place < len(self):
             raise IndexError(f"client {client} of {len(self)}")
-        return self.indices[self.offsets[client] : self.offsets[client + 1]]
+        place %= len(self)  # as in a list, -1 is the last
+        return self.indices[self.offsets[place] : self.offsets[place + 1]]
 
     def __iter__(self) -> Iterator[Ints]:
         return (self[k] for k in range(len(self)))
@@ -136,8 +133,10 @@ class Partition:
         part = self.test if test else self.train
         if part is None:
             raise InputError(f"recipe {self.recipe} has no test part")
+        cells = len(part) * self.classes
+        check_cells(cells, f"a table of {len(part):,} clients x {self.classes:,} classes")
         client = np.repeat(np.arange(len(part)), part.sizes)
-        n = np.bincount(client * self.classes + y[part.indices], minlength=len(part) * self.classes)
+        n = np.bincount(client * self.classes + y[part.indices], minlength=cells)
         return LabelCounts(n.reshape(-1, self.classes))
 
     def save(self, path: Path | str) -> None:
@@ -146,7 +145,7 @@ class Partition:
         if path.suffix.lower() != ".npz":
             raise InputError("unknown kind of file", got=path.name, allowed=".npz")
         head = {
-            "format": _FORMAT,
+            "format": FORMAT,
             "labels_hash": self.labels_hash,
             "size": self.size,
             "classes": self.classes,
@@ -164,22 +163,16 @@ class Partition:
     def load(cls, path: Path | str) -> "Partition":
         """Read a partition that `save` wrote; nothing in it is ever unpickled."""
         path = Path(path)
+        head, arrays = read_archive(path)
         try:
-            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-                head = json.loads(bytes(file["head"]))
-                if head.pop("format") != _FORMAT or not str(head["recipe"]).isprintable():
-                    raise KeyError("format")
-                train = IndexLists(_ints(file["train"]), _ints(file["train_offsets"]))
-                test = None
-                if "test" in file:
-                    test = IndexLists(_ints(file["test"]), _ints(file["test_offsets"]))
-                return cls(train=train, test=test, **head)
-        except FileNotFoundError as error:
-            raise unreadable(path, error) from None
-        except _UNREADABLE:
-            raise InputError(
-                f"{path} is not a partition", allowed="a file that `fedeas partition --out` wrote"
-            ) from None
+            test = None
+            if "test" in arrays:
+                test = IndexLists(arrays["test"], arrays["test_offsets"])
+            return cls(IndexLists(arrays["train"], arrays["train_offsets"]), test=test, **head)
+        except (TypeError, KeyError):
+            raise InputError(f"{path} is a damaged partition", fix="make it again") from None
+        except InputError as error:
+            raise InputError(f"{path} is a damaged partition: {error}") from None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Partition) and self._parts() == other._parts()
@@ -227,9 +220,11 @@ def check_labels(labels: ArrayLike) -> Ints:
             f"labels of type {y.dtype} and shape {y.shape}", allowed="one whole number per sample"
         )
     low, high = int(y.min()), int(y.max())
-    if low < 0 or high > 10**6:
+    if low < 0 or high > LARGEST_LABEL:
         raise InputError(
-            "a label out of range", got=low if low < 0 else high, allowed="0 to 1,000,000"
+            "a label out of range",
+            got=low if low < 0 else high,
+            allowed=f"0 to {LARGEST_LABEL:,}",
         )
     if high == 0:
         raise InputError("labels of a single class", allowed="at least two classes")
@@ -249,9 +244,3 @@ def _well_cut(part: IndexLists) -> bool:
         and part.offsets[-1] == len(part.indices)
         and (np.diff(part.offsets) >= 0).all()
     )
-
-
-def _ints(array: NDArray[Any]) -> Ints:
-    if array.dtype.kind not in "iu":
-        raise ValueError("not whole numbers")
-    return array.astype(np.int64)

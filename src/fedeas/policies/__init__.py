@@ -4,7 +4,7 @@ from fedeas.policies.balance import FillToMean, FullBalance, NoGeneration
 from fedeas.policies.fedeas import FedEAS
 from fedeas.policies.greedy import Greedy
 from fedeas.policies.matched import MissingOnly, Uniform
-from fedeas.policies.policy import LocalPolicy, Policy
+from fedeas.policies.policy import LocalPolicy, Policy, make_plan
 from fedeas.policies.registry import make_policy, policy_names
 from fedeas.policies.waterfill import WaterFill, price_for_total
 
@@ -19,6 +19,7 @@ __all__ = [
     "Policy",
     "Uniform",
     "WaterFill",
+    "make_plan",
     "make_policy",
     "policy_names",
     "price_for_total",

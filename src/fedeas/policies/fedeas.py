@@ -2,13 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import ClassVar
 
 import numpy as np
 
-from fedeas.errors import InputError
 from fedeas.policies.policy import Floats, LocalPolicy
+from fedeas.scalars import keep, number, switch
 from fedeas.skew import skewness
 
 
@@ -32,13 +31,18 @@ class FedEAS(LocalPolicy):
     below_mean: bool = True
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.beta, Real) and 0 < self.beta < math.inf):
-            raise InputError("beta out of range", got=self.beta, allowed="a number above 0")
-        if not (isinstance(self.size_exponent, Real) and 0 <= self.size_exponent <= 2):
-            raise InputError("size_exponent out of range", got=self.size_exponent, allowed="0 to 2")
-        for name in ("entropy", "below_mean"):
-            if not isinstance(value := getattr(self, name), bool):
-                raise InputError(f"{name} is a switch", got=value, allowed="true or false")
+        exponent = self.size_exponent
+        keep(
+            self,
+            beta=number(
+                self.beta, "beta out of range", "a number above 0", lambda x: 0 < x < math.inf
+            ),
+            size_exponent=number(
+                exponent, "size_exponent out of range", "0 to 2", lambda x: 0 <= x <= 2
+            ),
+            entropy=switch(self.entropy, "entropy"),
+            below_mean=switch(self.below_mean, "below_mean"),
+        )
 
     def fill(self, n: Floats) -> Floats:
         """Return max(0, b_k - n_k^c) for every scarce class (Eq. 9)."""

@@ -6,9 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedeas.counts import LabelCounts
+from fedeas.counts import CountsLike, LabelCounts
 from fedeas.plan import Plan
 from fedeas.policies.matched import check_total
+from fedeas.scalars import keep
 
 
 @dataclass(frozen=True)
@@ -27,10 +28,11 @@ class Greedy:
     total: int
 
     def __post_init__(self) -> None:
-        check_total(self.total)
+        keep(self, total=check_total(self.total))
 
-    def plan(self, counts: LabelCounts) -> Plan:
+    def plan(self, counts: CountsLike) -> Plan:
         """Return the plan of all clients."""
+        counts = LabelCounts.of(counts)
         samples = np.zeros(counts.n.shape, np.int64)
         # Per client a heap of (count, class), its size N, sum M and sum of squares S: the gain of
         # its smallest class is N / M (S / M^2 - min / M), up to a factor that all share.

@@ -1,22 +1,21 @@
 """The two policies of the matched-budget protocol: they spend exactly the total they are given."""
 
 from dataclasses import dataclass
-from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.counts import LabelCounts
-from fedeas.errors import InfeasibleError, InputError
+from fedeas.counts import CountsLike, LabelCounts
+from fedeas.errors import InfeasibleError
 from fedeas.plan import Plan
+from fedeas.scalars import integer, keep
 from fedeas.tables import LARGEST
 
 
-def check_total(total: int) -> None:
-    """Refuse a total that is not a whole number of samples."""
-    if isinstance(total, bool) or not isinstance(total, Integral) or not 0 <= total <= LARGEST:
-        raise InputError("not a total", got=total, allowed="a whole number from 0 to 2**53")
+def check_total(total: int) -> int:
+    """Return a total that is a whole number of samples, or refuse it."""
+    return integer(total, "not a total", "a whole number from 0 to 2**53", low=0, high=LARGEST)
 
 
 @dataclass(frozen=True)
@@ -34,10 +33,11 @@ class Uniform:
     total: int
 
     def __post_init__(self) -> None:
-        check_total(self.total)
+        keep(self, total=check_total(self.total))
 
-    def plan(self, counts: LabelCounts) -> Plan:
+    def plan(self, counts: CountsLike) -> Plan:
         """Return the plan of all clients."""
+        counts = LabelCounts.of(counts)
         pairs = np.broadcast_to((counts.sizes > 0)[:, np.newaxis], counts.n.shape)
         return Plan.of(counts, spread(self.total, pairs), self)
 
@@ -55,10 +55,11 @@ class MissingOnly:
     total: int
 
     def __post_init__(self) -> None:
-        check_total(self.total)
+        keep(self, total=check_total(self.total))
 
-    def plan(self, counts: LabelCounts) -> Plan:
+    def plan(self, counts: CountsLike) -> Plan:
         """Return the plan of all clients."""
+        counts = LabelCounts.of(counts)
         pairs = (counts.n == 0) & (counts.sizes > 0)[:, np.newaxis]
         if self.total and not pairs.any():
             raise InfeasibleError(

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedeas import skew
 from fedeas.blocks import class_major, in_order, row_slices
-from fedeas.counts import LabelCounts, whole_matrix
+from fedeas.counts import CountsLike, LabelCounts, whole_matrix
 from fedeas.errors import InfeasibleError, InputError
 from fedeas.plan import Plan
 from fedeas.tables import LARGEST
@@ -19,11 +19,22 @@ Ints = NDArray[np.int64]
 
 @runtime_checkable
 class Policy(Protocol):
-    """Anything that turns counts into a plan; of ours a third party needs `Plan.of` alone."""
+    """Anything that turns counts into a plan.
+
+    A third party's policy may return an array of samples instead, clients x classes: `make_plan`
+    makes it a plan.
+    """
 
     def plan(self, counts: LabelCounts) -> Plan:
         """Return the samples to generate for every client and class."""
         ...
+
+
+def make_plan(policy: Policy, counts: CountsLike) -> Plan:
+    """Return what a policy plans; an array of samples that it returns is made a plan."""
+    table = LabelCounts.of(counts)
+    made: Plan | ArrayLike = policy.plan(table)
+    return made if isinstance(made, Plan) else Plan.of(table, made, policy)
 
 
 class LocalPolicy(ABC):
@@ -47,8 +58,9 @@ class LocalPolicy(ABC):
         only: Ints = samples[0].astype(np.int64)
         return only
 
-    def plan(self, counts: LabelCounts) -> Plan:
+    def plan(self, counts: CountsLike) -> Plan:
         """Return the plan of all clients, each row computed from that row alone."""
+        counts = LabelCounts.of(counts)
         samples = np.empty(counts.n.shape, np.int64)
 
         def work(rows: slice) -> skew.Tally:

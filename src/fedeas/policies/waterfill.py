@@ -19,18 +19,18 @@ Before the first sample a client's price is ||q_k||^2 - min_c q_k^c, between 0 a
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.blocks import class_major
-from fedeas.counts import LabelCounts
+from fedeas.counts import CountsLike, LabelCounts
 from fedeas.errors import InfeasibleError, InputError
 from fedeas.plan import Plan
 from fedeas.policies.matched import check_total
 from fedeas.policies.policy import Floats, LocalPolicy
+from fedeas.scalars import keep, number
 from fedeas.tables import LARGEST
 
 _CHEAPEST = 1e-40  # below the price of any whole sample: everything is balanced there
@@ -62,9 +62,15 @@ class WaterFill(LocalPolicy):
         if (self.total is None) == (self.price is None):
             raise InputError("water-filling takes a total or a price", got=(self.total, self.price))
         if self.total is not None:
-            check_total(self.total)
-        elif not (isinstance(self.price, Real) and _CHEAPEST <= self.price < math.inf):
-            raise InputError("price out of range", got=self.price, allowed="at least 1e-40")
+            keep(self, total=check_total(self.total))
+        else:
+            price = number(
+                self.price,
+                "price out of range",
+                "at least 1e-40",
+                lambda x: _CHEAPEST <= x < math.inf,
+            )
+            keep(self, price=price)
 
     def fill(self, n: Floats) -> Floats:
         """Return what each row takes at the policy's price."""
@@ -75,8 +81,9 @@ class WaterFill(LocalPolicy):
         levels = _Levels(n)
         return levels.raise_by(np.ceil(levels.amount(self.price)))
 
-    def plan(self, counts: LabelCounts) -> Plan:
+    def plan(self, counts: CountsLike) -> Plan:
         """Return the plan of all clients."""
+        counts = LabelCounts.of(counts)
         if self.total is None:
             return super().plan(counts)
         levels = _Levels(class_major(counts.n))

@@ -1,8 +1,10 @@
 """A report as files: one self-contained page, the same as Markdown, and the tables as CSV."""
 
 import base64
+import hashlib
 import html
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +14,7 @@ from fedeas.experiments.tables import Table, write_csv
 from fedeas.files import atomic_write, make_folder
 
 _PAGE = "index.html"
+_MARKS = re.compile(r"([\\`\[\]|])")  # what would begin code, a link, an image or a cell
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,14 @@ class Picture:
     def kind(self) -> str:
         """The ending of its file."""
         return "png" if self.content.startswith(b"\x89PNG") else "svg"
+
+    @property
+    def path(self) -> str:
+        """Its file below the report's folder; a name that is not a plain one gets a plain one."""
+        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", self.name).strip(".-")[:80]
+        if plain != self.name:  # two names must not become one file
+            plain = f"{plain}-{hashlib.sha256(self.name.encode()).hexdigest()[:8]}"
+        return f"img/{plain}.{self.kind}"
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,7 @@ def write_report(
     for section in sections:
         for part in section.parts:
             if isinstance(part, Picture):
-                with atomic_write(folder / "img" / f"{part.name}.{part.kind}") as temporary:
+                with atomic_write(folder / part.path) as temporary:
                     temporary.write_bytes(part.content)
     write_csv(folder / "tables.csv", tables)
     for name, text in (
@@ -67,19 +78,25 @@ def write_report(
 
 
 def _markdown(title: str, sections: Sequence[Section]) -> str:
-    lines = [f"# {title}", ""]
+    lines = [f"# {_plain(title)}", ""]
     for section in sections:
-        lines += [f"## {section.title}", ""]
+        lines += [f"## {_plain(section.title)}", ""]
         for part in section.parts:
             if isinstance(part, Picture):
-                lines += [f"![{part.alt}](img/{part.name}.{part.kind})", ""]
+                lines += [f"![{_plain(part.alt)}]({part.path})", ""]
             elif isinstance(part, Grid):
-                cells = [part.head, ["---"] * len(part.head), *part.rows]
-                lines += [f"| {' | '.join(c.replace('|', '/') for c in row)} |" for row in cells]
+                head, *rows = (map(_plain, row) for row in (part.head, *part.rows))
+                cells = [head, ["---"] * len(part.head), *rows]
+                lines += [f"| {' | '.join(row)} |" for row in cells]
                 lines.append("")
             else:
-                lines += [part, ""]
+                lines += [_plain(part), ""]
     return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    """Return text as one line of Markdown that shows it: names of others are no markup."""
+    return _MARKS.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))
 
 
 def _html(title: str, sections: Sequence[Section]) -> str:

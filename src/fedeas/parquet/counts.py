@@ -1,4 +1,4 @@
-"""The one place that touches Parquet: whole tables, single columns, and streams of row blocks.
+"""Tables of counts in Parquet: whole, or as a stream of row blocks.
 
 A table has one column of whole numbers per class and, if clients have names, one of names.
 """
@@ -13,15 +13,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.errors import InputError, MissingExtraError
-from fedeas.files import unreadable
+from fedeas.errors import InputError
+from fedeas.files import parse_json
+from fedeas.limits import check_cells
+from fedeas.parquet.arrow import (
+    batches_of,
+    open_file,
+    pyarrow,
+    readable,
+    text_columns,
+    values_of,
+)
 
 _META = b"fedeas"
 _NAMED = b"fedeas.named"  # whether the first column holds the names of clients
-LABEL_COLUMNS = ("label", "labels", "fine_label")
 LARGEST = 2**53  # whole numbers up to here are exact in double precision
 # Cells that are decoded at a time when streaming; a few such batches are held.
 BATCH_CELLS = 1 << 20
+_NAME_CELLS = 8  # what a client's name takes in memory, in cells
 
 
 class Batch(NamedTuple):
@@ -36,10 +45,9 @@ class Source:
 
     def __init__(self, path: Path, names_clients: Callable[[str], bool]) -> None:
         self._path = path
-        # Read ahead would hold the whole file in the end.
-        self._file = _pyarrow("parquet").ParquetFile(path, pre_buffer=False)
+        self._file = open_file(path)
         schema = self._file.schema_arrow
-        types = _pyarrow("types")
+        types = pyarrow("types")
         if len(set(schema.names)) < len(schema.names):
             raise InputError(f"{path} has two columns of one name", got=schema.names)
         self.id_column = _id_column(schema, names_clients)
@@ -54,14 +62,19 @@ class Source:
                     allowed="whole numbers, and one first column of client names",
                 )
         self.rows: int = self._file.metadata.num_rows
-        self.meta = _load_meta(self._file.metadata.metadata)
+        self.meta = _load_meta(path, self._file.metadata.metadata)
+        if self.id_column is not None:
+            kind = schema.field(self.id_column).type
+            if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+                raise InputError(f"{path} names clients by {kind}", allowed="text or numbers")
+            self._file = open_file(path, text_columns(schema, [self.id_column]))
 
     def batches(self, *, named: bool = False) -> Iterator[Batch]:
         """Yield the rows as they are decoded; names of clients only if asked for."""
         named = named and self.id_column is not None
-        columns = [self.id_column, *self.columns] if named else self.columns
+        columns = [str(self.id_column), *self.columns] if named else self.columns
         rows = max(1, BATCH_CELLS // max(1, len(self.columns)))
-        for batch in self._file.iter_batches(rows, columns=columns):
+        for batch in batches_of(self._path, self._file, rows, columns):
             if empty := [
                 name
                 for name, column in zip(columns, batch.columns, strict=True)
@@ -79,7 +92,9 @@ class Source:
                         got=int(column.min() if column.min() < 0 else column.max()),
                         allowed="0 to 2**53",
                     )
-            clients = [str(name) for name in batch.columns[0].to_pylist()] if named else None
+            clients = None
+            if named:
+                clients = [str(name) for name in values_of(self._path, batch.columns[0])]
             yield Batch(counts, clients)
 
 
@@ -88,7 +103,7 @@ def _id_column(schema: Any, names_clients: Callable[[str], bool]) -> str | None:
     marked = (schema.metadata or {}).get(_NAMED)
     if marked is not None:
         return str(schema.names[0]) if marked == b"yes" else None
-    types = _pyarrow("types")
+    types = pyarrow("types")
     for field in schema:
         if types.is_string(field.type) or types.is_large_string(field.type):
             return str(field.name)
@@ -106,29 +121,20 @@ def _frame_index(schema: Any) -> str | None:
     """Return the column in which a pandas data frame kept its index, if it did."""
     try:
         index = json.loads((schema.metadata or {})[b"pandas"])["index_columns"][0]
-    except (ValueError, KeyError, TypeError, IndexError):
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         return None
     return index if isinstance(index, str) else None
 
 
 @contextmanager
 def opened(path: Path, names_clients: Callable[[str], bool]) -> Iterator[Source]:
-    """Open a Parquet file of counts; whatever is wrong with it ends in one clear line."""
-    with _readable(path):
-        yield Source(path, names_clients)
+    """Open a Parquet file of counts; whatever is wrong with it ends in one clear line.
 
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turn what pyarrow or the system say against a file into our own error."""
-    pyarrow = _pyarrow("")
-    try:
-        yield
-    except pyarrow.ArrowException as error:
-        first_line = str(error).partition("\n")[0]
-        raise InputError(f"{path} is not a readable Parquet file: {first_line}") from None
-    except OSError as error:
-        raise unreadable(path, error) from None
+    What goes wrong in the block itself, such as writing what was read, is not blamed on the file.
+    """
+    with readable(path):
+        source = Source(path, names_clients)
+    yield source
 
 
 def read(
@@ -136,6 +142,12 @@ def read(
 ) -> tuple[NDArray[np.int64], tuple[str, ...] | None, tuple[str, ...], Mapping[str, Any] | None]:
     """Read a whole table: values, client names, class names, and what a plan adds."""
     with opened(path, names_clients) as source:
+        width = len(source.columns) + (_NAME_CELLS if source.id_column else 0)
+        check_cells(
+            source.rows * width,
+            f"{path} with {source.rows:,} clients",
+            "plan it as a stream (`fedeas plan FILE` with a local policy, or plan_stream)",
+        )
         values = np.empty((source.rows, len(source.columns)), np.int64)
         clients: list[str] = []
         start = 0
@@ -145,108 +157,9 @@ def read(
                 values[start:stop, c] = column
             clients.extend(batch.clients or ())
             start = stop
+        values.setflags(write=False)  # so that `LabelCounts` need not copy it
         names = tuple(clients) if source.id_column else None
         return values, names, tuple(source.columns), source.meta
-
-
-def read_column(path: Path, name: str | None) -> NDArray[np.int64]:
-    """Read one column of whole numbers, the labels of a data set, without its images."""
-    with _readable(path):
-        file = _pyarrow("parquet").ParquetFile(path)
-        names = file.schema_arrow.names
-        chosen = name or next((n for n in LABEL_COLUMNS if n in names), None)
-        if chosen not in names:
-            raise InputError(f"{path} has no column of labels", got=name, allowed=", ".join(names))
-        column = file.read([chosen]).column(0)
-        if not _pyarrow("types").is_integer(column.type) or column.null_count:
-            raise InputError(f"{path} column {chosen!r} is not whole numbers throughout")
-        return np.asarray(column.to_numpy(), dtype=np.int64)
-
-
-class ImageHead(NamedTuple):
-    """What is known of a set of images before any is read."""
-
-    rows: int
-    classes: tuple[str, ...]
-
-
-def column_names(path: Path) -> list[str]:
-    """Return the names of a file's columns."""
-    with _readable(path):
-        return list(_pyarrow("parquet").ParquetFile(path).schema_arrow.names)
-
-
-def value_pairs(path: Path, one: str, other: str) -> Iterator[tuple[object, object]]:
-    """Yield the values of two columns row by row, a few thousand decoded at a time."""
-    with _readable(path):
-        file = _pyarrow("parquet").ParquetFile(path, pre_buffer=False)
-        for batch in file.iter_batches(65_536, columns=[one, other]):
-            columns = [batch.column(name).to_pylist() for name in (one, other)]
-            for pair in zip(*columns, strict=True):
-                if None in pair:
-                    raise InputError(f"{path} has rows without {one!r} or {other!r}")
-                yield pair
-
-
-def image_head(paths: Sequence[Path]) -> ImageHead:
-    """Return the size of a set of images and the names of its classes, from the files' heads."""
-    rows, classes = 0, tuple[str, ...]()
-    for path in paths:
-        with _readable(path):
-            file = _pyarrow("parquet").ParquetFile(path)
-            rows += file.metadata.num_rows
-            classes = max(classes, _class_names(path, file), key=len)
-    return ImageHead(rows, classes)
-
-
-def image_batches(path: Path) -> Iterator[tuple[list[bytes], NDArray[np.int64]]]:
-    """Yield encoded images and their labels, a few hundred at a time."""
-    with _readable(path):
-        file = _pyarrow("parquet").ParquetFile(path, pre_buffer=False)
-        image, label = _image_columns(path, file)
-        for batch in file.iter_batches(512, columns=[image, label]):
-            encoded = batch.column(image).field("bytes").to_pylist()
-            if batch.column(label).null_count or None in encoded:
-                raise InputError(f"{path} has rows without an image or a label")
-            yield encoded, np.asarray(batch.column(label).to_numpy(), dtype=np.int64)
-
-
-def write_images(
-    path: Path, encoded: Sequence[bytes], labels: Sequence[int], classes: Sequence[str]
-) -> None:
-    """Write encoded images and their labels as data sets of the Hugging Face hub have them."""
-    features = {"label": {"names": list(classes), "_type": "ClassLabel"}}
-    metadata = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
-    images = [{"bytes": content, "path": None} for content in encoded]
-    table = _pyarrow("").table({"image": images, "label": list(labels)})
-    _pyarrow("parquet").write_table(table.replace_schema_metadata(metadata), path)
-
-
-def _image_columns(path: Path, file: Any) -> tuple[str, str]:
-    schema = file.schema_arrow
-    types = _pyarrow("types")
-    images = [
-        f.name for f in schema if types.is_struct(f.type) and f.type.get_field_index("bytes") >= 0
-    ]
-    labels = [name for name in LABEL_COLUMNS if name in schema.names]
-    if not images or not labels:
-        raise InputError(
-            f"{path} holds no labelled images",
-            got=schema.names,
-            allowed="a column of images {bytes, path} and one of labels",
-        )
-    return images[0], labels[0]
-
-
-def _class_names(path: Path, file: Any) -> tuple[str, ...]:
-    """Read the names of classes that Hugging Face data sets keep in the head of the file."""
-    _, label = _image_columns(path, file)
-    try:
-        head = json.loads((file.schema_arrow.metadata or {}).get(b"huggingface", b"{}"))
-        return tuple(map(str, head["info"]["features"][label]["names"]))
-    except (ValueError, KeyError, TypeError):
-        column = file.read([label]).column(0).to_numpy()
-        return tuple(map(str, range(int(column.max()) + 1)))
 
 
 class Writer:
@@ -260,7 +173,7 @@ class Writer:
         named: bool,
         meta: Mapping[str, Any] | None = None,
     ) -> None:
-        self._pa = _pyarrow("")
+        self._pa = pyarrow("")
         fields = [(name, self._pa.int64()) for name in classes]
         if named:
             # A class may be called "client" too.
@@ -270,7 +183,7 @@ class Writer:
             fields.insert(0, (heading, self._pa.string()))
         named_mark = {_NAMED: b"yes" if named else b"no"}
         self._schema = self._pa.schema(fields, metadata=named_mark | _dump_meta(meta))
-        self._writer = _pyarrow("parquet").ParquetWriter(path, self._schema)
+        self._writer = pyarrow("parquet").ParquetWriter(path, self._schema)
 
     def __enter__(self) -> "Writer":
         return self
@@ -312,19 +225,6 @@ def _dump_meta(meta: Mapping[str, Any] | None) -> dict[bytes, bytes]:
     return {} if meta is None else {_META: json.dumps(meta).encode()}
 
 
-def _load_meta(metadata: Mapping[bytes, bytes] | None) -> Mapping[str, Any] | None:
-    try:
-        meta = json.loads((metadata or {}).get(_META, b"null"))
-    except ValueError:
-        return None
+def _load_meta(path: Path, metadata: Mapping[bytes, bytes] | None) -> Mapping[str, Any] | None:
+    meta = parse_json((metadata or {}).get(_META, b"null"), f"what {path} says of its plan")
     return meta if isinstance(meta, dict) else None
-
-
-def _pyarrow(module: str) -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-        import pyarrow.types
-    except ImportError:
-        raise MissingExtraError("Parquet", "parquet") from None
-    return getattr(pyarrow, module) if module else pyarrow

@@ -1,0 +1,31 @@
+"""The one place that touches Parquet: tables of counts, columns, images, and streams of rows."""
+
+from fedeas.parquet.arrow import column_names, value_pairs
+from fedeas.parquet.counts import BATCH_CELLS, LARGEST, Batch, Source, Writer, opened, read, write
+from fedeas.parquet.images import (
+    LABEL_COLUMNS,
+    ImageHead,
+    image_batches,
+    image_head,
+    read_column,
+    write_images,
+)
+
+__all__ = [
+    "BATCH_CELLS",
+    "LABEL_COLUMNS",
+    "LARGEST",
+    "Batch",
+    "ImageHead",
+    "Source",
+    "Writer",
+    "column_names",
+    "image_batches",
+    "image_head",
+    "opened",
+    "read",
+    "read_column",
+    "value_pairs",
+    "write",
+    "write_images",
+]
