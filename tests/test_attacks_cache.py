@@ -66,7 +66,7 @@ def at_once(folder: Path, processes: int, *more: str) -> list[list[str]]:
 def test_the_first_fill_by_twenty_processes_at_once_succeeds(tmp_path):
     """Processes that tidy up what others are about to rename make each other fail."""
     careless = at_once(tmp_path / "careless", 20, "careless")
-    assert Counter(how for _, how, _ in careless) == {"FileNotFoundError": 20}
+    assert Counter(how for _, how, _ in careless) == {"FileAccessError": 20}
     alone = Cache(tmp_path / "alone", Counting.fingerprint, "data")
     for client in range(10):
         client_images(str(client), [5, 7, 3], Counting(), alone, 4)

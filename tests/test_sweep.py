@@ -582,8 +582,8 @@ def test_every_module_that_a_run_loads_is_in_the_codes_name():
     loaded = set(json.loads(done.stdout))
     assert loaded - set(code.code_modules()) == {
         "fedeas", "fedeas.errors", "fedeas.limits", "fedeas.files", "fedeas.locks", "fedeas.hub",
-        "fedeas.cost", "fedeas.cache.verify", "fedeas.experiments.code", "fedeas.experiments.results",
-        "fedeas.experiments.shapes", "fedeas.experiments.tracking",
+        "fedeas.cost", "fedeas.cache.verify", "fedeas.experiments.code",
+        "fedeas.experiments.results", "fedeas.experiments.shapes", "fedeas.experiments.tracking",
     }  # fmt: skip
     # What is imported later counts too, and commands and reports do not.
     later = {"fedeas.generators.diffusion", "fedeas.generators.turbo", "fedeas.methods.moon"}
