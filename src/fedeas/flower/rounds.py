@@ -15,11 +15,11 @@ from fedeas.flower.client import TRAIN
 from fedeas.flower.exchange import exchange, reason
 from fedeas.flower.log import Line
 from fedeas.flower.members import Deployment, Manner, Members, Node, read_size
-from fedeas.flower.sums import ExactSum, check_values
+from fedeas.flower.sums import ExactSum
 from fedeas.methods.method import Method, Round
 from fedeas.methods.registry import make_method
 from fedeas.seeds import child_rng
-from fedeas.tensors import Tensors, load_tensors, save_tensors
+from fedeas.tensors import Tensors, check_values, load_tensors, save_tensors
 from fedeas.training.loop import Local, check_settings, use_threads
 from fedeas.training.models import Classifier, ModelSettings, Task, make_model
 
@@ -150,6 +150,7 @@ def run_rounds(
             sum(node.real for node in nodes.values()),
             number,
             seed,
+            federated.local,
         )
         weights, state = method.update(now.method, done)
         missing = sorted(set(cohort) - set(added.good))
@@ -225,8 +226,9 @@ class Added:
             steps = records.whole(content, "steps")
             trained_on = records.whole(content, "trained-on")
             direction = self._direction(after)
-            for tensors in (after, extra, shown):
+            for tensors in (after, extra):
                 check_values(tensors)
+            self._method.check_shown(shown, node.real)
         except FedeasError as error:
             self._wrong.append(f"client {node.partition}: {error}")
             return
