@@ -481,6 +481,7 @@ def test_what_a_hostile_client_shows_fedgen_is_refused(changed, message):
         given = torch.as_tensor(value)
         shown[name] = torch.full_like(shown[name], value) if given.dim() == 0 else given
     before = dict(model.state_dict())
+    InlineGrid(None, 1)  # messages need a run
     added = Added(before, model, FedGen(), 5)
     numbers = {"num-examples": 5, "partition": 0, "steps": 1, "trained-on": 5}
     asked = Message(records.pack({}, {}), 1, "train")

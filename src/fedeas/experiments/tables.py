@@ -76,6 +76,7 @@ class Row:
     generation_seconds: Mean  # at the measured seconds per sample
     training_seconds: Mean
     per_class: tuple[float | None, ...]
+    drift_all: Mean | None = None  # running statistics included, where the model has some
 
 
 @dataclass(frozen=True)
@@ -337,6 +338,7 @@ def _row(
     ]
     reached = [float(number) for number in arrived if number is not None]
     by_class = zip(*(result["curves"]["per_class"] for result in results), strict=True)
+    all_drifts = [own["drift_all_median"] for own in found if "drift_all_median" in own]
     return Row(
         entry.column,
         entry.method,
@@ -356,12 +358,13 @@ def _row(
         ),
         training_seconds=Mean.of([own["seconds"] for own in found]),
         per_class=tuple(None if None in own else sum(own) / len(own) for own in by_class),
+        drift_all=Mean.of(all_drifts) if len(all_drifts) == len(runs) else None,
     )
 
 
 _COLUMNS = (
     "accuracy", "peak", "gain", "eta", "drift", "arrived", "generated", "generation_seconds",
-    "training_seconds",
+    "training_seconds", "drift_all",
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -201,6 +201,8 @@ class Added:
         self._before, self._model, self._method = before, model, method
         self._trained = {name for name, _ in model.named_parameters()}
         self.weights, self._directions, self._extra = (ExactSum(samples) for _ in range(3))
+        # Of all entries of a reply, where some are not trained: statistics and counters.
+        self._with_buffers = ExactSum(samples) if before.keys() - self._trained else None
         self.shown: dict[int, Tensors] = {}
         self.good: list[int] = []
         self._wrong = list(wrong)
@@ -225,7 +227,7 @@ class Added:
             records.check_like(shown, self._method.shown_like(self._model), "what is shown")
             steps = records.whole(content, "steps")
             trained_on = records.whole(content, "trained-on")
-            direction = self._direction(after)
+            direction = self._direction(after, self._trained)
             for tensors in (after, extra):
                 check_values(tensors)
             self._method.check_shown(shown, node.real)
@@ -239,6 +241,8 @@ class Added:
         self.weights.add(after, node.real)
         if direction:
             self._directions.add(direction, node.real)
+        if self._with_buffers is not None and (whole := self._direction(after, after)):
+            self._with_buffers.add(whole, node.real)
         if extra:
             self._extra.add(extra, node.real)
         if shown:
@@ -263,27 +267,34 @@ class Added:
 
         `drift` is the directional dissimilarity of the updates d_k, 1 - ||sum_k w_k d_k/||d_k||||^2
         with w_k = N_k / N: 0 where all point the same way. Only what is trained counts: running
-        statistics are not updates.
+        statistics are not updates. `drift_all` is the same over all entries of a reply, statistics
+        and counters of batches too, where a model has some.
         """
-        squared = sum(
-            float((total / self.weights.weight).square().sum())
-            for total in self._directions.total().values()
-        )
-        return {
+        line: Line = {
             "clients": len(self.good),
             "samples": self.weights.weight,
             "trained_on": self._samples,
             "steps": self._steps,
-            "drift": 1.0 - squared,
+            "drift": self._dissimilarity(self._directions),
             "refused": self._wrong,
         }
+        if self._with_buffers is not None:
+            line["drift_all"] = self._dissimilarity(self._with_buffers)
+        return line
 
-    def _direction(self, after: Tensors) -> Tensors:
+    def _dissimilarity(self, directions: ExactSum) -> float:
+        squared = sum(
+            float((total / self.weights.weight).square().sum())
+            for total in directions.total().values()
+        )
+        return 1.0 - squared
+
+    def _direction(self, after: Tensors, names: Collection[str]) -> Tensors:
         """Return the client's update, scaled to length one; nothing where there is none."""
         moved = {
             name: self._before[name].double() - tensor.double()
             for name, tensor in after.items()
-            if name in self._trained
+            if name in names
         }
         length = math.sqrt(sum(float(d.square().sum()) for d in moved.values()))
         if not math.isfinite(length):

@@ -140,7 +140,8 @@ def _results(table: Table, beside: Sequence[float | None]) -> Grid:
     names = [name.rpartition(".")[2] for name, _ in table.rows[0].column] if table.rows else []
     head = [*names, "method", "policy", "seeds", "accuracy %"]
     head += ["paper's %"] if any(beside) else []
-    head += ["gain", "eta", "drift"]
+    buffers = any(row.drift_all for row in table.rows)
+    head += ["gain", "eta", "drift", *(["drift with buffers"] if buffers else [])]
     head += [f"rounds to {100 * table.threshold:g} %"] if table.threshold else []
     head += ["generated", "generation", "training"]
     rows = []
@@ -152,6 +153,8 @@ def _results(table: Table, beside: Sequence[float | None]) -> Grid:
         cells.append(row.gain.points("+") if row.gain else "")
         cells.append("" if row.eta is None else f"{row.eta.value:.2f}")
         cells.append(f"{row.drift.value:.3f}")
+        if buffers:
+            cells.append("" if row.drift_all is None else f"{row.drift_all.value:.3g}")
         if table.threshold:
             cells.append(f"{row.arrived.value:.0f}" if row.arrived else "never")
         cells.append(f"{row.generated.value:,.0f}")
