@@ -128,6 +128,15 @@ def student(freedom: int, level: float = 0.95) -> float:
     return high
 
 
+def p_value(t: float, freedom: int) -> float:
+    """Return how likely a Student variable is at least t away from zero.
+
+    >>> round(p_value(4.303, 2), 3)
+    0.05
+    """
+    return max(0.0, 1.0 - _within(t, freedom))
+
+
 def _within(t: float, freedom: int) -> float:
     """Return P(|T| < t) for a whole number of degrees of freedom (Abramowitz, Stegun 26.7.3-4)."""
     angle = math.atan(t / math.sqrt(freedom))

@@ -295,12 +295,12 @@ def _without_generation(runs: Iterable[Run]) -> dict[str, float]:
 
 
 def common_setting(result: Result) -> str:
-    """Return what a run and its FedAvg have in common; methods may add to the model."""
+    """Return what a run and its FedAvg have in common, the code that they ran too."""
     settings = dict(result["settings"])
     settings.pop("augment")
-    federated = {k: v for k, v in settings["federated"].items() if k not in ("method", "model")}
-    model = settings["federated"]["model"]["name"]
-    return json.dumps([settings | {"federated": federated}, model], sort_keys=True)
+    federated = {k: v for k, v in settings["federated"].items() if k != "method"}
+    shared = [settings | {"federated": federated}, result["code_hash"]]
+    return json.dumps(shared, sort_keys=True)
 
 
 def seconds_per_sample(runs: Iterable[Run]) -> dict[str, float]:

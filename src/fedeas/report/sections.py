@@ -44,12 +44,13 @@ def summary(name: str, tables: Sequence[Table]) -> Iterator[str]:
 
 def claims_section(claims: Iterable[Claim]) -> Section:
     """Return the paper's claims with their states."""
-    rows = [(c.where, c.what, c.paper, c.ours, c.state) for c in claims]
+    rows = [(c.where, c.what, c.paper, c.command or c.ours, c.protocol, c.state) for c in claims]
     said = (
         "Exact: computed from label counts. Agrees, disagrees, cannot tell: judged from the runs "
-        "above, at a reduced size. The rest waits for a GPU, with the command that runs it."
+        "above, by Student's t over seeds with Holm's correction at .05; ± is half of the 95 % "
+        "interval. The rest waits for a GPU, with the command that runs it."
     )
-    grid = Grid(("where", "what", "paper", "ours", "state"), rows, facts=True)
+    grid = Grid(("where", "what", "paper", "ours", "protocol", "state"), rows, facts=True)
     return Section("The paper's claims", [said, grid])
 
 
