@@ -1,9 +1,12 @@
 """The paper's claims: each has a state, and the state follows from runs."""
 
+import itertools
 import json
 import math
+import statistics
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -322,6 +325,53 @@ def test_the_recorded_runs_can_stand_in_their_tables():
     assert len(seeds) >= 3
 
 
+def test_the_results_page_says_what_the_curves_say():
+    """Drift by phase of training, and the gain recovered after equal numbers of sample passes."""
+    page = (Path(__file__).parents[1] / "docs" / "results.md").read_text()
+    (group,) = [
+        g for g in recorded()["cifar10"].groups
+        if len({run.result["seed"] for run in g.runs}) == 3 and len(g.runs) > 15
+    ]  # fmt: skip
+    found = {p: group.results(p) for p in ("none", "uniform", "fedeas", "full-balance")}
+    first = {}
+    for name, phase in (("1 to 3", (0, 3)), ("4 to 10", (3, 10)), ("11 to 25", (10, 25))):
+        means = [
+            statistics.mean(d for r in own.values() for d in r["curves"]["drift"][slice(*phase)])
+            for own in found.values()
+        ]
+        first.setdefault("drifts", means)
+        assert f"| {name} | {' | '.join(f'{mean:.2f}' for mean in means)} |" in page
+    none, _, eas, full = first["drifts"]
+    said = " ".join(page.split())
+    assert f"removes {100 * (1 - full / none):.0f} % of the drift at first" in said
+    assert f"far more than FedEAS ({100 * (1 - eas / none):.0f} %)" in said
+    samples = {p: statistics.mean(n for r in own.values() for n in r["curves"]["trained_on"])
+               for p, own in found.items()}  # fmt: skip
+    assert f"trains on {samples['full-balance']:,.0f} samples" in said
+    assert f"one of FedEAS on {samples['fedeas']:,.0f}" in said
+    parts = []
+    for seed, own in found["fedeas"].items():
+        other = found["full-balance"][seed]["curves"]
+        spent = list(itertools.accumulate(other["trained_on"]))
+        reached = next(i for i, n in enumerate(spent) if n >= sum(own["curves"]["trained_on"]))
+        assert reached + 1 == 6
+        accuracy, without = group.accuracy("fedeas")[seed], group.accuracy("none")[seed]
+        parts.append((accuracy - without) / (other["accuracy"][reached] - without))
+    listed = [f"{100 * part:.0f}" for part in parts]
+    assert f"recovers {listed[0]}, {listed[1]} and {listed[2]} % of its gain" in said
+
+
+def test_the_results_page_says_what_survives_the_correction():
+    page = " ".join((Path(__file__).parents[1] / "docs" / "results.md").read_text().split())
+    judged = [c for c in all_claims() if c.p_value is not None]
+    held = [c for c in judged if c.state != CANNOT_TELL]
+    words = ("none", "one", "two", "three", "four", "five", "six")
+    assert f"Of the recorded runs' claims {words[len(held)]} survive" in page
+    for claim in judged:
+        if claim.what.startswith("FedEAS over") and claim.state == CANNOT_TELL:
+            assert f"{claim.p_value:.3f}".removeprefix("0") in page, claim
+
+
 def test_a_gain_is_never_over_a_run_of_another_code():
     runs = recorded()["cifar10"].runs
     own = [r for r in runs if r.entry.grid == "budget"]
@@ -342,7 +392,9 @@ def test_the_recorded_tables_are_printed(fedeas):
     (code,) = {
         r.result["code_hash"] for r in recorded()["cifar10"].runs if r.entry.grid == "policies"
     }
-    assert f"policies: code {code[:8]}" in shown.out
+    assert f"± half of the 95 % interval of Student's t over seeds; code: policies {code[:8]}" in (
+        " ".join(shown.out.split())
+    )
     assert "unknown sweep" in fedeas("paper", "runs", "mnist").err
     assert "unknown grid" in fedeas("paper", "runs", "cifar10", "--grid", "x").err
 

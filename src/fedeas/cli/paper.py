@@ -151,4 +151,5 @@ def runs(
     results.give(chosen, csv, as_json, per_class)
     if not as_json:
         codes = {run.entry.grid: run.result["code_hash"][:8] for run in known[sweep].runs}
-        typer.echo("; ".join(f"{table.grid}: code {codes[table.grid]}" for table in chosen))
+        listed = ", ".join(f"{table.grid} {codes[table.grid]}" for table in chosen)
+        typer.echo(f"± half of the 95 % interval of Student's t over seeds; code: {listed}")

@@ -7,18 +7,18 @@ y, recognise y in it. Clients then also learn from G: their last layer has to re
 draws, and the prediction for an image is pulled to that for drawn features of its label. As in the
 original, clients tell the server their label counts.
 
-Two public codes were read: the authors' and FL-bench's. This one follows the authors', except for
-what the last column says.
+There are two public codes, the authors' and FL-bench's. This one follows the authors' but for what
+the last column says. Labels are drawn alike, however many samples they have.
 
 | setting | authors (MNIST) | FL-bench | here |
 |---|---|---|---|
 | features drawn per client step | 32 | 32 | 32 |
 | weight of what is drawn | drawn / training batch | the same | the same |
 | weight of both client terms | 10, times 0.98 a round | the same | the same |
-| labels that a client draws | all that any client holds | its own | held by any so far |
+| labels that a client draws from | those any client holds | its own | those any has held so far |
 | steps of G a round | 50 (10 times 5) | 5 | 50 |
 | batch of a step of G | the training batch | the same | the same |
-| labels of a step of G | those of the round's clients, alike | the same, if > 1 each | authors' |
+| labels that the server draws from | held by a client of the round | mean count > 1 | authors' |
 | Adam of G | kept over rounds, rate times 0.98 a round | the same | the same |
 | weight decay of G, diversity loss | 0.01, 1 | 0, 0 | 0.01, 1 |
 | whose last layers teach G | the clients' | the server's | the clients' |
