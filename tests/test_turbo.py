@@ -151,6 +151,7 @@ def test_the_papers_grid_names_a_model_that_opens(pipeline, tmp_path, monkeypatc
     assert set(asked) == {"stabilityai/sd-turbo"}
 
 
+@pytest.mark.slow
 def test_a_sweep_with_turbo_starts_in_its_workers(pipeline, tmp_path, monkeypatch):
     here = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(here))

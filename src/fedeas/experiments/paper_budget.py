@@ -22,7 +22,7 @@ from fedeas.experiments.paper_statements import (
     Statement,
 )
 from fedeas.experiments.paper_tables import BETAS, COMBINED_PEAK, printed
-from fedeas.experiments.results import efficiency
+from fedeas.experiments.results import Result, efficiency
 
 _PAPER_TIMES = 3.7
 
@@ -111,28 +111,28 @@ def _faster(column: Column, grid: str) -> Statement:
 
 
 def _ablation() -> Iterator[Statement]:
-    """Yield the rule over its variants, with the largest beta that generates less than both."""
+    """Yield the rule over its variants, with the beta whose totals are nearest to theirs."""
 
-    def variant(group: Group, setting: str) -> str | None:
+    def variant(group: Group, setting: str) -> dict[int, Result]:
         found = (run.result["policy"] for run in group.runs)
-        return next((p for p in found if p.startswith("fedeas(") and setting in p), None)
+        return group.results(
+            next((p for p in found if p.startswith("fedeas(") and setting in p), "-")
+        )
+
+    def rule(group: Group, variants: Sequence[dict[int, Result]]) -> dict[int, Result]:
+        def rank(own: dict[int, Result]) -> tuple[int, float]:
+            common = own.keys() & set.intersection(*map(set, variants))
+            apart = [own[s]["generated"] - v[s]["generated"] for v in variants for s in common]
+            return len(common), -abs(sum(apart)) / max(1, len(apart))
+
+        return max(map(group.results, group.betas.values()), key=rank, default={})
 
     def over(setting: str) -> Measure:
         def measure(group: Group) -> list[BySeed]:
-            names = [variant(group, name) for name in ("entropy=", "size_exponent=")]
-            variants = [group.results(name) for name in names if name]
-            seeds = set.intersection(*map(set, variants)) if len(variants) == 2 else set()
-            rules = [
-                own
-                for own in map(group.results, group.betas.values())
-                if seeds & own.keys()
-                and all(
-                    own[s]["generated"] <= min(other[s]["generated"] for other in variants)
-                    for s in seeds & own.keys()
-                )
-            ]
-            other = group.accuracy(variant(group, setting) or "")
-            return [minus(figure(rules[-1], "accuracy_last"), other)] if rules else []
+            variants = [variant(group, name) for name in ("entropy=", "size_exponent=")]
+            own = rule(group, variants)
+            last = "accuracy_last"
+            return [minus(figure(own, last), figure(variant(group, setting), last))]
 
         return measure
 

@@ -132,7 +132,8 @@ def _recovered(column: Column, part: str, cpu: str) -> Statement:
         gain, most = (statistics.mean(x[s] - none[s] for s in seeds) for x in (own, full))
         spent, all_of_it = (group.results(p) for p in (EAS, "full-balance"))
         share = statistics.mean(spent[s]["generated"] / all_of_it[s]["generated"] for s in seeds)
-        return f"{100 * gain / most:.0f} % with {100 * share:.1f} % of its samples"
+        part = f"{100 * gain / most:.0f} %" if most > 0 else "no gain to recover"
+        return f"{part} with {100 * share:.1f} % of its samples"
 
     return Statement(
         "Sec. 4.2", f"part of Full-Balance's gain, {column}: more than half", part, column,

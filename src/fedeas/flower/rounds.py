@@ -241,8 +241,8 @@ class Added:
         self.weights.add(after, node.real)
         if direction:
             self._directions.add(direction, node.real)
-        if self._with_buffers is not None and (whole := self._direction(after, after)):
-            self._with_buffers.add(whole, node.real)
+        if self._with_buffers is not None and (all_of_it := self._direction(after, after)):
+            self._with_buffers.add(all_of_it, node.real)
         if extra:
             self._extra.add(extra, node.real)
         if shown:
