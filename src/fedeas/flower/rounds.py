@@ -228,6 +228,7 @@ class Added:
             steps = records.whole(content, "steps")
             trained_on = records.whole(content, "trained-on")
             direction = self._direction(after, self._trained)
+            everything = self._direction(after, after) if self._with_buffers is not None else {}
             for tensors in (after, extra):
                 check_values(tensors)
             self._method.check_shown(shown, node.real)
@@ -241,8 +242,8 @@ class Added:
         self.weights.add(after, node.real)
         if direction:
             self._directions.add(direction, node.real)
-        if self._with_buffers is not None and (all_of_it := self._direction(after, after)):
-            self._with_buffers.add(all_of_it, node.real)
+        if self._with_buffers is not None and everything:
+            self._with_buffers.add(everything, node.real)
         if extra:
             self._extra.add(extra, node.real)
         if shown:
