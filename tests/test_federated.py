@@ -31,7 +31,7 @@ from fedeas.flower.client import make_client_app
 from fedeas.flower.exchange import exchange
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.members import Node
-from fedeas.flower.rounds import Added, draw_cohort, run_rounds
+from fedeas.flower.rounds import Added, Weights, draw_cohort, run_rounds
 from fedeas.flower.state import Kept
 from fedeas.flower.sums import ExactSum
 from fedeas.methods.registry import make_method
@@ -199,15 +199,17 @@ def ends(w: torch.Tensor, **changed: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"w": w, "seen": torch.tensor(4), "running": torch.full((2,), 50.0), **changed}
 
 
-def added(method: str = "fedavg", samples: int = 10) -> Added:
+def added(nodes: dict[int, Node], method: str = "fedavg", cap: int | None = None) -> Added:
     model = Tiny()
-    return Added(dict(model.state_dict()), model, make_method(method), samples)
+    weights_of = Weights({node.partition: node for node in nodes.values()}, cap)
+    samples = sum(node.real for node in nodes.values())
+    return Added(dict(model.state_dict()), model, make_method(method), samples, weights_of)
 
 
 def test_drift_is_the_dissimilarity_of_directions_of_what_is_trained():
     sizes = [10, 30, 60]
     nodes = {k: Node(k, k, n) for k, n in enumerate(sizes)}
-    found = added(samples=100)
+    found = added(nodes)
     for k, end in enumerate(([1.0, 0, 0, 0], [0, 2.0, 0, 0], [3.0, 0, 0, 0])):
         found.take(reply(k, {"weights": ends(torch.tensor(end))}, sizes[k]), nodes, k)
     mean = np.array([0.7, 0.3, 0, 0])
@@ -252,7 +254,7 @@ VARIATE = {"w": ONES}
 )
 def test_a_client_that_reports_nonsense_is_named_and_left_out(arrays, numbers, message):
     nodes = {1: Node(1, 7, 5), 2: Node(2, 8, 5)}
-    found = added("scaffold")
+    found = added(nodes, "scaffold")
     given = {"added": VARIATE, **arrays}
     found.take(reply(1, given, 5, **numbers), nodes, 1)
     good = {"weights": ends(ONES), "added": VARIATE}
@@ -271,11 +273,12 @@ def test_a_client_that_reports_nonsense_is_named_and_left_out(arrays, numbers, m
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\x80\x04K\x01.", None])
 def test_bytes_that_are_no_array_are_refused(content):
-    found = added()
+    nodes = {1: Node(1, 7, 5)}
+    found = added(nodes)
     bad = reply(1, {"weights": ends(ONES)}, 5)
     array = bad.content.array_records["weights"]["w"]
     array.data = array.data[:-3] if content is None else content
-    found.take(bad, {1: Node(1, 7, 5)}, 1)
+    found.take(bad, nodes, 1)
     (wrong,) = found.numbers()["refused"]
     assert "cannot be read" in wrong or "not what it says" in wrong
 

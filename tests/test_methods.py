@@ -1,25 +1,43 @@
 """Methods against what is known of them: closed forms, and FedAvg where they must equal it."""
 
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
+from flwr.app import Context, Message
+from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional
 
 from fedeas import InputError
-from fedeas.flower.client import make_client_app
+from fedeas.data import ImageData
+from fedeas.experiments.config import read_config
+from fedeas.experiments.run import run as run_config
+from fedeas.flower import records
+from fedeas.flower.client import Site, make_client_app
+from fedeas.flower.grids import InlineGrid
+from fedeas.flower.members import Node
+from fedeas.flower.rounds import Added, Federated, Weights, run_rounds
 from fedeas.methods.fedgen import FedGen
 from fedeas.methods.fedmix import FedMix
 from fedeas.methods.fedprox import FedProx
-from fedeas.methods.method import Round, Turn
+from fedeas.methods.method import FedAvg, Round, Turn, stream
 from fedeas.methods.moon import Moon
 from fedeas.methods.registry import make_method
 from fedeas.methods.scaffold import Scaffold
 from fedeas.training.loop import Correction, Local
 from fedeas.training.models import ModelSettings, Task, make_model
-from federations import ROUNDS, federation, trained
-from pictures import draw_shapes
+from fedeas.training.samples import Samples
+from federations import ROUNDS, federation, trained, write_shapes
+from pictures import CLASSES, draw_shapes, shapes
 
+TESTS = Path(__file__).parent
 RATE, STEPS = 0.05, 7
 
 
@@ -109,7 +127,14 @@ def test_fedprox_pulls_towards_the_server():
 
 @pytest.mark.parametrize(
     ("method", "projection"),
-    [("fedprox(mu=0)", 0), ("moon(mu=0)", 16), ("fedmix(share=0)", 0), ("fedgen(weight=0)", 0)],
+    [
+        ("fedprox(mu=0)", 0),
+        ("moon(mu=0)", 16),
+        ("moon(mu=0)", 0),
+        ("fedmix(share=0)", 0),
+        ("fedgen(weight=0)", 0),
+        ("fedgen(weight=0)", 16),
+    ],
 )
 def test_a_method_without_its_term_is_fedavg_bit_for_bit(method, projection, tmp_path):
     plain = trained(tmp_path / "plain", projection=projection)
@@ -121,7 +146,15 @@ def test_a_method_without_its_term_is_fedavg_bit_for_bit(method, projection, tmp
 
 @pytest.mark.parametrize(
     ("method", "projection"),
-    [("fedprox", 0), ("scaffold", 0), ("moon", 16), ("fedmix", 0), ("fedgen", 0)],
+    [
+        ("fedprox", 0),
+        ("scaffold", 0),
+        ("moon", 16),
+        ("moon", 0),
+        ("fedmix", 0),
+        ("fedgen", 0),
+        ("fedgen", 16),
+    ],
 )
 def test_a_method_with_its_term_is_not(method, projection, tmp_path):
     plain = trained(tmp_path / "plain", projection=projection)
@@ -147,13 +180,21 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(images), torch.from_numpy(labels)
 
 
-def test_moons_loss_is_the_papers():
-    model, server, last = (make_model(ModelSettings(projection=16), TASK, s) for s in (1, 2, 3))
+@pytest.mark.parametrize("projection", [16, 0])
+def test_moons_loss_is_the_papers(projection):
+    """Of what leaves the projection head, as in the original, or of the features without one."""
+    settings = ModelSettings(projection=projection)
+    model, server, last = (make_model(settings, TASK, s) for s in (1, 2, 3))
     before, kept = dict(server.state_dict()), dict(last.state_dict())
     here = Turn(model, before, {}, kept, None, Local(), 2, np.random.default_rng(0))
     images, labels = batch()
     found = Moon(mu=3.0, tau=0.7).correction(here).loss(model, images, labels)
-    z, near, far = (m.fc[:-1](m.features(images)) for m in (model, server, last))
+    z, near, far = (m.features(images) for m in (model, server, last))
+    if projection:
+        z, near, far = (
+            m.fc[2](functional.relu(m.fc[0](x)))
+            for m, x in zip((model, server, last), (z, near, far), strict=True)
+        )
     pull, push = (torch.exp(functional.cosine_similarity(z, o) / 0.7) for o in (near, far))
     contrast = -torch.log(pull / (pull + push)).mean()
     plain = functional.cross_entropy(model(images), labels)
@@ -183,31 +224,317 @@ def test_fedmixs_loss_is_the_papers():
     assert found.item() == pytest.approx(expected.item(), rel=1e-4)
 
 
+# FedGen, against its formulas
+
+
+def known_generator(method: FedGen, width: int, seed: int = 5) -> dict[str, torch.Tensor]:
+    """A generator's state with random weights; noise does not matter to what it draws."""
+    rng = torch.Generator().manual_seed(seed)
+    first = torch.randn(method.hidden, method.noise + 3, generator=rng)
+    first[:, : method.noise] = 0
+    return {
+        "generator.0.weight": first,
+        "generator.0.bias": torch.randn(method.hidden, generator=rng),
+        "generator.1.weight": torch.rand(method.hidden, generator=rng) + 0.5,
+        "generator.1.bias": torch.randn(method.hidden, generator=rng),
+        "generator.1.running_mean": torch.randn(method.hidden, generator=rng),
+        "generator.1.running_var": torch.rand(method.hidden, generator=rng) + 0.5,
+        "generator.1.num_batches_tracked": torch.tensor(3),
+        "generator.3.weight": torch.randn(width, method.hidden, generator=rng),
+        "generator.3.bias": torch.randn(width, generator=rng),
+    }
+
+
+def drawn_features(state: dict[str, torch.Tensor], noise: int, label: int) -> torch.Tensor:
+    """What such a generator draws for a label, layer by layer, in double precision."""
+    s = {key.removeprefix("generator."): value.double() for key, value in state.items()}
+    x = s["0.weight"][:, noise + label] + s["0.bias"]
+    x = (x - s["1.running_mean"]) / (s["1.running_var"] + 1e-5).sqrt()
+    x = (x * s["1.weight"] + s["1.bias"]).clamp(min=0)
+    return s["3.weight"] @ x + s["3.bias"]
+
+
+@pytest.mark.parametrize("projection", [0, 16])
+def test_fedgens_client_loss_is_the_originals(projection):
+    """CE + w (32/batch CE of drawn features + KL to the prediction for features of the label).
+
+    With w = 10 * 0.98^(rounds before). Behind a projection head features are what leaves it.
+    """
+    method = FedGen(noise=4, hidden=8)
+    model = make_model(ModelSettings(projection=projection), TASK, 1)
+    width = projection or 128
+    state = known_generator(method, width)
+    received = {**state, "known": torch.tensor([0, 1, 0])}
+    here = Turn(model, {}, received, {}, None, Local(batch=64), 4, np.random.default_rng(0))
+    images, labels = batch()
+    found = method.correction(here).loss(model, images, labels)
+
+    model.double()
+    last = model.fc[-1] if projection else model.fc
+    assert last.in_features == width
+    log_p = functional.log_softmax(model(images), 1)
+    plain = -log_p[range(6), labels].mean()
+    by_label = torch.stack([last(drawn_features(state, 4, label)) for label in range(3)])
+    teach = -functional.log_softmax(by_label, 1)[1, 1]  # all 32 drawn labels are 1
+    target = functional.softmax(by_label[labels], 1)
+    pull = (target * (target.log() - log_p)).sum() / 6
+    expected = plain + 10 * 0.98**3 * (32 / 64 * teach + pull)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def last_layers(clients: int, width: int = 6) -> list[dict[str, torch.Tensor]]:
+    rng = torch.Generator().manual_seed(3)
+    return [
+        {"weight": torch.randn(3, width, generator=rng), "bias": torch.randn(3, generator=rng)}
+        for _ in range(clients)
+    ]
+
+
+def test_fedgens_server_takes_adams_steps_and_keeps_the_optimiser():
+    """Two rounds of two steps by hand: moments go on, the rate falls by 2 %, labels are uniform."""
+    method = FedGen(noise=4, hidden=8, steps=2, rate=0.01, weight_decay=0.1, diversity=0.7)
+    layers = last_layers(2)
+    counts = [[30, 1, 0], [10, 3, 0]]  # nobody holds label 2
+    shown = [{**own, "counts": torch.tensor(n)} for own, n in zip(layers, counts, strict=True)]
+    model = SimpleNamespace(last=nn.Linear(6, 3))
+    state = method.start(model, TASK, [], seed=7)
+    by_hand = {k: v.clone() for k, v in state.items() if k.startswith("generator.")}
+    names = [k for k in by_hand if k.endswith(("weight", "bias"))]
+    moments = {k: (torch.zeros_like(by_hand[k]), torch.zeros_like(by_hand[k])) for k in names}
+    step = 0
+    for number in (1, 2):
+        rng = stream(7, "generator", number)
+        for _ in range(2):
+            labels = torch.tensor([0, 1])[torch.randint(2, (10,), generator=rng)]
+            noise = torch.randn(10, 4, generator=rng)
+            step += 1
+            slopes = generator_slopes(by_hand, names, noise, labels, layers, counts)
+            for name, slope in slopes.items():
+                g = slope + 0.1 * by_hand[name]
+                m, v = moments[name]
+                m.mul_(0.9).add_(0.1 * g)
+                v.mul_(0.999).add_(0.001 * g * g)
+                size = 0.01 * 0.98 ** (number - 1)
+                move = (m / (1 - 0.9**step)) / ((v / (1 - 0.999**step)).sqrt() + 1e-8)
+                by_hand[name] = by_hand[name] - size * move
+        done = Round({}, {}, {}, shown, 44, number, 7, Local(batch=10))
+        _, state = method.update(state, done)
+        for name in names:
+            assert torch.allclose(state[name], by_hand[name], atol=2e-5), (number, name)
+    assert state["known"].tolist() == [1, 1, 0]
+    assert float(state["step"]) == 4
+    assert method.send(state, 3, 7).keys() == {*by_hand, "known"}  # not the optimiser
+
+
+def generator_slopes(state, names, noise, labels, layers, counts):
+    """Slopes of sum_k n_k^y / sum_j n_j^y CE_k(G(noise, y), y) + 0.7 exp(-mean |dz| |dnoise|^2)."""
+    w = {name: state[name].clone().requires_grad_() for name in names}
+    x = torch.cat([noise, torch.eye(3)[labels]], 1) @ w["generator.0.weight"].T
+    x = x + w["generator.0.bias"]
+    x = (x - x.mean(0)) / (x.var(0, unbiased=False) + 1e-5).sqrt()
+    x = (x * w["generator.1.weight"] + w["generator.1.bias"]).clamp(min=0)
+    z = x @ w["generator.3.weight"].T + w["generator.3.bias"]
+    loss = torch.zeros(())
+    for i, y in enumerate(labels.tolist()):
+        held = counts[0][y] + counts[1][y]
+        for own, layer in zip(counts, layers, strict=True):
+            logits = layer["weight"] @ z[i] + layer["bias"]
+            loss = loss - own[y] / held * functional.log_softmax(logits, 0)[y] / len(labels)
+    apart = (z[:, None] - z[None]).abs().mean(2)
+    other = (noise[:, None] - noise[None]).square().mean(2)
+    loss = loss + 0.7 * torch.exp(-(apart * other).mean())
+    return dict(zip(names, torch.autograd.grad(loss, list(w.values())), strict=True))
+
+
+def test_fedgen_draws_labels_alike_however_many_samples_there_are(monkeypatch):
+    """By the server from what the round's clients hold, by a client from what any held so far."""
+    from fedeas.methods import fedgen
+
+    drawn = []
+    plain = fedgen._condition
+
+    def noted(noise, labels, classes):
+        drawn.extend(labels.tolist())
+        return plain(noise, labels, classes)
+
+    monkeypatch.setattr(fedgen, "_condition", noted)
+    method = FedGen(noise=4, hidden=8)
+    model = make_model(ModelSettings(), TASK, 1)
+    (layer,) = last_layers(1, 128)
+    shown = [{**layer, "counts": torch.tensor([5000, 2, 0])}]
+    done = Round({}, {}, {}, shown, 5002, 1, 0, Local(batch=64))
+    _, state = method.update(method.start(model, TASK, [], 0), done)
+    assert len(drawn) == 50 * 64
+    assert set(drawn) == {0, 1}
+    assert 0.45 < drawn.count(1) / len(drawn) < 0.55
+    shown = [{**layer, "counts": torch.tensor([0, 0, 7])}]  # the others are absent this round
+    _, state = method.update(state, Round({}, {}, {}, shown, 7, 2, 0, Local(batch=64)))
+    received = method.send(state, 3, 0)
+    assert received["known"].tolist() == [1, 1, 1]
+    here = Turn(model, {}, received, {}, None, Local(batch=64), 3, np.random.default_rng(0))
+    correction = method.correction(here)
+    drawn.clear()
+    images, _ = batch()
+    for _ in range(100):
+        correction.loss(model, images[:2], torch.tensor([0, 0]))
+    teaching = [y for start in range(0, len(drawn), 34) for y in drawn[start : start + 32]]
+    shares = [teaching.count(y) / len(teaching) for y in range(3)]
+    assert all(0.3 < share < 0.37 for share in shares), shares
+
+
 def test_fedgens_server_learns_features_that_the_last_layers_know():
     method, model = FedGen(steps=400, rate=3e-3), make_model(ModelSettings(), TASK, 1)
     state = method.start(model, TASK, [], 0)
-    rng = torch.Generator().manual_seed(0)
-    shown = []
-    for k in range(3):  # each client knows one class well, and holds it alone
-        weight = torch.randn(3, 128, generator=rng)
-        counts = torch.tensor([50.0 if c == k else 0.0 for c in range(3)])
-        shown.append({"weight": weight, "bias": torch.zeros(3), "counts": counts})
-    done = Round({}, {}, {}, shown, 150, 1, 0)
+    layers = last_layers(3, 128)
+    # Each client knows one class well, and holds it alone.
+    shown = [{**own, "counts": 50 * torch.eye(3).long()[k]} for k, own in enumerate(layers)]
 
     def recognised(state: dict[str, torch.Tensor]) -> float:
-        received = {**state, "counts": torch.ones(3)}
+        received = {**method.send(state, 2, 0), "known": torch.ones(3, dtype=torch.int64)}
         here = Turn(model, {}, received, {}, None, Local(), 2, np.random.default_rng(0))
         labels = torch.arange(3).repeat(40)
         drawn = method.correction(here)._draw(labels)
         named = torch.stack([
-            (d @ shown[y]["weight"].T).argmax() for d, y in zip(drawn, labels.tolist(), strict=True)
+            (layers[y]["weight"] @ d + layers[y]["bias"]).argmax()
+            for d, y in zip(drawn, labels.tolist(), strict=True)
         ])  # fmt: skip
         return (named == labels).float().mean().item()
 
-    _, after = method.update(state, done)
+    _, after = method.update(state, Round({}, {}, {}, shown, 150, 1, 0))
     assert recognised(state) < 0.7
     assert recognised(after) > 0.95
-    assert after["counts"].tolist() == [50.0] * 3
+
+
+def test_fedgen_killed_goes_on_with_the_same_bits(tmp_path):
+    """Generator and optimiser are in the checkpoint: real kills do not change the outcome."""
+    write_shapes(tmp_path / "set")
+    config = tmp_path / "run.toml"
+    config.write_text(
+        f'device = "cpu"\n[data]\nname = "shapes"\nfolder = "{tmp_path / "set"}"\n'
+        '[partition]\nrecipe = "dirichlet"\nclients = 4\nalpha = 0.5\n'
+        '[federated]\nrounds = 12\nmethod = "fedgen(steps=5)"\n[federated.model]\nprojection = 16\n'
+        "[federated.local]\nepochs = 1\nbatch = 8\n"
+    )
+    run_config(read_config(config), tmp_path / "straight")
+    path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    script = [sys.executable, "-W", "ignore", TESTS / "killed.py"]
+    done = subprocess.run(
+        [*script, config, tmp_path / "killed", "4", "0.1"],
+        env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, cwd=TESTS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len({int(line) for line in done.stdout.split()}) >= 2  # between rounds, too
+    straight, killed = (
+        load_file(tmp_path / name / "checkpoint.safetensors") for name in ("straight", "killed")
+    )
+    assert float(straight["state.step"]) == 12 * 5
+    assert straight.keys() == killed.keys()
+    assert all(torch.equal(straight[name], killed[name]) for name in straight)
+
+
+def test_fedgen_trains_with_five_thousand_images_of_a_class(tmp_path):
+    """The paper's partition at K = 20, alpha = 0.05 has such clients."""
+    many, few = 5000, 40
+    labels = np.array([0] * many + [1, 2] * few)
+    images = np.random.default_rng(0).integers(0, 255, (len(labels), 8, 8, 1)).astype(np.uint8)
+    images[labels == 1, :4] = 0
+    data = ImageData.write(
+        tmp_path / "set", "grey", CLASSES, (len(labels), 0), iter([(images, labels)])
+    )
+    parts = [np.arange(many + 5), np.arange(many + 5, len(labels))]
+    samples = [Samples.of(data, own) for own in parts]
+
+    def open_site(context: Context) -> Site:
+        k = int(context.node_config["partition-id"])
+        return Site(k, samples[k], lambda _: samples[k], tmp_path / str(k))
+
+    grid = InlineGrid(make_client_app(open_site), 2)
+    local = Local(epochs=1, batch=256)
+    federated = Federated(rounds=2, fraction=1.0, method="fedgen(steps=3)", local=local)
+    path = tmp_path / "checkpoint.safetensors"
+    done = run_rounds(grid, federated, Task.of(data), 42, path, "many", lambda _: {})
+    assert [line["refused"] for line in done.history] == [[], []]
+    assert load_file(path)["state.known"].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"counts": [-1, 3, 3]}, "do not add up"),
+        ({"counts": [2**62, 2**62, 2**63 - 1]}, "do not add up"),
+        ({"counts": [2**63 - 1, 2**63 - 1, 7]}, "do not add up"),  # overflows to a sum of 5
+        ({"counts": [6, 0, 0]}, "do not add up"),
+        ({"counts": [0, 0, 0]}, "do not add up"),
+        ({"counts": np.array([5, 0, 0], np.float32)}, "another shape or format"),
+        ({"counts": np.array([math.nan, 0, 0], np.float32)}, "another shape or format"),
+        ({"counts": [5, 0]}, "another shape or format"),
+        ({"weight": math.nan}, "not finite"),
+        ({"bias": math.inf}, "not finite"),
+        ({"weight": 1e20}, "absurdly large"),
+        ({}, None),
+    ],
+)
+def test_what_a_hostile_client_shows_fedgen_is_refused(changed, message):
+    model = make_model(ModelSettings(), TASK, 1)
+    shown = {**dict(model.fc.named_parameters()), "counts": torch.tensor([3, 2, 0])}
+    for name, value in changed.items():
+        given = torch.as_tensor(value)
+        shown[name] = torch.full_like(shown[name], value) if given.dim() == 0 else given
+    before = dict(model.state_dict())
+    InlineGrid(None, 1)  # messages need a run
+    added = Added(before, model, FedGen(), 5, Weights({0: Node(1, 0, 5)}, None))
+    numbers = {"num-examples": 5, "partition": 0, "steps": 1, "trained-on": 5}
+    asked = Message(records.pack({}, {}), 1, "train")
+    reply = Message(
+        records.pack({"weights": before, "shown": shown}, numbers=numbers), reply_to=asked
+    )
+    added.take(reply, {1: Node(1, 0, 5)}, 1)
+    refused = added.numbers()["refused"]
+    assert (added.good == [0]) == (message is None)
+    assert refused == [] if message is None else message in refused[0]
+
+
+def test_a_method_that_shows_something_must_show_finite_values():
+    class Loud(FedAvg):
+        """Shows a number of any size."""
+
+    Loud().check_shown({"x": torch.tensor([1e30])}, 5)
+    for value in (math.nan, math.inf):
+        with pytest.raises(InputError, match="not finite"):
+            Loud().check_shown({"x": torch.tensor([value])}, 5)
+
+
+# FedMix's averages
+
+
+def test_fedmix_averages_groups_or_all_of_a_clients_images(tmp_path):
+    data = shapes(tmp_path / "set", train=100)
+    samples = Samples.of(data, np.arange(70))
+    pixels, labels = samples.take(np.arange(70))
+    (known,) = [FedMix(mash=0).introduce(samples, np.random.default_rng(0))]
+    assert known["images"].shape == (1, 8, 8, 1)
+    assert torch.allclose(
+        known["images"][0], torch.from_numpy(pixels.astype(np.float64).mean(0)).float()
+    )
+    assert known["labels"][0].tolist() == pytest.approx((np.bincount(labels) / 70).tolist())
+    FedMix(mash=0).check_known(known, Task.of(data), 70)
+    groups = FedMix(mash=20).introduce(samples, np.random.default_rng(0))
+    assert len(groups["images"]) == 3  # and ten that stay private
+    few = Samples.of(data, np.arange(15))
+    assert len(FedMix(mash=0).introduce(few, np.random.default_rng(0))["images"]) == 0
+    with pytest.raises(InputError, match="not averages"):
+        FedMix(mash=0).check_known(groups, Task.of(data), 70)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("images", 256.0), ("images", -1.0), ("labels", 1.5), ("labels", math.nan)]
+)
+def test_averages_that_no_images_have_are_refused(key, value):
+    known = {"images": torch.ones(1, 8, 8, 1), "labels": torch.tensor([[0.2, 0.3, 0.5]])}
+    FedMix().check_known(known, TASK, 70)
+    known[key] = torch.full_like(known[key], value)
+    with pytest.raises(InputError, match="out of range"):
+        FedMix().check_known(known, TASK, 70)
 
 
 @pytest.mark.parametrize(
@@ -218,18 +545,17 @@ def test_fedgens_server_learns_features_that_the_last_layers_know():
         "moon(tau=0)",
         "fedmix(share=1)",
         "fedmix(mash=2)",
+        "fedmix(mash=-1)",
+        "fedgen(decay=0)",
+        "fedgen(rate=0)",
+        "fedgen(steps=0)",
+        "fedgen(diversity=-1)",
         "fedgn",
     ],
 )
 def test_bad_settings_are_refused(spec):
     with pytest.raises(InputError):
         make_method(spec)
-
-
-@pytest.mark.parametrize(("method", "projection"), [("moon", 0), ("fedgen", 16)])
-def test_a_model_that_does_not_fit_the_method_is_refused(method, projection, tmp_path):
-    with pytest.raises(Exception, match="projection"):
-        trained(tmp_path, method=method, projection=projection)
 
 
 def test_the_handlers_are_thin(tmp_path):

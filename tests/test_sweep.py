@@ -15,7 +15,6 @@ import pytest
 from fedeas import InfeasibleError, InputError
 from fedeas.experiments import code
 from fedeas.experiments.crew import FAILED, FINISHED, finished_result, run_cells
-from fedeas.experiments.evidence import AGREES, CANNOT_TELL, DISAGREES, Evidence, minus
 from fedeas.experiments.results import Mean, efficiency, read_result, rounds_to, student, tail
 from fedeas.experiments.run import run as run_config
 from fedeas.experiments.sweep import fill_in, plan_runs, read_sweep, with_total
@@ -227,6 +226,7 @@ def test_the_papers_totals_come_out_of_its_grid(data):
         if run.grid.name in ("table-1-k20", "budget", "ablation")
         and run.config.data.protocol == "paper"
         and run.config.federated.method == "fedavg"
+        and run.config.seed == 42
     ]
     found = {(c.config.partition.alpha, c.entry.policy, c.entry.match): c.generated
              for c in fill_in(planned)}  # fmt: skip
@@ -613,38 +613,3 @@ def test_a_run_of_other_code_is_not_gone_on_with(tmp_path, finished, monkeypatch
     monkeypatch.setattr("fedeas.experiments.run.code_hash", lambda: "another")
     with pytest.raises(InputError, match="was begun by another version of the code"):
         run_config(config, tmp_path / "run")
-
-
-# Evidence
-
-
-def made_up(accuracies: dict[str, list[float]]) -> Evidence:
-    """Runs of a grid with given accuracies, a seed each."""
-    from fedeas.experiments.tables import Entry
-
-    runs = []
-    for policy, values in accuracies.items():
-        for seed, value in enumerate(values):
-            entry = Entry("policies", "", None, "", "fedavg", policy, (), seed, "")
-            curves = {"accuracy": [value], "drift": [0.1], "seconds": [1.0]}
-            runs.append(Run(entry, {"curves": curves}))
-    return Evidence(runs)
-
-
-def test_differences_are_judged_by_the_noise_between_seeds():
-    # Levels of policies and seeds apart, what is left is +-0.01: a spread of 0.01 * sqrt(2 * 6/2).
-    found = made_up({
-        "a": [0.50, 0.60, 0.70],
-        "b": [0.41, 0.50, 0.59],
-    })  # fmt: skip
-    assert found.noise.freedom == 2
-    differences = minus(found.accuracy("policies", "a"), found.accuracy("policies", "b"))
-    assert differences == pytest.approx([0.09, 0.10, 0.11])
-    assert found.noise.spread == pytest.approx(0.01)  # of the three differences
-    assert found.noise.half(3) == pytest.approx(4.303 * 0.01 / 3**0.5, rel=1e-3)
-    assert found.judge(differences) == AGREES
-    assert found.judge([-d for d in differences]) == DISAGREES
-    assert found.judge([0.04]) == CANNOT_TELL
-    assert found.judge([]) == CANNOT_TELL
-    assert made_up({"a": [0.5], "b": [0.4]}).judge([0.1]) == CANNOT_TELL
-    assert found.show(differences) == "+10.0 ± 2.5"

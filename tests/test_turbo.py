@@ -1,6 +1,8 @@
 """SD-turbo's real loading code, on a tiny pipeline of the same classes made on disk."""
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +10,17 @@ import pytest
 import torch
 
 from fedeas import InputError
-from fedeas.generators import Generator
+from fedeas.experiments.config import Config
+from fedeas.experiments.crew import FINISHED, run_cells
+from fedeas.experiments.results import read_result
+from fedeas.experiments.run import _offered
+from fedeas.experiments.sweep import fill_in, plan_runs, read_sweep
+from fedeas.generators import Generator, open_generator
 from fedeas.generators.turbo import Turbo, reduce_images
+from federations import write_shapes
 
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
 CLASSES = ("air_plane", "cat")
 
 
@@ -115,3 +125,62 @@ def test_bad_settings_are_named(pipeline, tmp_path):
     (tmp_path / "model_index.json").write_text('{"unet": ["os", "system"]}')
     with pytest.raises(InputError, match="foreign library"):
         Turbo(tmp_path, CLASSES, (5, 5, 3))
+
+
+def turbo_runs() -> list[Config]:
+    """The runs of the paper's grid with SD-turbo."""
+    sweep = read_sweep(ROOT / "configs" / "paper" / "cifar10.toml")
+    return [run.config for run in plan_runs(sweep) if run.grid.name == "turbo"]
+
+
+def test_the_papers_grid_names_a_model_that_opens(pipeline, tmp_path, monkeypatch):
+    """With the hub's name, of which a small pipeline takes the place here."""
+    write_shapes(tmp_path / "set")
+    asked = []
+    monkeypatch.setattr(
+        "fedeas.generators.turbo.fetch", lambda name, *_: asked.append(name) or pipeline
+    )
+    configs = turbo_runs()
+    assert {config.augment.policy for config in configs} == {"fedeas(beta=12)", "uniform"}
+    for config in configs:
+        data = replace(config.data, name="shapes", folder=str(tmp_path / "set"))
+        made = open_generator(
+            config.augment.generator, _offered(replace(config, data=data, device="cpu"))
+        )
+        assert made.sample(np.array([0, 2]), np.array([1, 2], np.uint64)).shape == (2, 8, 8, 1)
+    assert set(asked) == {"stabilityai/sd-turbo"}
+
+
+@pytest.mark.slow
+def test_a_sweep_with_turbo_starts_in_its_workers(pipeline, tmp_path, monkeypatch):
+    here = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(here))
+    write_shapes(tmp_path / "set")
+    spec = turbo_runs()[0].augment.generator.replace("stabilityai/sd-turbo", str(pipeline))
+    path = tmp_path / "turbo.toml"
+    path.write_text(f"""
+[base]
+device = "cpu"
+[base.data]
+name = "shapes"
+folder = "{tmp_path / "set"}"
+[base.partition]
+recipe = "dirichlet"
+clients = 3
+alpha = 0.1
+[base.augment]
+cache = "{tmp_path / "cache"}"
+[base.federated]
+rounds = 1
+[[grid]]
+name = "turbo"
+augment.generator = "{spec}"
+augment.batch = 16
+augment.policy = ["fedeas(beta=3)"]
+""")
+    (run,) = run_cells(fill_in(list(plan_runs(read_sweep(path)))), tmp_path / "runs", jobs=1)
+    assert run.state == FINISHED, run.wrong
+    result = read_result(tmp_path / "runs" / run.cell.name / "result.json")
+    assert result["generated"] > 0
+    assert result["generation"]["made"] == result["generated"]
+    assert result["generator_hash"].startswith("turbo-")

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from fedeas.errors import InputError
 from fedeas.files import atomic_write, check_regular, unreadable
 
 Tensors = dict[str, torch.Tensor]
+LARGEST = 2.0**12  # of a weight of a model; beyond it, training has diverged
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -81,6 +83,16 @@ def fresh_weights(seed: int) -> Iterator[None]:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield
+
+
+def check_values(tensors: Mapping[str, torch.Tensor], most: float = LARGEST) -> None:
+    """Refuse tensors of another party that are not finite, or with floats larger than `most`."""
+    for name, tensor in tensors.items():
+        bound = most if tensor.is_floating_point() else 2.0**53
+        largest = float(tensor.detach().double().abs().max()) if tensor.numel() else 0.0
+        # A comparison with NaN is false.
+        if not (largest <= bound and math.isfinite(largest)):
+            raise InputError(f"the values of {name!r} are not finite, or absurdly large")
 
 
 def tensors_digest(tensors: Mapping[str, torch.Tensor], about: str = "") -> str:

@@ -10,20 +10,29 @@ from rich.text import Text
 from fedeas.cli import results, show
 
 paper = typer.Typer(help="The paper's claims and numbers beside ours.")
-_COLOURS = {"exact": "green", "agrees at reduced size": "green", "disagrees": "red"}
+_COLOURS = {
+    "exact": "green",
+    "constant inferred": "green",
+    "agrees": "green",
+    "agrees at reduced size": "green",
+    "disagrees": "red",
+}
 
 
 @paper.callback(invoke_without_command=True)
 def everything(
     context: typer.Context,
     runs: list[Path] | None = typer.Option(
-        None, help="Folder of a sweep of configs/cpu, instead of the recorded runs; repeatable."
+        None,
+        help="Folder of a sweep of configs/paper or configs/cpu, at any size, instead of the "
+        "recorded runs; repeatable.",
     ),
     as_json: bool = show.json_option(),
 ) -> None:
     """Print every claim of the paper with its state: exact, agrees, disagrees, needs a GPU.
 
-    What takes training is judged from runs at a reduced size, which come with fedeas.
+    What takes training is judged from runs at a reduced size, which come with fedeas, or from
+    one's own. What runs say is taken from their settings, whatever their grids are called.
 
     Example: `fedeas paper`
     """
@@ -35,19 +44,27 @@ def everything(
 
     own = None
     if runs:
-        own = {root.name: Evidence(read_runs(root, read_index(root))[0]) for root in runs}
+        own = {str(root): Evidence(read_runs(root, read_index(root))[0]) for root in runs}
     found = list(all_claims(own))
     if as_json:
         show.print_json([asdict(claim) for claim in found])
         return
     table = show.new_table(
         "The paper's claims",
-        ("where", False), ("what", False), ("paper", False), ("ours", False), ("state", False),
+        ("where", False), ("what", False), ("paper", False), ("ours", False), ("protocol", False),
+        ("state", False),
     )  # fmt: skip
     for claim in found:
         state = Text(claim.state, _COLOURS.get(claim.state, ""))
-        table.add_row(claim.where, claim.what, claim.paper, claim.ours, state)
+        table.add_row(claim.where, claim.what, claim.paper, claim.ours, claim.protocol, state)
     show.print_table(table)
+    judged = sum(claim.p_value is not None for claim in found)
+    typer.echo(
+        "± is half of the 95 % interval of Student's t over seeds. Runs agree or disagree\n"
+        f"where p is below .05 after Holm's correction for {judged} claims with several seeds.\n"
+    )
+    for command, count in Counter(claim.command for claim in found if claim.command).items():
+        typer.echo(f"{command}   # settles {count}")
     states = Counter(claim.state for claim in found)
     typer.echo(", ".join(f"{count} {state}" for state, count in states.most_common()))
 
@@ -89,8 +106,12 @@ def counts(
         )  # fmt: skip
         for claim in found:
             verdict = Text("equal", "green") if claim.agrees else Text("DIFFERS", "bold red")
+            if claim.inferred:
+                verdict.append(" *")
             table.add_row(claim.where, claim.what, claim.paper, claim.ours, verdict)
         show.print_table(table)
+        inferred = dict.fromkeys(claim.inferred for claim in found if claim.inferred)
+        typer.echo(f"* The paper does not print this, it was inferred: {', '.join(inferred)}.\n")
         table = show.new_table(
             "Where the paper disagrees with its own partition (listed, not counted)",
             ("where", False), ("what", False), ("paper", True), ("ours", True), ("reason", False),
@@ -128,3 +149,7 @@ def runs(
     show.check_known("grid", only, [table.grid for table in found])
     chosen = [table for table in found if not only or table.grid in only]
     results.give(chosen, csv, as_json, per_class)
+    if not as_json:
+        codes = {run.entry.grid: run.result["code_hash"][:8] for run in known[sweep].runs}
+        listed = ", ".join(f"{table.grid} {codes[table.grid]}" for table in chosen)
+        typer.echo(f"± half of the 95 % interval of Student's t over seeds; code: {listed}")

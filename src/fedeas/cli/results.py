@@ -42,6 +42,9 @@ def shown(table: "Table") -> RichTable:
     several = len(references) > 1
     matched = f"; matched to {references.pop()}" if len(references) == 1 else ""
     numbers = ["seeds", "accuracy", "gain", "eta", "drift"]
+    buffers = any(row.drift_all for row in table.rows)
+    if buffers:
+        numbers.append("with buffers")
     if table.threshold:
         numbers.append(f"to {100 * table.threshold:g} %")
     numbers += ["generated", "generation", "training"]
@@ -57,6 +60,8 @@ def shown(table: "Table") -> RichTable:
         cells += [row.accuracy.points(), row.gain.points("+") if row.gain else "-"]
         cells.append("-" if row.eta is None else f"{row.eta.value:.2f}")
         cells.append(f"{row.drift.value:.3f}")
+        if buffers:
+            cells.append("-" if row.drift_all is None else f"{row.drift_all.value:.3g}")
         if table.threshold:
             late = f" ({row.never} never)" if row.never and row.arrived else ""
             cells.append(f"{row.arrived.value:.0f}{late}" if row.arrived else "never")

@@ -90,12 +90,25 @@ def _places(runs: Sequence[Progress], jobs: int | None) -> dict[str, dict[str, s
     if jobs is not None and jobs < 1:
         raise InputError("not a number of runs at once", got=jobs, allowed="a whole number from 1")
     threads = max((run.cell.config.federated.threads for run in runs), default=1)
-    gpus = torch.cuda.device_count()
+    gpus = _visible_gpus()
     wanted = {run.cell.config.device for run in runs}
     if gpus and wanted <= {"auto", "cuda"}:
-        return {str(n): {"CUDA_VISIBLE_DEVICES": str(n % gpus)} for n in range(jobs or gpus)}
+        names = itertools.islice(itertools.cycle(gpus), jobs or len(gpus))
+        return {str(n): {"CUDA_VISIBLE_DEVICES": name} for n, name in enumerate(names)}
     at_once = jobs or max(1, (os.cpu_count() or 1) // threads)
     return {str(n): {"OMP_NUM_THREADS": str(threads)} for n in range(at_once)}
+
+
+def _visible_gpus() -> list[str]:
+    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES calls them.
+
+    Where the variable is set, its own names go to the workers: indices, UUIDs or MIG devices. CUDA
+    ignores what stands behind the first name that it does not know, hence the count.
+    """
+    count = torch.cuda.device_count()
+    mask = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = map(str, range(count)) if mask is None else (n.strip() for n in mask.split(","))
+    return list(names)[:count]
 
 
 class _Worker:

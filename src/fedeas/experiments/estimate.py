@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from fedeas.data import load_images
 from fedeas.errors import FedeasError
@@ -114,13 +115,21 @@ def _time_training(config: Config) -> float:
     keep_memory()
     use_threads(federated.threads)
     settings = replace(federated.model, weights="")
-    model = make_model(settings, task, 0).to(choose_device(config.device))
+    device = choose_device(config.device)
+    model = make_model(settings, task, 0).to(device)
     once = replace(federated.local, epochs=1)
     for steps in (2, _STEPS):
         samples = Samples.of(data, np.arange(min(steps * once.batch, data.train_size)))
         begun = time.monotonic()
         fit(model, samples, once, child_rng(0, "timing"))
+        _wait_for(device)
     return (time.monotonic() - begun) / len(samples)
+
+
+def _wait_for(device: torch.device) -> None:
+    """Wait until a GPU has done what it was given: its steps are only queued when `fit` returns."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def _time_generation(config: Config) -> float:

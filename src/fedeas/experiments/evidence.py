@@ -1,147 +1,330 @@
-"""What finished runs say about a statement: how large a difference is, and whether it is noise.
+"""What finished runs say about a statement: differences by seed, and whether they are noise.
 
-Two runs of one seed share their partition, cohorts, first weights and images, so differences are
-taken seed by seed. How much such a difference varies is measured once, over the seeds of all
-policies of a grid; statements that one seed speaks to are then judged by it too.
+Runs are found by their own settings, not by the names of grids. Those that differ in nothing but
+seed, method and policy are a `Group`; two runs of one seed in it share partition, cohorts, first
+weights and generator, so they are compared seed by seed.
+
+One definition of noise holds for every statement. A statement is that some differences are all
+above zero. Each is measured once a seed, in the very group that the statement is about, and tested
+by Student's t over those seeds; ± is half of the 95 % interval of the same t. With one seed there
+is no noise to compare with, and nothing can be told. All statements that are judged together are
+corrected by Holm's method at .05, since among many comparisons some look large by chance.
 """
 
+import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from fedeas.experiments.results import Mean, Result, figures, rounds_to, student
-from fedeas.experiments.tables import Run, seconds_per_sample
+from fedeas.experiments.results import Mean, Result, figures, p_value, rounds_to
+from fedeas.experiments.tables import Run, flat_settings, seconds_per_sample
+from fedeas.specs import parse
 
-AGREES, DISAGREES, CANNOT_TELL = "agrees at reduced size", "disagrees", "cannot tell"
-_SEEDED = "policies"  # the grid whose seeds tell the noise
+AGREES, AGREES_REDUCED = "agrees", "agrees at reduced size"
+DISAGREES, CANNOT_TELL = "disagrees", "cannot tell"
+LEVEL = 0.05  # of the test of all statements together
+EAS = "fedeas"  # stands for the FedEAS run that others are matched to, whatever its beta
 
 BySeed = dict[int, float]
+# What runs of a group may differ in.
+_FREE = ("seed", "federated.method", "augment.policy", "augment.batch")
 
 
 @dataclass(frozen=True)
-class Noise:
-    """The standard deviation of a difference between two runs of one seed."""
+class Column:
+    """Where the paper measures: a column of its Table 1."""
 
-    spread: float
-    freedom: int  # degrees of it, of all pairs of policies together
+    data: str
+    clients: int
+    alpha: float
 
-    def half(self, count: int, terms: float = 1.0) -> float:
-        """Return half of the 95 % interval of a mean of `count` differences."""
-        return student(self.freedom) * self.spread * math.sqrt(terms / count)
+    def __str__(self) -> str:
+        names = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "fashion_mnist": "Fashion-MNIST"}
+        return f"{names.get(self.data, self.data)}, K = {self.clients}, alpha = {self.alpha}"
+
+
+class Group:
+    """Finished runs that differ in nothing but seed, method and policy."""
+
+    def __init__(self, evidence: "Evidence", common: Mapping[str, Any], runs: Sequence[Run]):
+        self._evidence, self.common, self.runs = evidence, common, runs
+
+    @property
+    def protocol(self) -> str:
+        """The protocol of the data: 'paper' or 'clean'."""
+        return str(self.common["data.protocol"])
+
+    @property
+    def full_size(self) -> bool:
+        """Whether model, rounds, epochs and data are those of the paper."""
+        return bool(
+            self.common["federated.model.name"] == "resnet18"
+            and self.common["federated.rounds"] >= 200
+            and self.common["federated.local.epochs"] >= 10
+            and self.common["data.hold_out"] == 0
+        )
+
+    @property
+    def threshold(self) -> float | None:
+        """The accuracy that counts as arrived, where the sweep names one."""
+        return next((run.entry.threshold for run in self.runs if run.entry.threshold), None)
+
+    def at(self, **changed: float) -> "Group | None":
+        """Return the group with another alpha or number of clients, everything else the same."""
+        names = {"alpha": "partition.alpha", "clients": "partition.clients"}
+        wanted = dict(self.common) | {names[key]: value for key, value in changed.items()}
+        free = {"federated.fraction"} if "clients" in changed else set()
+        for other in self._evidence.groups:
+            if all(other.common.get(k) == v for k, v in wanted.items() if k not in free):
+                return other
+        return None
+
+    def results(self, policy: str, method: str = "fedavg") -> dict[int, Result]:
+        """Return results by seed.
+
+        `policy` is a name ('none', 'uniform', ...) or a whole spec ('fedeas(beta=8)'). Of a policy
+        that is given a total, it is the run with the total of the main FedEAS run.
+        """
+        if policy == EAS:
+            return self.results(self.main, method) if self.main else {}
+        found: dict[int, Result] = {}
+        for run in self.runs:
+            name, settings = parse(run.result["policy"], "policy")
+            same = name == policy and ("total" not in settings or self._matched(run))
+            if run.result["method"].split("(")[0] == method and (
+                same or run.result["policy"] == policy
+            ):
+                found[run.result["seed"]] = run.result
+        return found
+
+    def _matched(self, run: Run) -> bool:
+        """Tell whether a run spends the main FedEAS run's total, where there is any FedEAS."""
+        if not self.betas:
+            return True
+        own = self.results(self.main).get(run.result["seed"]) if self.main else None
+        return own is not None and own["generated"] == run.result["generated"]
+
+    @cached_property
+    def betas(self) -> dict[float, str]:
+        """The policies of FedEAS' plain rule, by beta in ascending order."""
+        found = {}
+        for run in self.runs:
+            name, settings = parse(run.result["policy"], "policy")
+            if name == EAS and settings.keys() == {"beta"}:
+                found[float(settings["beta"])] = run.result["policy"]
+        return dict(sorted(found.items()))
+
+    @cached_property
+    def main(self) -> str | None:
+        """The FedEAS policy whose total Missing-only spends; the only one where there is one.
+
+        That is the beta of the paper's comparison, at whatever size: a sweep of beta has Uniform
+        beside every beta, but Missing-only beside one.
+        """
+        totals = {
+            (run.result["seed"], run.result["generated"])
+            for run in self.runs
+            if parse(run.result["policy"], "policy")[0] == "missing-only"
+        }
+        spent = Counter(
+            run.result["policy"]
+            for run in self.runs
+            if run.result["policy"] in self.betas.values()
+            and (run.result["seed"], run.result["generated"]) in totals
+        )
+        if spent:
+            return str(spent.most_common(1)[0][0])
+        return next(iter(self.betas.values())) if len(self.betas) == 1 else None
+
+    def uniform_like(self, policy: str) -> dict[int, Result]:
+        """Return Uniform's results with the totals of a policy, by seed."""
+        own = self.results(policy)
+        return {
+            run.result["seed"]: run.result
+            for run in self.runs
+            if parse(run.result["policy"], "policy")[0] == "uniform"
+            and run.result["method"] == "fedavg"
+            and run.result["seed"] in own
+            and own[run.result["seed"]]["generated"] == run.result["generated"]
+        }
+
+    def accuracy(self, policy: str, method: str = "fedavg", peak: bool = False) -> BySeed:
+        """Return the accuracy of the last rounds, or the best of all, by seed."""
+        return figure(self.results(policy, method), "accuracy_peak" if peak else "accuracy_last")
+
+    def arrival(self, policy: str, threshold: float) -> dict[int, int | None]:
+        """Return the first round that reaches a threshold, by seed."""
+        found = self.results(policy)
+        return {s: rounds_to(r["curves"]["accuracy"], threshold) for s, r in found.items()}
+
+    def seconds(self, policy: str) -> BySeed:
+        """Return what runs took end to end: generation at its measured cost, and training."""
+        rates = self._evidence.rates
+        return {
+            seed: result["generated"] * rates[result["generator"]]
+            + sum(result["curves"]["seconds"])
+            for seed, result in self.results(policy).items()
+            if not result["generated"] or result["generator"] in rates
+        }
 
 
 class Evidence:
-    """The finished runs of a sweep."""
+    """The finished runs of one sweep or of several."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = runs
 
-    def results(
-        self,
-        grid: str,
-        policy: str,
-        method: str = "fedavg",
-        match: str = "",
-        *,
-        alpha: float | None = None,
-    ) -> dict[int, Result]:
-        """Return the results of a method with a policy, by seed."""
-        return {
-            run.entry.seed: run.result
-            for run in self.runs
-            if (run.entry.grid, run.entry.policy, run.entry.method) == (grid, policy, method)
-            and run.entry.match in (match or run.entry.match, "")
-            and alpha in (None, dict(run.entry.column).get("partition.alpha"))
-        }
-
-    def figure(self, name: str, results: Mapping[int, Result]) -> BySeed:
-        """Return a figure of results, by seed."""
-        return {seed: figures(result["curves"])[name] for seed, result in results.items()}
-
-    def accuracy(
-        self, grid: str, policy: str, *method_and_match: str, alpha: float | None = None
-    ) -> BySeed:
-        """Return the accuracy of the last rounds, by seed."""
-        found = self.results(grid, policy, *method_and_match, alpha=alpha)
-        return self.figure("accuracy_last", found)
-
-    def arrival(self, grid: str, policy: str, threshold: float) -> dict[int, int | None]:
-        """Return the first round that reaches a threshold, by seed."""
-        found = self.results(grid, policy)
-        return {s: rounds_to(r["curves"]["accuracy"], threshold) for s, r in found.items()}
-
-    def seconds(self, grid: str, policy: str) -> BySeed:
-        """Return what runs took end to end: generation at its measured cost, and training."""
-        rates = seconds_per_sample(self.runs)
-        return {
-            seed: result["generated"] * rates.get(result["generator"], 0.0)
-            + sum(result["curves"]["seconds"])
-            for seed, result in self.results(grid, policy).items()
-        }
+    @cached_property
+    def rates(self) -> dict[str, float]:
+        """The measured seconds of a sample, by generator."""
+        return seconds_per_sample(self.runs)
 
     @cached_property
-    def noise(self) -> Noise | None:
-        """How much a difference between two policies that generate varies from seed to seed."""
-        return self._noise(without="none")
+    def groups(self) -> list["Group"]:
+        """Runs that differ in nothing but seed, method and policy; one code each."""
+        members: dict[str, tuple[dict[str, Any], dict[Any, Run]]] = {}
+        for run in self.runs:
+            flat = flat_settings(run.result["settings"])
+            common = {k: v for k, v in flat.items() if k not in _FREE}
+            common["code"] = run.result["code_hash"]
+            key = json.dumps(common, sort_keys=True)
+            own = members.setdefault(key, (common, {}))[1]
+            # A run that stands in two grids counts once; the entry that names a threshold is kept.
+            name = run.result["seed"], run.result["method"], run.result["policy"]
+            if name not in own or not own[name].entry.threshold:
+                own[name] = run
+        return [Group(self, common, list(runs.values())) for common, runs in members.values()]
 
-    @cached_property
-    def plain_noise(self) -> Noise | None:
-        """The same with runs that generate nothing: how far those get depends more on the seed."""
-        return self._noise(without="")
+    def where(
+        self, column: Column, covers: Callable[[Group], int], generator: str = ""
+    ) -> Iterator[Group]:
+        """Yield the best group of a column for every protocol and size: that with most seeds.
 
-    def _noise(self, without: str) -> Noise | None:
-        policies = dict.fromkeys(run.entry.policy for run in self.runs if self._seeded(run))
-        policies.pop(without, None)
-        by_policy = [self.accuracy(_SEEDED, policy) for policy in policies]
-        several = [found for found in by_policy if len(found) > 1]
-        seeds = set.intersection(*map(set, several)) if len(several) > 1 else set()
-        if len(seeds) < 2:
-            return None
-        # What is left when every policy's and every seed's own level is taken out, twice: a
-        # difference of two runs has two such parts.
-        order = sorted(seeds)
-        rows = [[found[seed] for seed in order] for found in several]
-        level = [statistics.mean(row) for row in rows]
-        common = [statistics.mean(column) for column in zip(*rows, strict=True)]
-        grand = statistics.mean(level)
-        left = [
-            row[j] - level[i] - common[j] + grand
-            for i, row in enumerate(rows)
-            for j in range(len(order))
-        ]
-        freedom = (len(rows) - 1) * (len(order) - 1)
-        return Noise(math.sqrt(2 * sum(x * x for x in left) / freedom), freedom)
-
-    def _seeded(self, run: Run) -> bool:
-        return run.entry.grid == _SEEDED and run.entry.method == "fedavg"
-
-    def judge(self, differences: Sequence[float], terms: float = 1.0, plain: bool = False) -> str:
-        """Say whether differences are above zero beyond the noise, below it, or neither.
-
-        `terms` is how many differences each of them is made of, `plain` says that one side of them
-        generates nothing.
+        `covers` returns the seeds that a group has for what is asked. Without a `generator`, groups
+        with any but SD-turbo are taken: that one is a statement of its own.
         """
-        half = self._half(len(differences), terms, plain)
-        if half is None:
-            return CANNOT_TELL
-        mean = statistics.mean(differences)
-        return AGREES if mean > half else DISAGREES if mean < -half else CANNOT_TELL
-
-    def show(self, differences: Sequence[float], terms: float = 1.0, plain: bool = False) -> str:
-        """Write differences of accuracies as points with their interval."""
-        if not differences:
-            return "-"
-        half = self._half(len(differences), terms, plain)
-        return Mean(statistics.mean(differences), half, len(differences)).points("+")
-
-    def _half(self, count: int, terms: float, plain: bool) -> float | None:
-        """Return half of the interval of so many differences; None where nothing is known."""
-        noise = self.plain_noise if plain else self.noise
-        return noise.half(count, terms) if noise is not None and count else None
+        best: dict[tuple[str, bool], tuple[int, int, Group]] = {}
+        for group in self.groups:
+            common = group.common
+            place = common["data.name"], common["partition.clients"], common["partition.alpha"]
+            drawn_by = parse(common["augment.generator"] or "none", "generator")[0]
+            if place != (column.data, column.clients, column.alpha) or (
+                drawn_by != generator if generator else drawn_by == "turbo"
+            ):
+                continue
+            score = covers(group), common["federated.rounds"]
+            kind = group.protocol, group.full_size
+            if score[0] and (kind not in best or score > best[kind][:2]):
+                best[kind] = (*score, group)
+        for kind in sorted(best, key=lambda k: (not k[1], k[0] != "paper")):
+            yield best[kind][2]
 
 
-def minus(a: BySeed, b: BySeed) -> list[float]:
+def figure(results: Mapping[int, Result], name: str) -> BySeed:
+    """Return a figure of results by seed, of those that have it."""
+    found = {seed: figures(result["curves"]) for seed, result in results.items()}
+    return {seed: own[name] for seed, own in found.items() if name in own}
+
+
+def minus(a: BySeed, b: BySeed) -> BySeed:
     """Return the differences of the seeds that both have."""
-    return [a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())]
+    return {seed: a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())}
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """Whether differences are all above zero, each by Student's t over the same seeds."""
+
+    differences: tuple[tuple[float, ...], ...]
+    seeds: tuple[int, ...]
+
+    @classmethod
+    def of(cls, components: Sequence[BySeed]) -> "PairedTest":
+        """Test components over the seeds that all of them have."""
+        seeds = sorted(set.intersection(*map(set, components))) if components else []
+        differences = tuple(tuple(own[seed] for seed in seeds) for own in components)
+        return cls(differences, tuple(seeds))
+
+    @cached_property
+    def p_value(self) -> float | None:
+        """The two-sided p, None with fewer than two seeds.
+
+        'All are above zero' is as likely by chance as the weakest of them (intersection-union),
+        'one is below' as the strongest that is, times their number (Bonferroni).
+        """
+        return None if len(self.seeds) < 2 else min(1.0, 2 * min(self._above, self._below))
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the differences rather are all above zero than one of them below."""
+        return self._above < self._below
+
+    @cached_property
+    def _above(self) -> float:
+        return max(_one_sided(own) for own in self.differences)
+
+    @cached_property
+    def _below(self) -> float:
+        least = min(_one_sided([-d for d in own]) for own in self.differences)
+        return min(1.0, least * len(self.differences))
+
+
+def _one_sided(differences: Sequence[float]) -> float:
+    """Return how likely a mean at least this far above zero is by chance."""
+    mean, spread = statistics.mean(differences), statistics.stdev(differences)
+    if not spread:
+        return 0.5 if not mean else float(mean < 0)
+    t = mean / spread * math.sqrt(len(differences))
+    both = p_value(abs(t), len(differences) - 1)
+    return both / 2 if t > 0 else 1 - both / 2
+
+
+def holm(p_values: Sequence[float], level: float = LEVEL) -> list[bool]:
+    """Return which of several tests hold at a level together (Holm 1979).
+
+    >>> holm([0.01, 0.04, 0.03])
+    [True, False, False]
+    """
+    held = [False] * len(p_values)
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    for rank, place in enumerate(order):
+        if p_values[place] * (len(p_values) - rank) > level:
+            break
+        held[place] = True
+    return held
+
+
+def judge(tests: Sequence[tuple[PairedTest, bool]]) -> list[str]:
+    """Return the state of every statement, given its test and whether it is of the full size."""
+    judged = [i for i, (test, _) in enumerate(tests) if test.p_value is not None]
+    held = holm([tests[i][0].p_value or 0.0 for i in judged])
+    states = [CANNOT_TELL] * len(tests)
+    for i, holds in zip(judged, held, strict=True):
+        test, full = tests[i]
+        if holds:
+            states[i] = (AGREES if full else AGREES_REDUCED) if test.agrees else DISAGREES
+    return states
+
+
+def points(differences: Sequence[float]) -> str:
+    """Write differences of accuracies as points with half of their 95 % interval.
+
+    >>> points([0.01, 0.02, 0.03]), points([0.05]), points([])
+    ('+2.0 ± 2.5', '+5.0', '-')
+    """
+    return Mean.of(list(differences)).points("+") if differences else "-"
+
+
+def chance(test: PairedTest) -> str:
+    """Write how a difference compares with noise: its p, or that one seed has none.
+
+    >>> chance(PairedTest.of([{1: 0.01, 2: 0.02, 3: 0.03}])), chance(PairedTest.of([{1: 0.1}]))
+    ('p .074', 'one seed')
+    """
+    if test.p_value is None:
+        return "one seed"
+    return f"p {test.p_value:.3f}".replace("0.", ".", 1) if test.p_value >= 0.001 else "p < .001"

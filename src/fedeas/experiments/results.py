@@ -15,6 +15,7 @@ from fedeas.files import read_json
 
 Result = dict[str, Any]
 _KEPT = ("accuracy", "drift", "seconds", "trained_on")  # of every round
+_DRIFT_ALL = "drift_all"  # of every round, where the model has running statistics
 _LEAST = 5  # rounds that the mean at the end is over, at least
 
 
@@ -24,6 +25,8 @@ def curves(history: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     Accuracy by class is that of the last rounds, on average.
     """
     found: dict[str, list[Any]] = {key: [line.get(key) for line in history] for key in _KEPT}
+    if any(_DRIFT_ALL in line for line in history):
+        found[_DRIFT_ALL] = [line.get(_DRIFT_ALL) for line in history]
     measured = [line["per_class"] for line in history if "per_class" in line]
     last = measured[-tail(len(measured)) :]
     found["per_class"] = [
@@ -47,6 +50,7 @@ def figures(found: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """Return the figures of a run from its curves."""
     measured = [a for a in found["accuracy"] if a is not None]
     last = measured[-tail(len(measured)) :]
+    everything = [d for d in found.get(_DRIFT_ALL, ()) if d is not None]
     return {
         "rounds": len(found["accuracy"]),
         "accuracy": measured[-1],
@@ -54,6 +58,7 @@ def figures(found: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
         "accuracy_last_rounds": len(last),
         "accuracy_peak": max(measured),
         "drift_median": statistics.median(found["drift"]),
+        **({"drift_all_median": statistics.median(everything)} if everything else {}),
         "seconds": round(sum(found["seconds"]), 1),
     }
 
@@ -122,6 +127,15 @@ def student(freedom: int, level: float = 0.95) -> float:
         else:
             high = middle
     return high
+
+
+def p_value(t: float, freedom: int) -> float:
+    """Return how likely a Student variable is at least t away from zero.
+
+    >>> round(p_value(4.303, 2), 3)
+    0.05
+    """
+    return max(0.0, 1.0 - _within(t, freedom))
 
 
 def _within(t: float, freedom: int) -> float:

@@ -39,6 +39,7 @@ from fedeas.training.models import Task, make_model
 from fedeas.training.samples import Samples
 
 Progress = Callable[[int, int], None]
+_CLIENTS_PER_GPU = 4  # on Ray, at a time
 
 
 @dataclass(frozen=True)
@@ -215,11 +216,16 @@ def _offered(config: Config) -> tuple[tuple[str, object], ...]:
 
 
 def _gpus(config: Config) -> float:
-    """Return the part of a GPU that a client on Ray gets: all cores' clients share them all."""
+    """Return the part of a GPU that a client on Ray gets: all cores' clients share them all.
+
+    Every client is a process with a CUDA context of its own, some half a gigabyte: a machine of
+    many cores would fill a GPU with contexts. Ray takes no part above one that is not whole.
+    """
     if not config.device.startswith("cuda"):
         return 0.0
     at_a_time = max(1, (os.cpu_count() or 1) // config.federated.threads)
-    return float(torch.cuda.device_count() / at_a_time)
+    share = torch.cuda.device_count() / at_a_time
+    return min(1.0, max(share, 1 / _CLIENTS_PER_GPU))
 
 
 def _about(config: Config, ready: Prepared) -> dict[str, Any]:

@@ -78,6 +78,7 @@ class Row:
     generation_seconds: Mean  # at the measured seconds per sample
     training_seconds: Mean
     per_class: tuple[float | None, ...]
+    drift_all: Mean | None = None  # running statistics included, where the model has some
 
 
 @dataclass(frozen=True)
@@ -303,12 +304,12 @@ def _without_generation(runs: Iterable[Run]) -> dict[str, float]:
 
 
 def common_setting(result: Result) -> str:
-    """Return what a run and its FedAvg have in common; methods may add to the model."""
+    """Return what a run and its FedAvg have in common, the code that they ran too."""
     settings = dict(result["settings"])
     settings.pop("augment")
-    federated = {k: v for k, v in settings["federated"].items() if k not in ("method", "model")}
-    model = settings["federated"]["model"]["name"]
-    return json.dumps([settings | {"federated": federated}, model], sort_keys=True)
+    federated = {k: v for k, v in settings["federated"].items() if k != "method"}
+    shared = [settings | {"federated": federated}, result["code_hash"]]
+    return json.dumps(shared, sort_keys=True)
 
 
 def seconds_per_sample(runs: Iterable[Run]) -> dict[str, float]:
@@ -354,6 +355,7 @@ def _row(
     ]
     reached = [float(number) for number in arrived if number is not None]
     by_class = zip(*(result["curves"]["per_class"] for result in results), strict=True)
+    all_drifts = [own["drift_all_median"] for own in found if "drift_all_median" in own]
     return Row(
         entry.column,
         entry.method,
@@ -373,12 +375,13 @@ def _row(
         ),
         training_seconds=Mean.of([own["seconds"] for own in found]),
         per_class=tuple(None if None in own else sum(own) / len(own) for own in by_class),
+        drift_all=Mean.of(all_drifts) if len(all_drifts) == len(runs) else None,
     )
 
 
 _COLUMNS = (
     "accuracy", "peak", "gain", "eta", "drift", "arrived", "generated", "generation_seconds",
-    "training_seconds",
+    "training_seconds", "drift_all",
 )  # fmt: skip
 
 

@@ -16,9 +16,8 @@ from fedeas.errors import FedeasError, InfeasibleError, InputError
 from fedeas.flower import records
 from fedeas.flower.client import HELLO
 from fedeas.flower.exchange import exchange, reason, wait_for_nodes
-from fedeas.flower.sums import check_values
 from fedeas.methods.registry import make_method
-from fedeas.tensors import Tensors
+from fedeas.tensors import Tensors, check_values
 from fedeas.training.loop import check_settings
 from fedeas.training.models import Task
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -16,11 +16,11 @@ from fedeas.flower.exchange import exchange, reason
 from fedeas.flower.log import Line
 from fedeas.flower.members import Deployment, Manner, Members, Node, read_size
 from fedeas.flower.robust import MEAN, clip_update, make_aggregate
-from fedeas.flower.sums import ExactSum, check_values
+from fedeas.flower.sums import ExactSum
 from fedeas.methods.method import Method, Round
 from fedeas.methods.registry import make_method
 from fedeas.seeds import child_rng
-from fedeas.tensors import Tensors, load_tensors, save_tensors
+from fedeas.tensors import Tensors, check_values, load_tensors, save_tensors
 from fedeas.training.loop import Local, check_settings, use_threads
 from fedeas.training.models import Classifier, ModelSettings, Task, make_model
 
@@ -155,6 +155,7 @@ def run_rounds(
             sum(weights_of[p] for p in nodes),
             number,
             seed,
+            federated.local,
         )
         weights, state = method.update(now.method, done)
         missing = sorted(set(cohort) - set(added.good))
@@ -227,6 +228,8 @@ class Added:
         kind = MEAN if deployment is None else deployment.aggregation
         self.weights = make_aggregate(kind, samples, method, model)
         self._directions, self._extra = (ExactSum(samples) for _ in range(2))
+        # Of all entries of a reply, where some are not trained: statistics and counters.
+        self._with_buffers = ExactSum(samples) if before.keys() - self._trained else None
         self.shown: dict[int, Tensors] = {}
         self.good: list[int] = []
         self._wrong = list(wrong)
@@ -251,9 +254,11 @@ class Added:
             records.check_like(shown, self._method.shown_like(self._model), "what is shown")
             steps = records.whole(content, "steps")
             trained_on = records.whole(content, "trained-on")
-            direction = self._direction(after)
-            for tensors in (after, extra, shown):
+            direction = self._direction(after, self._trained)
+            everything = self._direction(after, after) if self._with_buffers is not None else {}
+            for tensors in (after, extra):
                 check_values(tensors)
+            self._method.check_shown(shown, node.real)
             if self._clip:
                 after = clip_update(self._before, after, self._clip)
         except FedeasError as error:
@@ -267,6 +272,8 @@ class Added:
         self.weights.add(after, weight)
         if direction:
             self._directions.add(direction, weight)
+        if self._with_buffers is not None and everything:
+            self._with_buffers.add(everything, weight)
         if extra:
             self._extra.add(extra, weight)
         if shown:
@@ -291,31 +298,37 @@ class Added:
 
         `drift` is the directional dissimilarity of the updates d_k, 1 - ||sum_k w_k d_k/||d_k||||^2
         with w_k = N_k / N: 0 where all point the same way. Only what is trained counts: running
-        statistics are not updates.
+        statistics are not updates. `drift_all` is the same over all entries of a reply, statistics
+        and counters of batches too, where a model has some.
         """
-        squared = sum(
-            float((total / self.weights.weight).square().sum())
-            for total in self._directions.total().values()
-        )
         line: Line = {
             "clients": len(self.good),
             "samples": self.weights.weight,
             "trained_on": self._samples,
             "steps": self._steps,
-            "drift": 1.0 - squared,
+            "drift": self._dissimilarity(self._directions),
             "refused": self._wrong,
         }
+        if self._with_buffers is not None:
+            line["drift_all"] = self._dissimilarity(self._with_buffers)
         if self._weights_of.cap is not None:
             line["weight_cap"] = self._weights_of.cap
             line["capped"] = self._weights_of.capped(self.good)
         return line
 
-    def _direction(self, after: Tensors) -> Tensors:
+    def _dissimilarity(self, directions: ExactSum) -> float:
+        squared = sum(
+            float((total / self.weights.weight).square().sum())
+            for total in directions.total().values()
+        )
+        return 1.0 - squared
+
+    def _direction(self, after: Tensors, names: Collection[str]) -> Tensors:
         """Return the client's update, scaled to length one; nothing where there is none."""
         moved = {
             name: self._before[name].double() - tensor.double()
             for name, tensor in after.items()
-            if name in self._trained
+            if name in names
         }
         length = math.sqrt(sum(float(d.square().sum()) for d in moved.values()))
         if not math.isfinite(length):

@@ -10,9 +10,8 @@ import math
 import torch
 
 from fedeas.errors import InputError
-from fedeas.tensors import Tensors
+from fedeas.tensors import LARGEST, Tensors, check_values
 
-_LARGEST = 2.0**12  # of a weight of a model; beyond it, training has diverged
 _BITS = 62
 
 
@@ -20,7 +19,7 @@ class ExactSum:
     """The sum of weight * tensor; `most` bounds the sum of the weights."""
 
     def __init__(self, most: int) -> None:
-        spare = _BITS - math.log2(_LARGEST) - math.ceil(math.log2(max(2, most)))
+        spare = _BITS - math.log2(LARGEST) - math.ceil(math.log2(max(2, most)))
         self._scale = 2.0 ** min(40, spare)
         self._most, self.weight = most, 0
         self._totals: Tensors = {}
@@ -52,7 +51,7 @@ class ExactSum:
         check_values({name: tensor})
         values = tensor.detach().double()
         if not tensor.is_floating_point():
-            values = values.clamp(max=_LARGEST)  # counters of batches saturate
+            values = values.clamp(max=LARGEST)  # counters of batches saturate
         whole: torch.Tensor = (values * (weight * self._scale)).round_().to(torch.int64)
         return whole
 
@@ -60,12 +59,3 @@ class ExactSum:
 def whole_or_float(mean: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Return a mean in a number format; counters are rounded down."""
     return (mean if dtype.is_floating_point else (mean + 1e-9).floor()).to(dtype)
-
-
-def check_values(tensors: Tensors) -> None:
-    """Refuse tensors that are not finite, or so large that training has diverged."""
-    for name, tensor in tensors.items():
-        most = _LARGEST if tensor.is_floating_point() else 2.0**53
-        # A comparison with NaN is false.
-        if tensor.numel() and not float(tensor.detach().double().abs().max()) <= most:
-            raise InputError(f"the values of {name!r} are not finite, or absurdly large")

@@ -4,7 +4,8 @@
     2021, algorithm 2.
 
 Before training every client gives the server averages of `mash` images and their labels: no image
-leaves a client, but averages of them do. With a mashed pair (x_g, y_g) the loss is
+leaves a client, but averages of them do. The original's CIFAR-10 runs average all images of a
+client: mash = 0. With a mashed pair (x_g, y_g) the loss is
 (1 - l) CE(f((1 - l) x), y) + l CE(f((1 - l) x), y_g) + l * <d/dx of the first term, x_g>.
 """
 
@@ -28,23 +29,27 @@ _SENT = 64  # mashed images that go to the clients of a round
 
 @dataclass(frozen=True)
 class FedMix(Method):
-    """Mixup with weight `share` (the paper's lambda); share = 0 is FedAvg."""
+    """Mixup with weight `share` (the paper's lambda); share = 0 is FedAvg.
+
+    `mash` images make an average (the paper's M_k); 0 stands for all images of a client.
+    """
 
     share: float = 0.05
     mash: int = 64
 
     def __post_init__(self) -> None:
-        if not (0 <= self.share < 1 and self.mash >= _LEAST):
+        if not (0 <= self.share < 1 and (self.mash == 0 or self.mash >= _LEAST)):
             raise InputError(
                 "not FedMix's settings",
                 got=(self.share, self.mash),
-                allowed=f"share from 0 to below 1, mash from {_LEAST}",
+                allowed=f"share from 0 to below 1, mash from {_LEAST}, or 0 for all of a client",
             )
 
     def introduce(self, samples: Samples, rng: np.random.Generator) -> Tensors:
         """Average the client's real images in groups of `mash`; a rest of few stays private."""
         order = rng.permutation(len(samples))
-        groups = [order[i : i + self.mash] for i in range(0, len(order), self.mash)]
+        size = self.mash or len(order)
+        groups = [order[i : i + size] for i in range(0, len(order), size)]
         groups = [group for group in groups if len(group) >= _LEAST]
         classes = len(samples.data.classes)
         images = np.empty((len(groups), *samples.data.images.shape[1:]), np.float32)
@@ -66,11 +71,15 @@ class FedMix(Method):
         """Refuse averages of another form, or more of them than the client has images for."""
         rows = len(known["images"]) if known.keys() == {"images", "labels"} else -1
         forms = {"images": (rows, *task.shape), "labels": (rows, task.classes)}
-        if not 0 <= rows <= real // _LEAST or any(
+        most = real // _LEAST if self.mash else min(1, real // _LEAST)
+        if not 0 <= rows <= most or any(
             known[key].shape != form or known[key].dtype != torch.float32
             for key, form in forms.items()
         ):
             raise InputError("not averages of images", got=sorted(known))
+        for key, largest in (("images", 255.0), ("labels", 1.0)):
+            if rows and not (float(known[key].min()) >= 0 and float(known[key].max()) <= largest):
+                raise InputError(f"averages of {key} out of range", allowed=f"0 to {largest:g}")
 
     def send(self, state: Tensors, number: int, seed: int) -> Tensors:
         """Send some of the averages, others each round."""

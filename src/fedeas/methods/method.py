@@ -4,6 +4,7 @@ McMahan, Moore, Ramage, Hampson, Aguera y Arcas: Communication-Efficient Learnin
 Networks from Decentralized Data, 2017.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 
 from fedeas.seeds import child_rng
-from fedeas.tensors import Tensors
+from fedeas.tensors import Tensors, check_values
 from fedeas.training.loop import Correction, Local
 from fedeas.training.models import Classifier, Task
 from fedeas.training.samples import Samples
@@ -52,6 +53,7 @@ class Round:
     samples: int  # N, of all clients of the federation
     number: int
     seed: int
+    local: Local = field(default_factory=Local)
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,13 @@ class Method:
     def shown_like(self, model: Classifier) -> Tensors:
         """Return tensors of the names, shapes and formats of what clients show."""
         return {}
+
+    def check_shown(self, shown: Tensors, real: int) -> None:
+        """Refuse what a client with `real` samples shows; names and shapes are checked before.
+
+        Every value has to be finite. A method that shows something narrows this to what it is.
+        """
+        check_values(shown, most=math.inf)
 
     def correction(self, turn: Turn) -> Correction:
         """Return what changes in local training."""

@@ -2,8 +2,11 @@
 
     Li, He, Song: Model-Contrastive Federated Learning, 2021.
 
-The model has a projection head (`projection` in its settings), whose output z the loss compares:
+The loss compares what the last layer sees, z, with that of the server's model and of the client's
+last one:
 mu * -log( exp(sim(z, z_server)/tau) / (exp(sim(z, z_server)/tau) + exp(sim(z, z_last)/tau)) ).
+In the original z leaves a projection head that the models of all methods have (`projection` in the
+model's settings). Without a head z are the features, as in FL-bench.
 """
 
 import copy
@@ -11,7 +14,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import nn
 from torch.nn import functional
 
 from fedeas.errors import InputError
@@ -35,8 +37,6 @@ class Moon(Method):
 
     def correction(self, turn: Turn) -> Correction:
         """Return the contrastive loss against the server's model and the client's last one."""
-        if not isinstance(turn.model.fc, nn.Sequential):
-            raise InputError("MOON needs a projection head", fix="set projection = 256 in [model]")
         server = _frozen(turn.model, turn.before)
         return _Contrast(server, _frozen(turn.model, turn.kept or turn.before), self.mu, self.tau)
 
@@ -51,20 +51,15 @@ def _frozen(model: Classifier, weights: Tensors) -> Classifier:
     return twin.eval().requires_grad_(False)
 
 
-def _project(model: Classifier, images: torch.Tensor) -> torch.Tensor:
-    projection: torch.Tensor = model.fc[:-1](model.features(images))  # type: ignore[index]
-    return projection
-
-
 class _Contrast(Correction):
     def __init__(self, server: Classifier, last: Classifier, mu: float, tau: float) -> None:
         self._server, self._last, self._mu, self._tau = server, last, mu, tau
 
     def loss(self, model: Classifier, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        z = _project(model, images)
-        plain = functional.cross_entropy(model.fc[-1](z), labels)  # type: ignore[index]
+        z = model.represent(images)
+        plain = functional.cross_entropy(model.last(z), labels)
         with torch.no_grad():
-            near, far = _project(self._server, images), _project(self._last, images)
+            near, far = self._server.represent(images), self._last.represent(images)
         pull = functional.cosine_similarity(z, near) / self._tau
         push = functional.cosine_similarity(z, far) / self._tau
         contrast = functional.softplus(push - pull).mean()  # -log(e^pull / (e^pull + e^push))

@@ -44,12 +44,13 @@ def summary(name: str, tables: Sequence[Table]) -> Iterator[str]:
 
 def claims_section(claims: Iterable[Claim]) -> Section:
     """Return the paper's claims with their states."""
-    rows = [(c.where, c.what, c.paper, c.ours, c.state) for c in claims]
+    rows = [(c.where, c.what, c.paper, c.command or c.ours, c.protocol, c.state) for c in claims]
     said = (
         "Exact: computed from label counts. Agrees, disagrees, cannot tell: judged from the runs "
-        "above, at a reduced size. The rest waits for a GPU, with the command that runs it."
+        "above, by Student's t over seeds with Holm's correction at .05; ± is half of the 95 % "
+        "interval. The rest waits for a GPU, with the command that runs it."
     )
-    grid = Grid(("where", "what", "paper", "ours", "state"), rows, facts=True)
+    grid = Grid(("where", "what", "paper", "ours", "protocol", "state"), rows, facts=True)
     return Section("The paper's claims", [said, grid])
 
 
@@ -140,7 +141,8 @@ def _results(table: Table, beside: Sequence[float | None]) -> Grid:
     names = [name.rpartition(".")[2] for name, _ in table.rows[0].column] if table.rows else []
     head = [*names, "method", "policy", "seeds", "accuracy %"]
     head += ["paper's %"] if any(beside) else []
-    head += ["gain", "eta", "drift"]
+    buffers = any(row.drift_all for row in table.rows)
+    head += ["gain", "eta", "drift", *(["drift with buffers"] if buffers else [])]
     head += [f"rounds to {100 * table.threshold:g} %"] if table.threshold else []
     head += ["generated", "generation", "training"]
     rows = []
@@ -152,6 +154,8 @@ def _results(table: Table, beside: Sequence[float | None]) -> Grid:
         cells.append(row.gain.points("+") if row.gain else "")
         cells.append("" if row.eta is None else f"{row.eta.value:.2f}")
         cells.append(f"{row.drift.value:.3f}")
+        if buffers:
+            cells.append("" if row.drift_all is None else f"{row.drift_all.value:.3g}")
         if table.threshold:
             cells.append(f"{row.arrived.value:.0f}" if row.arrived else "never")
         cells.append(f"{row.generated.value:,.0f}")

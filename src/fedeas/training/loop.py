@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,17 +82,18 @@ def fit(
     )
     model.train()
     steps = 0
-    for epoch in range(local.epochs):
-        for images, labels in batches(samples, local.batch, rng):
-            with autocast(device, dtype):
-                loss = correction.loss(called, images.to(device), labels.to(device))
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            correction.after_backward(model)
-            optimizer.step()
-            steps += 1
-        if progress is not None:
-            progress(epoch + 1, local.epochs)
+    with repeatable(device):
+        for epoch in range(local.epochs):
+            for images, labels in batches(samples, local.batch, rng):
+                with autocast(device, dtype):
+                    loss = correction.loss(called, images.to(device), labels.to(device))
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()  # type: ignore[no-untyped-call]
+                correction.after_backward(model)
+                optimizer.step()
+                steps += 1
+            if progress is not None:
+                progress(epoch + 1, local.epochs)
     return steps
 
 
@@ -114,7 +116,7 @@ def predict(
     """Return the most likely class of every image."""
     model.eval()
     device = next(model.parameters()).device
-    with autocast(device, precision(dtype)):
+    with repeatable(device), autocast(device, precision(dtype)):
         found = [
             model(torch.from_numpy(np.array(images[i : i + batch])).to(device)).argmax(1)
             for i in range(0, len(images), batch)
@@ -142,6 +144,22 @@ def scores(model: Classifier, samples: Samples, dtype: str = "float32") -> dict[
     overall, per_class = accuracy(model, samples, dtype=dtype)
     shown = [None if np.isnan(a) else round(float(a), 5) for a in per_class]
     return {"accuracy": overall, "per_class": shown}
+
+
+@contextmanager
+def repeatable(device: torch.device) -> Iterator[None]:
+    """On a GPU, let cuDNN use only algorithms that give the same bits every time.
+
+    The switches belong to the process: they are put back.
+    """
+    cudnn = torch.backends.cudnn
+    before = cudnn.deterministic, cudnn.benchmark
+    if device.type == "cuda":
+        cudnn.deterministic, cudnn.benchmark = True, False
+    try:
+        yield
+    finally:
+        cudnn.deterministic, cudnn.benchmark = before
 
 
 def use_threads(threads: int) -> None:

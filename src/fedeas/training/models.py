@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import torch
 from safetensors import SafetensorError
@@ -24,12 +25,16 @@ _NORMS: dict[str, Norm] = {
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """Which model; `stem` and `norm` are a ResNet's, `projection` is the width of MOON's head."""
+    """Which model; `stem` and `norm` are a ResNet's, `projection` is a head before the last layer.
+
+    MOON compares what leaves the head, or the features where there is none. Its authors give every
+    method of a comparison the head; so should a sweep.
+    """
 
     name: str = "cnn"  # or resnet18
     norm: str = "batch"  # or group
     stem: str = "cifar"  # or imagenet
-    projection: int = 0  # MOON needs one: 256
+    projection: int = 0  # width of MOON's head: 256, or 0 for none
     weights: str = ""  # a safetensors file with torchvision's names
 
 
@@ -80,6 +85,19 @@ class Classifier(nn.Module):
     def features(self, images: torch.Tensor) -> torch.Tensor:
         """Return one feature vector per image."""
         return self.body(self.normalise(images))
+
+    @property
+    def last(self) -> nn.Linear:
+        """The linear layer that gives the logits, behind a projection head if there is one."""
+        layer = self.fc[-1] if isinstance(self.fc, nn.Sequential) else self.fc
+        return cast(nn.Linear, layer)
+
+    def represent(self, images: torch.Tensor) -> torch.Tensor:
+        """Return what the last layer sees: the projection head's output, or the features."""
+        found = self.features(images)
+        if isinstance(self.fc, nn.Sequential):
+            found = self.fc[:-1](found)
+        return found
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Return one logit per image and class."""

@@ -1,0 +1,115 @@
+"""The sweeps that come along: what makes their comparisons fair, and the paper's settings."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fedeas.experiments.sweep import Planned, plan_runs, read_sweep
+from fedeas.specs import parse
+from test_docs import load_tool
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+PAPER = [CONFIGS / "paper" / name for name in ("cifar10.toml", "cifar100.toml")]
+
+
+def runs(path: Path, grid: str = "") -> list[Planned]:
+    return [run for run in plan_runs(read_sweep(path)) if grid in ("", run.grid.name)]
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*/*.toml")), ids=lambda p: p.stem)
+def test_all_rows_beside_moon_have_its_architecture(path):
+    found = runs(path)
+    for grid in {r.grid.name for r in found if r.config.federated.method.startswith("moon")}:
+        models = {r.config.federated.model for r in found if r.grid.name == grid}
+        assert len(models) == 1, grid
+
+
+def test_moon_has_its_head_on_cpus_and_fl_benchs_features_in_the_papers_sweeps():
+    methods = runs(CONFIGS / "cpu" / "cifar10.toml", "methods")
+    assert {r.config.federated.model.projection for r in methods} == {256}
+    assert len({r.config.federated.method.split("(")[0] for r in methods}) == 6
+    for path in PAPER:
+        assert {r.config.federated.model.projection for r in runs(path)} == {0}
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda p: p.stem)
+def test_the_papers_sweeps_suit_a_gpu_and_its_methods(path):
+    for run in runs(path):
+        name, settings = parse(run.config.augment.generator)
+        assert settings["precision"] == "bfloat16"
+        assert settings["model"]
+        assert run.config.augment.batch == (16 if name == "turbo" else 512)
+        # The command that trains the model puts it into a folder `model`.
+        assert name == "turbo" or settings["model"] == f"generators/{path.stem}/model"
+        method, given = parse(run.config.federated.method)
+        assert method != "fedmix" or given["mash"] == 0
+        assert method != "fedgen" or given["steps"] == 10
+        if path.stem == "cifar10" and run.grid.name.startswith("table-1"):
+            assert run.grid.threshold == 0.7
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda p: p.stem)
+def test_every_cell_of_the_papers_sweeps_has_its_seed_and_others(path):
+    """One seed settles nothing; the paper's partition is always among them."""
+    seeds: dict[object, set[int]] = {}
+    for run in runs(path):
+        cut, federated = run.config.partition, run.config.federated
+        key = (run.grid.name, run.match, run.config.data.protocol, cut.clients, cut.alpha,
+               federated.method, run.config.augment.policy)  # fmt: skip
+        seeds.setdefault(key, set()).add(run.config.seed)
+    assert all(42 in found and len(found) >= 2 for found in seeds.values())
+    by_column: dict[object, set[frozenset[int]]] = {}
+    for (grid, _, *column, _, _), found in seeds.items():
+        by_column.setdefault((grid, *column), set()).add(frozenset(found))
+    assert all(len(found) == 1 for found in by_column.values())  # a column's rows share seeds
+
+
+def test_the_ablation_runs_on_cpus_with_scaled_constants():
+    """What goes with sqrt(N_k) by sqrt(20,000 / 45,007), what goes with N_k not at all."""
+    ours = runs(CONFIGS / "cpu" / "cifar10.toml", "ablation")
+    assert {r.config.seed for r in ours} == {42, 43, 44}
+    scale = (20_000 / 45_007) ** 0.5
+    given = [parse(r.config.augment.policy)[1] for r in ours if r.config.seed == 42]
+    paper = [
+        parse(r.config.augment.policy)[1]
+        for r in runs(PAPER[0], "ablation")
+        if r.config.seed == 42 and r.config.data.protocol == "paper"
+    ]
+    for own, other in zip(given, paper, strict=True):
+        assert own.keys() == other.keys()
+        linear = "size_exponent" in own
+        assert own["beta"] == pytest.approx(other["beta"] * (1 if linear else scale), abs=0.05)
+
+
+def test_the_hours_of_the_gpu_page_are_computed():
+    """The fit gives back the two runs that the paper times; the page's table is what it gives."""
+    hours = load_tool("gpu_hours")
+    fixed, image = hours.fit()
+    for generated, minutes in ((13_437, 187), (226_783, 696)):
+        passes = 200 * 10 * 0.5 * (45_007 + generated)
+        seconds = fixed + image * passes + generated * hours.DIFFUSION
+        assert seconds == pytest.approx(60 * minutes)
+    assert hours.main(check=True) == 0
+
+
+def test_an_image_is_generated_once_whatever_takes_part():
+    """Participation and rounds change training alone; policies share a client's images."""
+    hours = load_tool("gpu_hours")
+    column = [
+        r for r in runs(PAPER[0], "table-1-k20")
+        if r.config.seed == 42
+        and r.config.data.protocol == "paper" and r.config.partition.alpha == 0.1
+    ]  # fmt: skip
+    plain = hours.cost(column)
+    assert plain.images < 226_783 + 13_437  # Full-Balance's, and a few that it has not
+    assert plain.images >= 226_783
+    fewer = [_with(r, fraction=0.1) for r in column]
+    assert hours.cost(fewer).images == plain.images
+    assert hours.cost(fewer).generation == plain.generation
+    assert hours.cost(fewer).training < plain.training
+
+
+def _with(run: Planned, **changed: float) -> Planned:
+    federated = replace(run.config.federated, **changed)
+    return replace(run, config=replace(run.config, federated=federated))
