@@ -34,7 +34,9 @@ class Batch(NamedTuple):
 class Source:
     """An open Parquet file of counts: its size, its names, and its rows in batches."""
 
-    def __init__(self, path: Path, names_clients: Callable[[str], bool]) -> None:
+    def __init__(
+        self, path: Path, names_clients: Callable[[str], bool], drop: Sequence[str] = ()
+    ) -> None:
         self._path = path
         # Read ahead would hold the whole file in the end.
         self._file = _pyarrow("parquet").ParquetFile(path, pre_buffer=False)
@@ -42,6 +44,12 @@ class Source:
         types = _pyarrow("types")
         if len(set(schema.names)) < len(schema.names):
             raise InputError(f"{path} has two columns of one name", got=schema.names)
+        for name in drop:
+            if name not in schema.names:
+                raise InputError(
+                    f"{path} has no such column", got=name, allowed=", ".join(schema.names[:20])
+                )
+            schema = schema.remove(schema.get_field_index(name))
         self.id_column = _id_column(schema, names_clients)
         self.columns: list[str] = [name for name in schema.names if name != self.id_column]
         if not self.columns:
@@ -112,10 +120,12 @@ def _frame_index(schema: Any) -> str | None:
 
 
 @contextmanager
-def opened(path: Path, names_clients: Callable[[str], bool]) -> Iterator[Source]:
+def opened(
+    path: Path, names_clients: Callable[[str], bool], drop: Sequence[str] = ()
+) -> Iterator[Source]:
     """Open a Parquet file of counts; whatever is wrong with it ends in one clear line."""
     with _readable(path):
-        yield Source(path, names_clients)
+        yield Source(path, names_clients, drop)
 
 
 @contextmanager
@@ -132,10 +142,10 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def read(
-    path: Path, names_clients: Callable[[str], bool]
+    path: Path, names_clients: Callable[[str], bool], drop: Sequence[str] = ()
 ) -> tuple[NDArray[np.int64], tuple[str, ...] | None, tuple[str, ...], Mapping[str, Any] | None]:
     """Read a whole table: values, client names, class names, and what a plan adds."""
-    with opened(path, names_clients) as source:
+    with opened(path, names_clients, drop) as source:
         values = np.empty((source.rows, len(source.columns)), np.int64)
         clients: list[str] = []
         start = 0
@@ -176,16 +186,31 @@ def column_names(path: Path) -> list[str]:
         return list(_pyarrow("parquet").ParquetFile(path).schema_arrow.names)
 
 
-def value_pairs(path: Path, one: str, other: str) -> Iterator[tuple[object, object]]:
-    """Yield the values of two columns row by row, a few thousand decoded at a time."""
+def column_kinds(path: Path) -> dict[str, str]:
+    """Return what the columns of a file hold: 'whole' numbers, 'text', or something 'other'."""
+    types = _pyarrow("types")
+    with _readable(path):
+        schema = _pyarrow("parquet").ParquetFile(path).schema_arrow
+    kinds = {}
+    for field in schema:
+        kind = field.type
+        text = types.is_string(kind) or types.is_large_string(kind) or types.is_dictionary(kind)
+        kinds[str(field.name)] = "whole" if types.is_integer(kind) else "text" if text else "other"
+    return kinds
+
+
+def value_rows(
+    path: Path, columns: Sequence[str], allow_null: bool = False
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of some columns row by row, a few thousand decoded at a time."""
     with _readable(path):
         file = _pyarrow("parquet").ParquetFile(path, pre_buffer=False)
-        for batch in file.iter_batches(65_536, columns=[one, other]):
-            columns = [batch.column(name).to_pylist() for name in (one, other)]
-            for pair in zip(*columns, strict=True):
-                if None in pair:
-                    raise InputError(f"{path} has rows without {one!r} or {other!r}")
-                yield pair
+        for batch in file.iter_batches(65_536, columns=list(columns)):
+            decoded = [batch.column(name).to_pylist() for name in columns]
+            for row in zip(*decoded, strict=True):
+                if not allow_null and None in row:
+                    raise InputError(f"{path} has rows without {' or '.join(map(repr, columns))}")
+                yield row
 
 
 def image_head(paths: Sequence[Path]) -> ImageHead:

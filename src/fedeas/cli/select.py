@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.text import Text
 
-from fedeas.cli import show
+from fedeas.cli import label_counts, show
 from fedeas.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _SWEEP = (4.0, 8.0, 12.0, 16.0, 20.0)
 
 
 def select(
-    counts_file: Path = show.counts_argument(),
+    counts_file: Path = label_counts.counts_argument(),
     min_reduction: float | None = typer.Option(
         None, help="Part of the imbalance to remove at least (0.5 unless given)."
     ),
@@ -31,9 +31,14 @@ def select(
     ),
     spend: str | None = typer.Option(None, help="Instead: the largest beta within 3h, 100EUR, ..."),
     plot: Path | None = show.plot_option("the choice of beta"),
-    delimiter: str | None = show.delimiter_option(),
-    client_column: str | None = show.column_option("client"),
-    label_column: str | None = show.column_option("label"),
+    delimiter: str | None = label_counts.delimiter_option(),
+    layout: str | None = label_counts.layout_option(),
+    client_column: str | None = label_counts.column_option("client"),
+    label_column: str | None = label_counts.column_option("label"),
+    count_column: str | None = label_counts.column_option("count"),
+    drop_column: list[str] | None = label_counts.drop_option("column"),
+    drop_row: list[str] | None = label_counts.drop_option("row"),
+    transpose: bool = label_counts.transpose_option(),
     as_json: bool = show.json_option(),
 ) -> None:
     """Choose beta: by the paper's two conditions, by a total, or by time or money.
@@ -42,13 +47,17 @@ def select(
 
     Example: `fedeas select counts.csv --cost 0.8s --spend 3h`
     """
-    from fedeas import admissible_betas, beta_for_total
+    from fedeas import FedEAS, admissible_betas, beta_for_total
 
     if plot is not None:
         show.check_picture(plot)
-    counts, understood = show.load_counts(counts_file, client_column, label_column, delimiter)
+    found = label_counts.load_counts(
+        counts_file, client_column, label_column, count_column, delimiter, layout, drop_column,
+        drop_row, transpose,
+    )  # fmt: skip
+    counts = found.counts
     price = show.read_cost(cost)
-    total = show.affordable_total(total, price, spend)
+    total = label_counts.affordable_total(total, price, spend)
     interval = None
     if total is not None:
         if min_reduction is not None or max_share is not None:
@@ -65,7 +74,12 @@ def select(
         from fedeas.report import figures
 
         figures.beta_selection(counts, plot, choice, interval)
-    show.note_counts(counts_file, counts, understood)
+    label_counts.note_counts(counts_file, found)
+    rule = FedEAS(beta=choice)
+    plan = rule.plan(counts)
+    if total is not None:
+        label_counts.note_share(plan.synthetic_share)
+    label_counts.note_overfilled(counts, plan, rule)
     _report(counts, choice, interval, price, as_json)
     if plot is not None:
         show.note(f"wrote {plot}")
