@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedeas.cache import spent
 from fedeas.cache.shard import SUFFIX, check_shard
 from fedeas.cache.store import Cache, client_folder
 from fedeas.errors import InputError
@@ -41,7 +42,7 @@ def caches(base: Path) -> list[Path]:
 
 def verify(folder: Path) -> Iterator[Problem]:
     """Read every file of a cache and yield what is damaged; nothing is changed."""
-    known = {folder / "lock", folder / "cache.json", folder / "journal.json"}
+    known = {folder / name for name in ("lock", "cache.json", "journal.json", spent.FILE)}
     try:
         Cache.at(folder)
     except InputError as error:
