@@ -140,6 +140,15 @@ def test_counts_headed_so_are_counts(write):
     assert read_counts(other, Columns(count="beds")).counts == SORTED
 
 
+def test_sums_and_names_that_cannot_be(write, tmp_path):
+    rows = "a,x,9007199254740992\n" * 3 + "b,y,1\n"
+    with pytest.raises(InputError, match="counts too large"):
+        read_counts(write(f"client,label,count\n{rows}"), layout="counts")
+    pq.write_table(pa.table({"client": [[1], [2]], "label": ["x", "y"]}), tmp_path / "x.parquet")
+    with pytest.raises(InputError, match="not a name or a number"):
+        read_counts(str(tmp_path / "x.parquet"))
+
+
 def test_samples_with_features_are_samples(write):
     """Two rows that agree in all but one number cannot be counts."""
     path = write(",site,label,age\n0,a,flu,30\n1,a,flu,31\n2,a,cold,44\n3,b,flu,30\n4,b,cold,3\n")

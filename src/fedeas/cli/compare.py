@@ -83,7 +83,7 @@ def _print(comparison: "Comparison") -> None:
             row.policy,
             f"{row.total:,}",
             show.percent(row.reduction),
-            show.bar(row.reduction, 10),
+            show.bar(row.reduction, 7),
             show.percent(row.synthetic_share),
             f"{row.negative_gain:,}",
             "-" if row.budget_ratio is None else f"{row.budget_ratio:.1f}x",

@@ -103,7 +103,7 @@ def note_counts(path: Path, found: "Found") -> None:
     note_empty(counts.empty, len(counts.empty))
 
 
-def _first(names: Sequence[str] | None, width: int = 36) -> str:
+def _first(names: Sequence[str] | None, width: int = 28) -> str:
     """Name the first few clients or classes, so that a reader sees what was taken for them."""
     if names is None:
         return "numbered"

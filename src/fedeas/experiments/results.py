@@ -78,8 +78,7 @@ def efficiency(accuracy: float, without: float, generated: int) -> float | None:
 
 # What every table, figure and report means by the sign.
 PLUS_MINUS = (
-    "± is half of the 95 % confidence interval over seeds (Student's t, three seeds and more); two "
-    "seeds are shown as (lower to higher)"
+    "± is half of the 95 % interval of Student's t over seeds; of two seeds the range is shown"
 )
 
 

@@ -154,7 +154,7 @@ def budget(rows: Sequence[Row], others: Sequence[Row]) -> bytes:
         draw_labels(axes, betas, look("fedeas")[0])
         axes.set(xlabel="synthetic samples of all clients", ylabel="accuracy (%)")
         axes.set_title("Accuracy against budget")
-        axes.legend(loc="best", fontsize=9)
+        axes.legend(loc="best", fontsize=9, frameon=True, edgecolor="none", framealpha=0.85)
         caption(figure, "At every mark both policies spend the same number of samples.")
 
     return picture(draw)

@@ -143,7 +143,7 @@ def _table_section(
         notes.insert(0, f"Matched policies spend the total of {', '.join(sorted(references))}.")
     rounds = curves.last_rounds(runs)
     several = any(row.seeds > 1 for row in table.rows)
-    spread = f" {PLUS_MINUS[0].upper()}{PLUS_MINUS[1:]}." if several else ""
+    spread = f" {PLUS_MINUS}." if several else ""
     notes.insert(0, f"Accuracy is the mean of the last {rounds} evaluated rounds.{spread}")
     if any(beside):
         notes.append(

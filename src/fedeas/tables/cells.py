@@ -1,8 +1,9 @@
 """One cell of a text file as a whole number, or one line that says what to write instead."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 
@@ -138,6 +139,11 @@ def is_whole(cell: str) -> bool:
 def shown(name: str) -> str:
     """Return a name from a file as a message can show it: short, and without control codes."""
     return name if name.isprintable() and 0 < len(name) <= 40 else repr(name[:40])
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return the first of some names as a message can show them."""
+    return ", ".join(map(shown, islice(names, 20)))
 
 
 def quoted(name: str) -> str:

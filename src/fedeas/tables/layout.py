@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from fedeas.errors import InputError
-from fedeas.tables.cells import is_whole, quoted
+from fedeas.tables.cells import is_whole, listed, quoted
 from fedeas.tables.headings import names_counts, names_year
 from fedeas.tables.table import COUNTS, LONG, WIDE, Options
 
@@ -66,7 +66,7 @@ def choose(
             return Reading(WIDE)
         raise InputError(
             f"{where}: which columns hold client and label?",
-            allowed=", ".join(names[:20]),
+            allowed=listed(names),
             fix="say --client-column and --label-column",
         )
     if options.layout == LONG:
@@ -124,7 +124,7 @@ class _Survey:
             return named[0]
         raise InputError(
             f"{where}: which column holds the counts?",
-            allowed=", ".join(named or self._others) or "a column beside client and label",
+            allowed=listed(named or self._others) or "a column beside client and label",
             fix="say --count-column",
         )
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedeas import parquet
 from fedeas.errors import InputError
-from fedeas.tables.cells import Cells, whole_number
+from fedeas.tables.cells import LARGEST, Cells, whole_number
 from fedeas.tables.delimited import Rows
 from fedeas.tables.layout import Reading
 from fedeas.tables.table import Options, Table
@@ -41,9 +41,16 @@ def added_up(entries: Iterable[Entry], understood: str) -> Table:
     """Add up entries as they come; only the sums are held."""
     sums: Counter[tuple[object, object]] = Counter()
     for client, label, count in entries:
-        sums[client, label] += count
+        try:
+            sums[client, label] += count
+        except TypeError:  # a list or a dictionary
+            raise InputError(
+                "a client or a label is not a name or a number", got=(client, label)
+            ) from None
     if not sums:
         raise InputError("there are no samples", allowed="a row per sample")
+    if max(sums.values()) > LARGEST:
+        raise InputError("counts too large", got=max(sums.values()), allowed="a sum up to 2**53")
     clients = _in_order({client for client, _ in sums})
     labels = _in_order({label for _, label in sums})
     if len(labels) < 2:

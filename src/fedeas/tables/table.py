@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.errors import InputError
+from fedeas.tables.cells import listed
 from fedeas.tables.headings import LABEL_HEADINGS, names_clients
 
 WIDE, LONG, COUNTS = LAYOUTS = ("wide", "long", "counts")
@@ -51,9 +52,7 @@ class Columns:
         names = list(known)
         for wanted in (self.client, self.label, self.count):
             if wanted is not None and wanted not in names:
-                raise InputError(
-                    f"{where} has no such column", got=wanted, allowed=", ".join(names[:20])
-                )
+                raise InputError(f"{where} has no such column", got=wanted, allowed=listed(names))
         client = self.client or next(
             (n for n in names if n and names_clients(n) and n not in (self.label, self.count)), None
         )
@@ -69,7 +68,7 @@ class Columns:
             lacking = "label" if client else "client"
             raise InputError(
                 f"{where}: which column holds the {lacking}?",
-                allowed=", ".join(names[:20]),
+                allowed=listed(names),
                 fix=f"say --{lacking}-column",
             )
         return None

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedeas.errors import InputError
-from fedeas.tables.cells import Cells, is_number, quoted, shown
+from fedeas.tables.cells import Cells, is_number, listed, quoted, shown
 from fedeas.tables.delimited import Rows, check_title, check_width
 from fedeas.tables.headings import names_classes, names_clients, names_holders
 from fedeas.tables.table import Doubt, Options, Table
@@ -92,9 +92,7 @@ def check_dropped(
     """Refuse to leave out what is not there."""
     for name in wanted:
         if name not in found:
-            raise InputError(
-                f"{where} has no such {what}", got=name, allowed=", ".join(list(known)[:20])
-            )
+            raise InputError(f"{where} has no such {what}", got=name, allowed=listed(known))
 
 
 def _is_heading(path: Path, first: list[str]) -> bool:
