@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -217,6 +218,9 @@ def test_plan_and_select_say_where_they_go_beyond_full_balance(fedeas, tmp_path)
     )
     assert said in chosen.err.splitlines()
     assert said in fedeas("plan", path, "--beta", 72).err.splitlines()
+    for command in (["select"], ["plan", "--beta", 72]):
+        told = json.loads(fedeas(command[0], path, *command[1:], "--json").out)["overfilled"]
+        assert (told["client"], told["samples"], told["full"]) == ("small", 688, 255)
     assert "filled beyond" not in fedeas("plan", path, "--beta", 23).err
     spread = fedeas("plan", path, "--policy", "waterfill", "--total", 1121)
     assert "filled beyond" not in spread.err

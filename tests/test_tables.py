@@ -309,6 +309,7 @@ def test_decimals_of_data_frames_are_whole_numbers(cells, write):
         ("client,a,b\nx,1,2\nSource: a survey\n", "line 3 has one cell only"),
         (",a,b\nclient,,\nx,1,2\n", "line 2 has no counts, only a name; got 'client'"),
         ("id,hospital,a,b\n1,7,3,4\n2,9,3,9\n", "two columns of ids"),
+        ("cat,dog,client\n5,6,1\n7,9,2\n", "column client seems to hold the clients, but is not"),
         ("shop,cat,dog\n1,5,6\n2,7,9\n", "the first column counts 1, 2"),
         ("shop,cat,dog\n7,5,6\n8,7,9\n9,1,1\n", "the first column counts 7, 8, 9"),
         ("client\ta\tb\nx\t1\t2\n", "--delimiter tab"),

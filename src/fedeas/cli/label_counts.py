@@ -144,6 +144,12 @@ def note_share(share: float) -> None:
         )
 
 
+def note_plan(counts: "LabelCounts", plan: "Plan", policy: "Policy") -> None:
+    """Say what a reader of a plan should look at."""
+    note_share(plan.synthetic_share)
+    note_overfilled(counts, plan, policy)
+
+
 def note_overfilled(counts: "LabelCounts", plan: "Plan", policy: "Policy") -> None:
     """Say that clients are given more of a scarce class than they have of any class."""
     from fedeas import FedEAS

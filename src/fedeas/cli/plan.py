@@ -1,7 +1,7 @@
 """`fedeas plan`: who generates how many samples of which class."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,9 +43,9 @@ def plan(
 ) -> None:
     """Plan who should generate how many samples of which class.
 
-    COUNTS has a row per client and a column per class (.csv, .tsv, .json, .parquet). It may also be
-    a long table with a row per sample, a folder `client/class/image.png`, a Hugging Face data set
-    (on disk, or `hf:NAME`), or `module:name` of a Flower partitioner.
+    COUNTS has a row per client and a column per class (.csv, .tsv, .json, .parquet), or a row per
+    sample. It may also be a folder `client/class/image.png`, a Hugging Face data set (on disk, or
+    `hf:NAME`), or `module:name` of a Flower partitioner.
 
     Example: `fedeas plan counts.csv --beta 12 --cost 0.8s --out plan.csv`
     """
@@ -66,13 +66,11 @@ def plan(
     counts = found.counts
     chosen = _choose(policy, beta, total, counts)
     made = chosen.plan(counts)
-    if price:
-        made = made.with_cost(price)
+    made = made.with_cost(price) if price else made
     if out is not None:
         made.save(out)
     label_counts.note_counts(counts_file, found)
-    label_counts.note_share(made.synthetic_share)
-    label_counts.note_overfilled(counts, made, chosen)
+    label_counts.note_plan(counts, made, chosen)
     if plot is not None:
         from fedeas.report import figures
 
@@ -196,9 +194,11 @@ def _largest_classes(plan: "Plan", client: int, width: int = 25) -> str:
 
 
 def _as_json(counts: "LabelCounts", plan: "Plan") -> dict[str, object]:
+    from fedeas.overfill import overfilled
     from fedeas.skew import skewness
 
     skews = skewness(counts)
+    beyond = overfilled(counts, plan)
     return {
         **_summary(plan, plan.cost),
         "client_count": counts.K,
@@ -207,6 +207,7 @@ def _as_json(counts: "LabelCounts", plan: "Plan") -> dict[str, object]:
         "counts_hash": plan.counts_hash,
         "classes": list(counts.class_names),
         "empty_clients": list(counts.empty),
+        "overfilled": asdict(beyond) if beyond else None,
         "clients": [
             {
                 "client": counts.client_names[k],

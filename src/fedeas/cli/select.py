@@ -12,6 +12,7 @@ from fedeas.errors import InputError
 
 if TYPE_CHECKING:
     from fedeas import BetaInterval, Cost, LabelCounts
+    from fedeas.overfill import Overfill
     from fedeas.select import Path as BetaPath
 
 _SWEEP = (4.0, 8.0, 12.0, 16.0, 20.0)
@@ -47,7 +48,8 @@ def select(
 
     Example: `fedeas select counts.csv --cost 0.8s --spend 3h`
     """
-    from fedeas import FedEAS, admissible_betas, beta_for_total
+    from fedeas import FedEAS
+    from fedeas.overfill import overfilled
 
     if plot is not None:
         show.check_picture(plot)
@@ -58,18 +60,7 @@ def select(
     counts = found.counts
     price = show.read_cost(cost)
     total = label_counts.affordable_total(total, price, spend)
-    interval = None
-    if total is not None:
-        if min_reduction is not None or max_share is not None:
-            raise InputError("a total goes without the two conditions", got=total)
-        choice = beta_for_total(counts, total)
-    else:
-        interval = admissible_betas(
-            counts,
-            0.5 if min_reduction is None else min_reduction,
-            0.25 if max_share is None else max_share,
-        )
-        choice = interval.choice
+    choice, interval = _choose(counts, total, min_reduction, max_share)
     if plot is not None:
         from fedeas.report import figures
 
@@ -80,9 +71,27 @@ def select(
     if total is not None:
         label_counts.note_share(plan.synthetic_share)
     label_counts.note_overfilled(counts, plan, rule)
-    _report(counts, choice, interval, price, as_json)
+    _report(counts, choice, interval, price, as_json, overfilled(counts, plan))
     if plot is not None:
         show.note(f"wrote {plot}")
+
+
+def _choose(
+    counts: "LabelCounts", total: int | None, min_reduction: float | None, max_share: float | None
+) -> "tuple[float, BetaInterval | None]":
+    """Return beta by a total, or by the two conditions with all betas that meet them."""
+    from fedeas import admissible_betas, beta_for_total
+
+    if total is not None:
+        if min_reduction is not None or max_share is not None:
+            raise InputError("a total goes without the two conditions", got=total)
+        return beta_for_total(counts, total), None
+    interval = admissible_betas(
+        counts,
+        0.5 if min_reduction is None else min_reduction,
+        0.25 if max_share is None else max_share,
+    )
+    return interval.choice, interval
 
 
 def _report(
@@ -91,6 +100,7 @@ def _report(
     interval: "BetaInterval | None",
     cost: "Cost | None",
     as_json: bool,
+    beyond: "Overfill | None",
 ) -> None:
     import numpy as np
 
@@ -103,6 +113,7 @@ def _report(
             {
                 "beta": choice,
                 "interval": None if interval is None else asdict(interval),
+                "overfilled": asdict(beyond) if beyond else None,
                 "path": [
                     {
                         "beta": float(betas[i]),

@@ -72,11 +72,9 @@ def sweep(
         for run in failed:
             show.note(f"{run.cell.name} failed: {run.wrong}")
     finished, missing = tables.read_runs(root, [cell.entry for cell in cells])
-    for line in missing:
-        if "not finished" not in line:
-            show.note(line)
-    wanted = [cell.entry for cell in chosen]
-    made = tables.make_tables(finished, wanted, mixed)
+    for line in (line for line in missing if "not finished" not in line):
+        show.note(line)
+    made = tables.make_tables(finished, [cell.entry for cell in chosen], mixed)
     if export is not None:
         tables.export(export, finished)
         show.note(f"wrote {len(finished)} runs to {export}")

@@ -12,7 +12,7 @@ from fedeas.errors import InputError
 from fedeas.tables.cells import Cells, is_number, listed, quoted, shown
 from fedeas.tables.delimited import Rows, check_title, check_width
 from fedeas.tables.headings import names_classes, names_clients, names_holders
-from fedeas.tables.table import Doubt, Options, Table
+from fedeas.tables.table import WIDE, Doubt, Options, Table
 
 
 def read_wide(rows: Rows, options: Options) -> Table:
@@ -75,7 +75,7 @@ def _head(rows: Rows, options: Options) -> tuple[_Head, Iterator[list[str]]]:
     kept = [names[place] for place in places]
     if not kept:
         raise InputError(f"{rows.path} has no columns left", got=options.drop_columns)
-    _check_headings(rows.path, kept)
+    _check_headings(rows.path, kept, exactly=options.layout == WIDE)
     ids = names_clients(kept[0]) or (options.transpose and names_classes(kept[0]))
     return _Head(len(first), places, kept, True if ids else None), body
 
@@ -122,16 +122,21 @@ def _is_heading(path: Path, first: list[str]) -> bool:
     return True
 
 
-def _check_headings(path: Path, names: Sequence[str]) -> None:
+def _check_headings(path: Path, names: Sequence[str], exactly: bool) -> None:
     """Refuse headings that are missing or there twice, and a second column of ids."""
-    if not names_holders(names[0]) and names_clients(names[0]):
-        more = [name for name in names[1:] if names_holders(name)]
-        if more:
-            raise InputError(
-                f"{path} has two columns of ids",
-                got=list(names[:4]),
-                fix=f"remove the one before {more[0]!r}",
-            )
+    more = [] if names_holders(names[0]) else [name for name in names[1:] if names_holders(name)]
+    if more and names_clients(names[0]):
+        raise InputError(
+            f"{path} has two columns of ids",
+            got=list(names[:4]),
+            fix=f"remove the one before {more[0]!r}",
+        )
+    if more and not exactly:
+        raise InputError(
+            f"{path}: column {shown(more[0])} seems to hold the clients, but is not the first",
+            got=list(names[:4]),
+            fix="put it first, or say --layout wide if it is a class",
+        )
     for place, name in enumerate(names[1:], start=1):
         if not name:
             raise InputError(
