@@ -13,8 +13,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedeas"
 ROOMS = [
     "errors", "cores", "limits", "scalars", "seeds", "specs", "blocks", "files", "locks", "hub",
     "tensors", "parquet", "tables", "counts", "skew", "cost", "plan", "policies", "select",
-    "comparison", "stream", "secure", "partition", "sources", "data", "training", "generators",
-    "cache", "dropin", "methods", "flower", "experiments", "report", "cli",
+    "overfill", "comparison", "stream", "secure", "partition", "sources", "data", "training",
+    "generators", "cache", "dropin", "methods", "flower", "experiments", "report", "cli",
 ]  # fmt: skip
 # The only places outside `cli` that import another package, and then where it is used.
 LEAVES = {

@@ -137,7 +137,7 @@ def test_a_long_name_that_is_stored_once_is_not_copied_a_million_times(tmp_path)
     for code in (
         "LabelCounts.load(argument[0])",
         "plan_stream(Path(argument[0]), FedEAS(), Path(argument[1]))",
-        "list(parquet.value_pairs(Path(argument[0]), 'client', 'a'))",
+        "list(parquet.value_rows(Path(argument[0]), ['client', 'a']))",
     ):
         said = attempt(code, path, tmp_path / "plan.parquet")
         assert one_line(said), said

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from counting import Counting, drawn
 from fedeas import FedEAS, InputError, LabelCounts, Plan, Uniform
-from fedeas.cache import Cache, client_images, fill, verify
+from fedeas.cache import Cache, client_images, fill, spent, verify
 from fedeas.cache import shard as shard_module
 from fedeas.cache.shard import SUFFIX, Segment, Shard
 from fedeas.cache.store import missing_segments
@@ -35,8 +35,9 @@ COUNTS = LabelCounts(
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file of a cache, but the lock."""
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "lock")
+    """Every file of a cache, but the lock and what its images took to make."""
+    apart = ("lock", spent.FILE)
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name not in apart)
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
@@ -627,3 +628,21 @@ def test_commands(tmp_path, fedeas, monkeypatch):
         result = fedeas(*bad)
         assert result.code == 2
         assert len(result.err.splitlines()) == 1
+
+
+def test_what_images_took_is_noted_once_and_survives_damage(tmp_path):
+    small, large = FedEAS(beta=8).plan(COUNTS), FedEAS(beta=12).plan(COUNTS)
+    cache, _ = filled(tmp_path, small)
+    first = spent.spent(cache.folder)
+    assert first.made == small.total
+    assert first.seconds > 0
+    filled(tmp_path, small)  # nothing is made, so nothing is noted
+    assert spent.spent(cache.folder) == first
+    filled(tmp_path, large)
+    client_images("e", [2, 0, 0], Counting(), cache)
+    assert spent.spent(cache.folder).made == large.total + 2
+    with (cache.folder / spent.FILE).open("a") as file:
+        file.write('{"sha256": "0", "body": {"made": 9}}\n{"cut off')
+    assert spent.spent(cache.folder).made == large.total + 2
+    assert list(verify(cache.folder)) == []
+    assert spent.spent(tmp_path / "nowhere").made == 0

@@ -3,6 +3,7 @@
 import csv
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -11,8 +12,8 @@ from fedeas import InputError
 from fedeas.experiments.paper_claims import RECORDED, recorded
 from fedeas.experiments.paper_tables import printed
 from fedeas.experiments.tables import find_runs, make_tables, write_index
-from fedeas.files import write_json
-from fedeas.report import page
+from fedeas.files import read_json, write_json
+from fedeas.report import curves, page
 
 
 class Page(HTMLParser):
@@ -65,7 +66,8 @@ def test_the_page_needs_nothing_else(tmp_path, fedeas):
 
 
 def test_its_numbers_are_those_of_the_tables(tmp_path, fedeas, folder):
-    assert fedeas("report", folder, "--out", tmp_path / "r", "--title", "A <b>title</b>").code == 0
+    options = ("--out", tmp_path / "r", "--title", "A <b>title</b>", "--paper")
+    assert fedeas("report", folder, *options).code == 0
     text = (tmp_path / "r" / "index.html").read_text()
     assert "A &lt;b&gt;title" in text
     _, runs, _ = find_runs(folder)
@@ -78,6 +80,88 @@ def test_its_numbers_are_those_of_the_tables(tmp_path, fedeas, folder):
         assert f"{100 * row.accuracy.value:.1f}" in text
         paper = printed("cifar10", 20, 0.1, row.method, row.policy)
         assert paper is None or f"{paper:.2f}" in text
+
+
+def copied(folder, root, *, policy=None):
+    """Copy a folder of runs, or those of one policy."""
+    for path in folder.iterdir():
+        if policy is None or f"-{policy}-" in path.name:
+            shutil.copytree(path, root / path.name)
+    return root
+
+
+def changed(path, **changes):
+    """Write a result anew with other values."""
+    write_json(path / "result.json", read_json(path / "result.json") | changes)
+
+
+def test_a_report_of_own_runs_holds_nothing_of_the_paper(tmp_path, fedeas, folder):
+    """Whatever their folder is called."""
+    own = copied(folder, tmp_path / "cifar10")
+    assert fedeas("report", own, "--out", tmp_path / "own").code == 0
+    assert fedeas("report", own, "--paper", "--out", tmp_path / "asked").code == 0
+    text, asked = ((tmp_path / n / "report.md").read_text() for n in ("own", "asked"))
+    for words in ("paper", "cannot tell", "Table 1"):
+        assert words not in text
+        assert words in asked
+    assert not (tmp_path / "own" / "img" / "demand.svg").exists()
+
+
+def test_runs_of_two_codes_are_mixed_when_asked_for(tmp_path, fedeas, folder):
+    own = copied(folder, tmp_path / "runs")
+    changed(next(own.iterdir()), code_hash="0" * 64)
+    refused = fedeas("report", own, "--out", tmp_path / "r")
+    assert refused.code == 2
+    assert "--mixed" in refused.err
+    assert fedeas("report", own, "--out", tmp_path / "r", "--mixed").code == 0
+    assert "runs of different code" in (tmp_path / "r" / "report.md").read_text()
+
+
+def test_copies_of_a_run_are_one_seed(tmp_path, fedeas, folder):
+    own = copied(folder, tmp_path / "runs", policy="none")
+    (whole,) = make_tables(find_runs(own)[1])
+    first, second, *_ = sorted(own.iterdir())
+    shutil.copytree(first, own / "a-copy")
+    (table,) = make_tables(find_runs(own)[1])
+    assert table.rows == whole.rows
+    (note,) = table.notes
+    assert note == f"{own / 'a-copy'} and {first} are the same run: it is counted once"
+    # The same experiment with another outcome, and another experiment of the same seed.
+    known = read_json(second / "result.json")["curves"]
+    shutil.copytree(second, own / "z-other")
+    changed(own / "z-other", curves=known | {"accuracy": [0.5] * len(known["accuracy"])})
+    shutil.copytree(second, own / "z-third")
+    changed(own / "z-third", experiment="0" * 64)
+    (table,) = make_tables(find_runs(own)[1])
+    assert table.rows == whole.rows
+    said = "\n".join(table.notes)
+    assert f"{second} and {own / 'z-other'} claim to be the same run but differ (" in said
+    assert f"{second} and {own / 'z-third'} are both of seed" in said
+    assert fedeas("report", own, "--out", tmp_path / "r").code == 0
+    text = (tmp_path / "r" / "report.md").read_text()
+    assert "it is counted once" in text
+    assert "| runs | 4 |" in text  # three seeds, and the one that claims to be another experiment
+
+
+def test_rounds_between_evaluations_leave_the_curve_whole():
+    runs = [run for run in recorded()["cifar10"].runs if run.entry.grid == "policies"]
+    seldom = []
+    for run in runs:
+        accuracy = run.result["curves"]["accuracy"]
+        every = [a if n % 5 == 0 else None for n, a in enumerate(accuracy, start=1)]
+        result = run.result | {"curves": run.result["curves"] | {"accuracy": every}}
+        seldom.append(replace(run, result=result))
+
+    def lines(shown):
+        picture = curves.convergence(shown, None).decode()
+        paths = re.findall(r'<path d="(M [^"]+)" clip-path', picture)
+        return [path for path in paths if path.count(" L ") + path.count("\nL ") > 2]
+
+    policies = {run.entry.policy for run in runs}
+    assert len(lines(runs)) == len(lines(seldom)) == len(policies)
+    rounds, mean = curves.mean_curve([run.result["curves"]["accuracy"] for run in seldom[:1]])
+    assert rounds.tolist() == list(range(5, len(runs[0].result["curves"]["accuracy"]) + 1, 5))
+    assert mean.tolist() == [runs[0].result["curves"]["accuracy"][n - 1] for n in rounds]
 
 
 def test_names_of_others_are_no_markup():

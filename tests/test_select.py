@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -8,13 +9,16 @@ from hypothesis.extra.numpy import arrays
 
 from fedeas import (
     FedEAS,
+    FullBalance,
     InfeasibleError,
     InputError,
     LabelCounts,
+    WaterFill,
     admissible_betas,
     beta_for_total,
     compare,
 )
+from fedeas.overfill import Overfill, balancing_beta, overfilled
 from fedeas.select import path, plainest_number
 from strategies import betas, counts
 
@@ -173,6 +177,61 @@ def test_every_row_of_a_comparison_is_complete_or_says_why_not(c, beta):
             assert None not in (row.total, row.reduction, row.synthetic_share, row.negative_gain)
         else:
             assert row.policy == "missing-only"
+
+
+# A small skewed site beside two large ones: the beta that suits them is far too much for it.
+SITES = LabelCounts(
+    [[900, 700, 300, 150, 100, 100], [55, 20, 0, 0, 0, 0], [80, 200, 90, 150, 300, 260]],
+    ["large", "small", "other"],
+)
+
+
+def test_a_client_that_is_filled_beyond_its_largest_class_is_found():
+    found = overfilled(SITES, FedEAS(beta=72).plan(SITES))
+    assert found == Overfill(1, "small", largest=55, filled_to=172, samples=688, full=255)
+    limit = balancing_beta(SITES)
+    assert overfilled(SITES, FedEAS(beta=limit * (1 - 1e-9)).plan(SITES)) is None
+    assert overfilled(SITES, FedEAS(beta=limit).plan(SITES)).filled_to == 56
+    assert overfilled(SITES, FullBalance().plan(SITES)) is None
+    assert overfilled(SITES, WaterFill(total=900).plan(SITES)) is None
+
+
+@given(counts, betas)
+def test_nobody_is_filled_beyond_below_the_balancing_beta(c, beta):
+    limit = balancing_beta(c)
+    found = overfilled(c, FedEAS(beta=beta).plan(c))
+    if beta < limit * (1 - 1e-9):
+        assert found is None
+    elif found is not None:
+        assert found.filled_to > found.largest
+
+
+def test_plan_and_select_say_where_they_go_beyond_full_balance(fedeas, tmp_path):
+    path = tmp_path / "counts.csv"
+    SITES.save(path)
+    chosen = fedeas("select", path)
+    assert "beta = 72" in chosen.out
+    said = (
+        "note: 1 client is filled beyond its largest class: small (largest 55, filled to 172; 688 "
+        "samples where full balance takes 255); use a beta below 23.41, a smaller --total, or "
+        "--policy waterfill"
+    )
+    assert said in chosen.err.splitlines()
+    assert said in fedeas("plan", path, "--beta", 72).err.splitlines()
+    for command in (["select"], ["plan", "--beta", 72]):
+        told = json.loads(fedeas(command[0], path, *command[1:], "--json").out)["overfilled"]
+        assert (told["client"], told["samples"], told["full"]) == ("small", 688, 255)
+    assert "filled beyond" not in fedeas("plan", path, "--beta", 23).err
+    spread = fedeas("plan", path, "--policy", "waterfill", "--total", 1121)
+    assert "filled beyond" not in spread.err
+
+
+def test_a_share_beyond_the_rule_is_said(fedeas, paper_csv):
+    said = "note: 49.0 % of all samples would be synthetic, above the 25 %"
+    for command in ("plan", "select"):
+        spent = fedeas(command, paper_csv, "--cost", "0.25s", "--spend", "3h")
+        assert said in spent.err, spent.err
+        assert "synthetic, above" not in fedeas(command, paper_csv).err
 
 
 def test_the_reference_brings_its_settings(paper):

@@ -55,7 +55,7 @@ def test_the_command_streams_large_files(many, fedeas, tmp_path):
     assert fedeas("plan", path, "--out", tmp_path / "plan.csv").code == 2
     text = fedeas("plan", path, "--cost", "1s")
     assert "300,000 clients" in text.out
-    assert "without samples" in text.err
+    assert "clients have no samples and are ignored: row " in text.err
     assert "row " in text.err
 
 

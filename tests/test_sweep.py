@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -13,9 +14,19 @@ from pathlib import Path
 import pytest
 
 from fedeas import InfeasibleError, InputError
-from fedeas.experiments import code
+from fedeas.cache.spent import spent
+from fedeas.experiments import code, estimate
 from fedeas.experiments.crew import FAILED, FINISHED, finished_result, run_cells
-from fedeas.experiments.results import Mean, efficiency, read_result, rounds_to, student, tail
+from fedeas.experiments.generation import generations
+from fedeas.experiments.results import (
+    PLUS_MINUS,
+    Mean,
+    efficiency,
+    read_result,
+    rounds_to,
+    student,
+    tail,
+)
 from fedeas.experiments.run import run as run_config
 from fedeas.experiments.sweep import fill_in, plan_runs, read_sweep, with_total
 from fedeas.experiments.tables import (
@@ -254,7 +265,10 @@ def test_the_command_runs_shows_and_skips(tmp_path, fedeas, finished):
     done = fedeas("sweep", path, "--out", root, "--csv", csv, "--export", lines)
     assert done.code == 0, done.err
     assert {p: p.stat().st_mtime_ns for p in times} == times  # nothing is run again
+    assert done.out.splitlines()[0] == "Shapes"  # the sweep's title
     assert "policies: Policies; matched to fedeas(beta=4)" in done.out
+    assert re.search(r"\d+\.\d \(\d+\.\d to \d+\.\d\)", done.out)  # two seeds, as they are
+    assert PLUS_MINUS in done.out
     assert csv.read_text().splitlines()[0].startswith("grid,setting,method,policy,match,seeds,")
     assert len(csv.read_text().splitlines()) == 4
     again = make_tables(read_export(lines))
@@ -268,6 +282,8 @@ def test_a_dry_run_lists_runs_samples_and_time(tmp_path, fedeas, finished):
     path = sweep_file(tmp_path)
     listed = fedeas("sweep", path, "--out", tmp_path / "runs", "--dry-run")
     assert listed.code == 0, listed.err
+    assert listed.out.splitlines()[0] == "Shapes"
+    assert "(start, generation, training with its evaluations)" in listed.out
     assert "6 runs, 0 of them finished" in listed.out
     assert not (tmp_path / "runs").exists()
     found = json.loads(fedeas("sweep", path, "--out", tmp_path / "x", "--dry-run", "--json").out)
@@ -280,6 +296,23 @@ def test_a_dry_run_lists_runs_samples_and_time(tmp_path, fedeas, finished):
         assert sum(curves["trained_on"]) == cell.passes
     path = finished[0].parent / "shapes.toml"
     assert "6 of them finished" in fedeas("sweep", path, "--out", finished[0], "--dry-run").out
+
+
+def test_an_estimate_counts_the_start_and_the_evaluations(tmp_path, monkeypatch):
+    """With times that are given: a second a start, and so on."""
+    times = {"_time_training": 0.01, "_time_evaluation": 0.002, "_time_generation": 0.5}
+    for name, seconds in times.items():
+        monkeypatch.setattr(estimate, name, lambda _, seconds=seconds: seconds)
+    changes = {"rounds = 40": 'rounds = 40\nevaluate_every = 3\nmethod = "fedprox(mu=0.1)"'}
+    cells = cells_of(sweep_file(tmp_path, **changes))
+    for one in estimate.estimate(cells, tmp_path / "runs", importing=10.0):
+        assert 10 < one.start < 70  # opening the data took a moment as well
+        evaluations, images = 14, 60
+        wanted = 0.01 * one.cell.passes + 0.002 * evaluations * images
+        assert one.training == pytest.approx(wanted)
+        assert one.generation == pytest.approx(0.5 * one.cell.generated)
+        assert one.seconds == pytest.approx(one.start + one.training + one.generation)
+        assert one.uncounted == "fedprox"
 
 
 def test_a_run_that_fails_leaves_the_others_running(tmp_path, there):
@@ -475,8 +508,8 @@ def test_figures_are_those_of_the_curves(finished):
         own = by_policy[row.policy]
         last = [sum(r["curves"]["accuracy"][-5:]) / 5 for r in own]
         assert row.accuracy.value == pytest.approx(sum(last) / 2)
-        half = 12.706 * abs(last[0] - last[1]) / 2
-        assert row.accuracy.half == pytest.approx(half, rel=1e-4, abs=1e-9)
+        assert row.accuracy.half is None  # an interval of two seeds says nothing
+        assert row.accuracy.range == (min(last), max(last))
         peaks = [max(r["curves"]["accuracy"]) for r in own]
         assert row.peak.value == pytest.approx(sum(peaks) / 2)
         assert len(row.per_class) == 3
@@ -495,13 +528,45 @@ def test_what_was_generated_once_costs_every_run_that_uses_it(finished):
     """Runs share their images; a table charges each the measured seconds of all it trains on."""
     root, cells = finished
     made = [read_result(root / cell.name / "result.json")["generation"] for cell in cells]
-    per_sample = sum(one["seconds"] for one in made) / sum(one["made"] for one in made)
-    wanted = sum(cell.generated for cell in cells)
-    assert sum(one["made"] for one in made) < wanted
+    caches = [spent(path) for path in (root.parent / "cache").iterdir()]
+    assert len(caches) == 2  # one a seed
+    assert sum(one["made"] for one in made) == sum(one.made for one in caches)
+    per_sample = sum(one.seconds for one in caches) / sum(one.made for one in caches)
+    assert sum(one.made for one in caches) < sum(cell.generated for cell in cells)
     rows = {row.policy: row for row in table(root, cells).rows}
     for policy in ("fedeas(beta=4)", "uniform"):
         row = rows[policy]
         assert row.generation_seconds.value == pytest.approx(row.generated.value * per_sample)
+    assert rows["none"].generation_seconds.value == 0
+
+
+def with_generation(runs, **changes):
+    """Change what runs say of their generation; None removes it."""
+    made = []
+    for run in runs:
+        own = {k: v for k, v in (run.result["generation"] | changes).items() if v is not None}
+        made.append(replace(run, result=run.result | {"generation": own}))
+    return made
+
+
+def test_the_cost_of_generation_is_there_also_where_no_run_made_an_image(finished):
+    """All images were in the cache, as after `fedeas fill`."""
+    root, cells = finished
+    runs, _ = read_runs(root, [cell.entry for cell in cells])
+    whole = {row.policy: row for row in table(root, cells).rows}
+    found = with_generation(runs, made=0, seconds=0.0)
+    rows = {row.policy: row for row in make_tables(found)[0].rows}
+    for policy in ("none", "fedeas(beta=4)", "uniform"):
+        ours, theirs = rows[policy].generation_seconds, whole[policy].generation_seconds
+        # Of the runs that share a cache only the last one to fill it knows all of it.
+        assert ours.value == pytest.approx(theirs.value, rel=1e-6)
+    total = list(generations(run.result for run in [*found, *found]))
+    assert sum(one.made for one in total) == sum(run.result["generation"]["made"] for run in runs)
+    assert not any(one.by_runs for one in total)
+    # Without a word from the cache nothing is known, and nothing is not said to be free.
+    unknown = with_generation(runs, made=0, seconds=0.0, in_cache=None)
+    rows = {row.policy: row for row in make_tables(unknown)[0].rows}
+    assert rows["fedeas(beta=4)"].generation_seconds is None
     assert rows["none"].generation_seconds.value == 0
 
 
@@ -558,6 +623,9 @@ def test_intervals_are_students():
     for freedom, t in ((1, 12.706), (2, 4.303), (3, 3.182), (7, 2.365), (10, 2.228), (120, 1.980)):
         assert student(freedom) == pytest.approx(t, abs=6e-4)
     assert Mean.of([0.4]).half is None
+    assert Mean.of([0.4, 0.5]).points() == "45.0 (40.0 to 50.0)"
+    assert Mean.of([0.4, 0.5]).bounds == (0.4, 0.5)
+    assert Mean.of([0.1, 0.2, 0.3]).points("+") == "+20.0 ± 24.8"
     assert Mean.of([1.0, 2.0, 3.0, 4.0]).half == pytest.approx(3.182 * 1.2910 / 2, rel=1e-3)
 
 

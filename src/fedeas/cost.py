@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from fedeas.errors import InputError
 from fedeas.tables import LARGEST
 
-_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]{0,6})\s*")
+_SECONDS = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("d", "day", "days"), 86400.0),
+}
+_AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]{0,12})\s*")
+_SYMBOLS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY"}
 _ALLOWED = "a number above 0 with a unit: s, min, h, d, or a currency such as EUR"
 
 
@@ -28,7 +35,7 @@ class Cost:
 
     @classmethod
     def parse(cls, text: str) -> "Cost":
-        """Read '0.8s', '50 h' or '0.002EUR'; a bare number is in seconds."""
+        """Read '0.8s', '50 h', '0.8 seconds' or '0.002EUR'; a bare number is in seconds."""
         return cls(*_parse(text))
 
     def of(self, samples: int) -> str:
@@ -54,7 +61,7 @@ class Cost:
 def _parse(text: str) -> tuple[float, str]:
     match = _AMOUNT.fullmatch(text)
     if match is None:
-        raise InputError("not a cost", got=text, allowed=_ALLOWED)
+        raise InputError("not a cost", got=text, allowed=_ALLOWED, fix=_instead(text))
     unit = match[2] or "s"
     amount = float(match[1]) * _SECONDS.get(unit.lower(), 1.0)
     if not 0.0 < amount < 1e15:
@@ -64,6 +71,15 @@ def _parse(text: str) -> tuple[float, str]:
     if len(unit) != 3 or not unit.isupper():
         raise InputError("not a unit of cost", got=unit, allowed=_ALLOWED)
     return amount, unit
+
+
+def _instead(text: str) -> str | None:
+    """Return what to write for a currency's sign or a decimal comma."""
+    plain = re.sub(r"(?<=[0-9]),(?=[0-9])", ".", text.strip())
+    for symbol, unit in _SYMBOLS.items():
+        if symbol in plain:
+            plain = plain.replace(symbol, "").strip() + unit
+    return f"write {plain}" if plain != text.strip() and _AMOUNT.fullmatch(plain) else None
 
 
 def duration(seconds: float) -> str:

@@ -119,9 +119,17 @@ class LabelCounts:
         return cls(n.reshape(-1, C), [str(k) for k in client_names], class_names)
 
     @classmethod
-    def load(cls, path: Path | str, delimiter: str | None = None) -> "LabelCounts":
-        """Read counts from CSV, TSV, JSON or Parquet."""
-        table = tables.read(path, delimiter)
+    def load(
+        cls, path: Path | str, delimiter: str | None = None, layout: str | None = None
+    ) -> "LabelCounts":
+        """Read counts from CSV, TSV, JSON or Parquet.
+
+        `layout` is 'wide' (a row per client), 'long' (a row per sample) or 'counts' (a row per
+        client and class). With it the file is read exactly so; without it a file that can be read
+        in two ways, or that seems to hold totals, is refused. `fedeas.sources.read_counts` takes
+        the names of columns too.
+        """
+        table = tables.read(path, tables.Options(delimiter, layout))
         if table.meta is not None:
             raise InputError(f"{path} is a plan", allowed="the label counts that clients hold")
         return cls(table.values, table.clients, table.classes)

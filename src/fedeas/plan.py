@@ -127,15 +127,25 @@ class Plan:
         return self.classes or tuple(map(str, range(self.samples.shape[1])))
 
     def save(self, path: Path | str) -> None:
-        """Write the plan as CSV, TSV, JSON or Parquet; the facts travel with the matrix."""
+        """Write the plan as CSV, TSV, JSON or Parquet.
+
+        JSON and Parquet hold the facts of the plan too; beside `plan.csv`, a plain table, they are
+        in `plan.csv.json`.
+        """
         tables.write(path, tables.Table(self.samples, self.clients, self.classes, self._facts()))
 
     @classmethod
     def load(cls, path: Path | str) -> "Plan":
         """Read a plan that `save` wrote."""
-        table = tables.read(path)
+        table = tables.read(path, tables.Options(layout=tables.WIDE))
         facts = dict(table.meta or {})
         if facts.pop("format", None) != _FORMAT:
+            if not facts and Path(path).suffix.lower() in (".csv", ".tsv"):
+                beside = tables.facts_file(Path(path)).name
+                raise InputError(
+                    f"{path} is not a plan: {beside} is not beside it",
+                    fix=f"put {beside} there too, or make the plan again with `fedeas plan --out`",
+                )
             raise InputError(
                 f"{path} is not a plan", allowed="a file that `fedeas plan --out` wrote"
             )

@@ -1,63 +1,27 @@
 """Counts from whatever people have, and one line that says what was understood.
 
 - a table of counts, a row per client and a column per class (.csv, .tsv, .json, .parquet)
-- a long table, a row per sample with its client and its label (.csv, .tsv, .parquet)
+- a long table, a row per sample, or per client and class with a count (.csv, .tsv, .parquet)
 - a folder of images, `client/class/image.png`
 - a Hugging Face data set with a client column: saved to disk, or `hf:NAME` of the hub
 - an object of a module, `package.module:name`: a flwr-datasets partitioner with its data set, a
   Hugging Face data set, or label counts
 """
 
-import csv
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from fedeas import parquet
+from fedeas import tables
 from fedeas.counts import LabelCounts
 from fedeas.errors import InputError, MissingExtraError, first_line
-from fedeas.files import IMAGE_FILES, check_regular, folders, unreadable
+from fedeas.files import IMAGE_FILES, folders
 from fedeas.specs import import_object
-from fedeas.tables import names_clients
+from fedeas.tables import Columns
+from fedeas.tables.headings import LABEL_HEADINGS
 
-_LABELS = ("label", "labels", "class", "target", "fine_label", "category", "y")
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which columns of a long table hold the client and the label; found by name unless given."""
-
-    client: str | None = None
-    label: str | None = None
-
-    def find(self, known: Iterable[str], where: str) -> tuple[str, str] | None:
-        """Return both columns, None where they are not asked for and not there."""
-        names = list(known)
-        for wanted in (self.client, self.label):
-            if wanted is not None and wanted not in names:
-                raise InputError(
-                    f"{where} has no such column", got=wanted, allowed=", ".join(names[:20])
-                )
-        client = self.client or next(
-            (n for n in names if n and names_clients(n) and n != self.label), None
-        )
-        label = self.label or next((n for n in names if n.lower() in _LABELS and n != client), None)
-        if client == label and client is not None:
-            raise InputError(f"{where}: one column cannot be both", got=client)
-        if client is not None and label is not None:
-            return client, label
-        if self.client or self.label:
-            lacking = "label" if client else "client"
-            raise InputError(
-                f"{where}: which column holds the {lacking}?",
-                allowed=", ".join(names[:20]),
-                fix=f"say --{lacking}-column",
-            )
-        return None
+__all__ = ["Columns", "Found", "read_counts"]
 
 
 @dataclass(frozen=True)
@@ -66,95 +30,75 @@ class Found:
 
     counts: LabelCounts
     understood: str
+    notes: tuple[str, ...] = ()  # what a reader should look at
 
 
-def read_counts(source: str, columns: Columns | None = None, delimiter: str | None = None) -> Found:
-    """Read label counts from a file, a folder, a data set or an object of a module."""
-    columns = columns or Columns()
+def read_counts(
+    source: str,
+    columns: Columns | None = None,
+    delimiter: str | None = None,
+    layout: str | None = None,
+    *,
+    drop_columns: Sequence[str] = (),
+    drop_rows: Sequence[str] = (),
+    transpose: bool = False,
+) -> Found:
+    """Read label counts from a file, a folder, a data set or an object of a module.
+
+    Parameters
+    ----------
+    source
+        A path, `hf:NAME`, or `package.module:name`.
+    columns
+        The columns of client, label and count in a table that is not a row per client.
+    delimiter
+        What separates the cells of a CSV file, a character or 'tab'.
+    layout
+        'wide': a row per client and a column per class; 'long': a row per sample; 'counts': a row
+        per client and class with a count. Without it a table is read only if there is one reading.
+    drop_columns, drop_rows
+        What to leave out, by its name in the file: a total, for example.
+    transpose
+        Read a table that has a row per class.
+
+    """
+    options = tables.Options(
+        delimiter, layout, columns or Columns(), tuple(drop_columns), tuple(drop_rows), transpose
+    )
+    if source == "-" or source.startswith(("/dev/stdin", "/dev/fd/", "/proc/self/fd/")):
+        raise InputError("counts are not read from standard input", fix="save them as counts.csv")
     path = Path(source)
+    if path.is_dir() or source.startswith("hf:") or (":" in source and not path.exists()):
+        if layout or drop_columns or drop_rows or transpose:
+            raise InputError(
+                "--layout, --drop-column, --drop-row and --transpose are for tables", got=source
+            )
+        return _not_a_file(source, path, options.columns)
+    table = tables.read(path, options)
+    if table.meta is not None:
+        raise InputError(f"{path} is a plan", allowed="the label counts that clients hold")
+    notes = tuple(f"{doubt.what}, and is kept" for doubt in table.doubts)
+    return Found(_counts(table), table.understood, notes)
+
+
+def _not_a_file(source: str, path: Path, columns: Columns) -> Found:
     if path.is_dir():
         if (path / "dataset_info.json").exists() or (path / "dataset_dict.json").exists():
             return _dataset(_from_disk(path), columns, source)
         return _images(path)
     if source.startswith("hf:"):
         return _dataset(_from_hub(source.removeprefix("hf:")), columns, source)
-    if ":" in source and not path.exists():
-        return _object(source, columns)
-    match path.suffix.lower():
-        case ".csv" | ".tsv":
-            found = _long_csv(path, columns, delimiter)
-        case ".parquet":
-            found = _long_parquet(path, columns)
-        case _:
-            found = None
-    return found or Found(LabelCounts.load(path, delimiter), "a table of counts")
+    return _object(source, columns)
 
 
-def is_long(path: Path) -> bool:
-    """Tell whether a Parquet file is a long table, by the names of its columns."""
-    return Columns().find(parquet.column_names(path), str(path)) is not None
-
-
-def _long_csv(path: Path, columns: Columns, delimiter: str | None) -> Found | None:
-    """Count the rows of a long table; None where the file is none."""
-    separator = delimiter or ("\t" if path.suffix.lower() == ".tsv" else ",")
-    check_regular(path)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.reader(file, delimiter=separator)
-            head = [cell.strip() for cell in next(rows, [])]
-            places = columns.find(head, str(path))
-            if places is None:
-                return None
-            client, label = (head.index(name) for name in places)
-            pairs = _pairs(rows, client, label, path)
-            return _counted(pairs, f"a row per sample, {places[0]!r} and {places[1]!r}")
-    except (UnicodeDecodeError, csv.Error, TypeError):
-        return None  # `LabelCounts.load` says what is wrong with it
-    except OSError as error:
-        raise unreadable(path, error) from None
-
-
-def _pairs(rows: Any, client: int, label: int, path: Path) -> Iterator[tuple[str, str]]:
-    for row in rows:
-        if not row:
-            continue
-        if len(row) <= max(client, label) or not (row[client].strip() and row[label].strip()):
-            raise InputError(f"{path} line {rows.line_num} lacks a client or a label", got=row[:4])
-        yield row[client].strip(), row[label].strip()
-
-
-def _long_parquet(path: Path, columns: Columns) -> Found | None:
-    places = columns.find(parquet.column_names(path), str(path))
-    if places is None:
-        return None
-    pairs = parquet.value_pairs(path, *places)
-    return _counted(pairs, f"a row per sample, {places[0]!r} and {places[1]!r}")
+def _counts(table: tables.Table) -> LabelCounts:
+    return LabelCounts(table.values, table.clients, table.classes)
 
 
 def _counted(pairs: Iterable[tuple[object, object]], understood: str) -> Found:
-    """Count pairs as they come; only the counts are held."""
-    seen = Counter(pairs)
-    if not seen:
-        raise InputError("there are no samples", allowed="a row per sample")
-    clients = _in_order({client for client, _ in seen})
-    labels = _in_order({label for _, label in seen})
-    if len(labels) < 2:
-        raise InputError("there is only one class", got=labels[0], allowed="two and more")
-    n = np.zeros((len(clients), len(labels)), np.int64)
-    row = {client: k for k, client in enumerate(clients)}
-    column = {label: c for c, label in enumerate(labels)}
-    for (client, label), count in seen.items():
-        n[row[client], column[label]] = count
-    counts = LabelCounts(n, [str(c) for c in clients], [str(c) for c in labels])
-    return Found(counts, understood)
-
-
-def _in_order(names: set[object]) -> list[object]:
-    """Sort names, numbers as numbers."""
-    if all(str(name).isascii() and str(name).isdigit() for name in names):
-        return sorted(names, key=lambda name: int(str(name)))
-    return sorted(names, key=str)
+    """Count pairs of client and label as they come; only the counts are held."""
+    table = tables.added_up(((client, label, 1) for client, label in pairs), understood)
+    return Found(_counts(table), understood)
 
 
 def _images(path: Path) -> Found:
@@ -247,7 +191,7 @@ def _partitioner(partitioner: Any, columns: Columns, where: str) -> Found:
             f"{where} has no data set", fix="set `partitioner.dataset` before it is read"
         )
     known = partitioner.dataset.column_names
-    label = columns.label or next((n for n in known if n.lower() in _LABELS), None)
+    label = columns.label or next((n for n in known if n.lower() in LABEL_HEADINGS), None)
     if label is None or label not in known:
         raise InputError(
             f"{where}: which column holds the label?", got=label, allowed=", ".join(known),

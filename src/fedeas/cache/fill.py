@@ -22,6 +22,7 @@ from fedeas.cache.locking import lock_cache, lock_client
 from fedeas.cache.manifest import Request, read_journal
 from fedeas.cache.private import narrow
 from fedeas.cache.shard import SUFFIX, Bytes, Segment, Shard, read_shape
+from fedeas.cache.spent import Meter
 from fedeas.cache.store import Cache, Ints
 from fedeas.errors import InputError
 from fedeas.files import write_json
@@ -113,7 +114,7 @@ def _fill(
     missing = _missing(cache, wanted)
     reused = sum(map(sum, wanted.values())) - sum(segment.size for _, segment in missing)
     generated, seconds = 0, 0.0
-    shelf = _Shelf(cache)
+    shelf, meter = _Shelf(cache), Meter(cache.folder)
     # Twice where a fill that was killed left a journal, and more has gone missing since.
     for _ in range(2):
         requests = _noted(journal, wanted, batch_size, missing)
@@ -125,12 +126,15 @@ def _fill(
                 if not shelf.holds(batch):
                     begun = time.monotonic()
                     shelf.put(batch, _draw(cache, generator, batch))
-                    seconds += time.monotonic() - begun
+                    took = time.monotonic() - begun
+                    meter.add(size, took)
+                    seconds += took
                     generated += size
                 done += size
                 if progress is not None:
                     progress(done, total)
         finally:
+            meter.write()
             shelf.list_all()
         journal.unlink(missing_ok=True)
         if not (missing := _missing(cache, wanted)):

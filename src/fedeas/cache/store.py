@@ -2,6 +2,7 @@
 
     <base>/<key>/cache.json                    what the images come from
     <base>/<key>/journal.json                  the batches of a fill that is under way
+    <base>/<key>/spent.jsonl                   what the images took to make
     <base>/<key>/lock                          held by the one process that fills
     <base>/<key>/clients/<client>/manifest.json
     <base>/<key>/clients/<client>/<sha256>.shard

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedeas.cache import spent
 from fedeas.cache.locking import lock_cache
 from fedeas.cache.manifest import read_manifest
 from fedeas.cache.shard import check_shard, damaged
@@ -45,7 +46,7 @@ def caches(base: Path) -> list[Path]:
 
 def verify(folder: Path) -> Iterator[Problem]:
     """Read every file of a cache and yield what is damaged; nothing is changed."""
-    known = {folder / "lock", folder / "cache.json", folder / "journal.json"}
+    known = {folder / name for name in ("lock", "cache.json", "journal.json", spent.FILE)}
     try:
         Cache.at(folder)
     except InputError as error:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fedeas.cli import show
+from fedeas.cli import label_counts, show
 from fedeas.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def compare(
-    counts_file: Path = show.counts_argument(),
+    counts_file: Path = label_counts.counts_argument(),
     beta: float | None = typer.Option(
         None, help="Beta of FedEAS, whose total the others are given (12 unless given)."
     ),
@@ -23,9 +23,14 @@ def compare(
         None, help="A policy to compare, NAME or 'NAME(setting=value)'; may be repeated."
     ),
     plot: Path | None = show.plot_option("the imbalance removed against the samples spent"),
-    delimiter: str | None = show.delimiter_option(),
-    client_column: str | None = show.column_option("client"),
-    label_column: str | None = show.column_option("label"),
+    delimiter: str | None = label_counts.delimiter_option(),
+    layout: str | None = label_counts.layout_option(),
+    client_column: str | None = label_counts.column_option("client"),
+    label_column: str | None = label_counts.column_option("label"),
+    count_column: str | None = label_counts.column_option("count"),
+    drop_column: list[str] | None = label_counts.drop_option("column"),
+    drop_row: list[str] | None = label_counts.drop_option("row"),
+    transpose: bool = label_counts.transpose_option(),
     as_json: bool = show.json_option(),
 ) -> None:
     """Compare policies at a matched total: what each removes, and what it wastes.
@@ -42,7 +47,11 @@ def compare(
         show.check_picture(plot)
     if beta is not None and total is not None:
         raise InputError("give --beta or --total, not both", got=(beta, total))
-    counts, understood = show.load_counts(counts_file, client_column, label_column, delimiter)
+    found = label_counts.load_counts(
+        counts_file, client_column, label_column, count_column, delimiter, layout, drop_column,
+        drop_row, transpose,
+    )  # fmt: skip
+    counts = found.counts
     reference = FedEAS() if beta is None else FedEAS(beta=beta)
     if total is not None:
         reference = FedEAS(beta=beta_for_total(counts, total))
@@ -51,7 +60,7 @@ def compare(
         from fedeas.report import figures
 
         figures.reduction(counts, plot, mark=table.total)
-    show.note_counts(counts_file, counts, understood)
+    label_counts.note_counts(counts_file, found)
     if as_json:
         show.print_json([asdict(row) for row in table])
     else:
@@ -64,7 +73,7 @@ def _print(comparison: "Comparison") -> None:
     shown = show.new_table(
         f"Policies at a matched total of {comparison.total:,} samples",
         ("policy", False), ("total", True), ("removed", True), ("", False), ("share", True),
-        ("harmful", True), ("ratio", True), ("touched", True),
+        ("negative\ngain", True), ("max/min\nper client", True), ("clients x\nclasses", True),
     )  # fmt: skip
     for row in comparison:
         if row.total is None or row.reduction is None:
@@ -74,7 +83,7 @@ def _print(comparison: "Comparison") -> None:
             row.policy,
             f"{row.total:,}",
             show.percent(row.reduction),
-            show.bar(row.reduction, 10),
+            show.bar(row.reduction, 7),
             show.percent(row.synthetic_share),
             f"{row.negative_gain:,}",
             "-" if row.budget_ratio is None else f"{row.budget_ratio:.1f}x",
@@ -83,8 +92,9 @@ def _print(comparison: "Comparison") -> None:
     show.print_table(shown)
     typer.echo(
         "removed: part of the imbalance score; share: synthetic among all samples;\n"
-        "harmful: samples at a negative gain; ratio: most over fewest samples of a client;\n"
-        "touched: clients and classes that get any"
+        "negative gain: samples that raise the score, to first order;\n"
+        "max/min per client: most over fewest samples of a client that generates any;\n"
+        "clients x classes: how many of them generate anything"
     )
     for row in comparison:
         if row.note:

@@ -118,8 +118,8 @@ def _draw(runs: Any, base: Any, plan: Any, out: Path) -> None:
     path = out / "samples.png"
     save_grid(first_images(cache, ready.plan), ready.plan.class_names, path)
     typer.echo(
-        f"{done.generated:,} images drawn in {done.seconds:.0f} s, {done.reused:,} were there; "
-        f"the first of every class are in {path}"
+        f"generated {done.generated:,} images in {done.seconds:.0f} s, {done.reused:,} already "
+        f"cached; the first of every class are in {path}"
     )
 
 

@@ -1,12 +1,13 @@
 """`fedeas plan`: who generates how many samples of which class."""
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from fedeas.cli import show
+from fedeas.cli import label_counts, show
 from fedeas.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _STREAM_FROM = 200_000
 
 
 def plan(
-    counts_file: Path = show.counts_argument(),
+    counts_file: Path = label_counts.counts_argument(),
     policy: str = typer.Option("fedeas", help="NAME or 'NAME(setting=value, ...)'."),
     beta: float | None = typer.Option(None, help="FedEAS's budget parameter (12 unless given)."),
     total: int | None = typer.Option(None, help="Spend at most this many samples."),
@@ -30,16 +31,21 @@ def plan(
     out: Path | None = typer.Option(None, help="Write the plan: .csv, .tsv, .json or .parquet."),
     plot: Path | None = show.plot_option("what each client needs and where the imbalance sits"),
     rows: int = typer.Option(20, min=1, help="Clients to show."),
-    delimiter: str | None = show.delimiter_option(),
-    client_column: str | None = show.column_option("client"),
-    label_column: str | None = show.column_option("label"),
+    delimiter: str | None = label_counts.delimiter_option(),
+    layout: str | None = label_counts.layout_option(),
+    client_column: str | None = label_counts.column_option("client"),
+    label_column: str | None = label_counts.column_option("label"),
+    count_column: str | None = label_counts.column_option("count"),
+    drop_column: list[str] | None = label_counts.drop_option("column"),
+    drop_row: list[str] | None = label_counts.drop_option("row"),
+    transpose: bool = label_counts.transpose_option(),
     as_json: bool = show.json_option(),
 ) -> None:
     """Plan who should generate how many samples of which class.
 
-    COUNTS has a row per client and a column per class (.csv, .tsv, .json, .parquet). It may also be
-    a long table with a row per sample, a folder `client/class/image.png`, a Hugging Face data set
-    (on disk, or `hf:NAME`), or `module:name` of a Flower partitioner.
+    COUNTS has a row per client and a column per class (.csv, .tsv, .json, .parquet), or a row per
+    sample. It may also be a folder `client/class/image.png`, a Hugging Face data set (on disk, or
+    `hf:NAME`), or `module:name` of a Flower partitioner.
 
     Example: `fedeas plan counts.csv --beta 12 --cost 0.8s --out plan.csv`
     """
@@ -48,19 +54,25 @@ def plan(
     if plot is not None:
         show.check_picture(plot)
     price = show.read_cost(cost)
-    total = show.affordable_total(total, price, spend)
+    total = label_counts.affordable_total(total, price, spend)
     if beta is not None and total is not None:
         raise InputError("give --beta or a total, not both", got=(beta, total))
-    if not client_column and not label_column and _is_stream(counts_file):
+    plain = not (client_column or label_column or count_column or drop_column or drop_row)
+    if plain and not transpose and _is_stream(counts_file, layout):
         _plan_stream(counts_file, policy, beta, total, price, out, plot, as_json)
         return
-    counts, understood = show.load_counts(counts_file, client_column, label_column, delimiter)
-    made = make_plan(_choose(policy, beta, total, counts), counts)
-    if price:
-        made = made.with_cost(price)
+    found = label_counts.load_counts(
+        counts_file, client_column, label_column, count_column, delimiter, layout, drop_column,
+        drop_row, transpose,
+    )  # fmt: skip
+    counts = found.counts
+    chosen = _choose(policy, beta, total, counts)
+    made = make_plan(chosen, counts)
+    made = made.with_cost(price) if price else made
     if out is not None:
         made.save(out)
-    show.note_counts(counts_file, counts, understood)
+    label_counts.note_counts(counts_file, found)
+    label_counts.note_plan(counts, made, chosen)
     if plot is not None:
         from fedeas.report import figures
 
@@ -69,23 +81,48 @@ def plan(
         show.print_json(_as_json(counts, made))
     else:
         _print(counts, made, rows)
-    for written in filter(None, (out, plot)):
+    for written in filter(None, (*_files(out), plot)):
         show.note(f"wrote {written}")
+
+
+def _files(out: Path | None) -> Iterator[Path]:
+    """Yield the files of a plan: a table of text has its facts beside it."""
+    from fedeas.tables import facts_file
+
+    if out is not None:
+        yield out
+        if facts_file(out).exists() and out.suffix.lower() in (".csv", ".tsv"):
+            yield facts_file(out)
 
 
 def _choose(spec: str, beta: float | None, total: int | None, counts: "LabelCounts") -> "Policy":
     """Make the policy; FedEAS takes a total through the largest beta that it affords."""
     from fedeas import FedEAS, beta_for_total
-    from fedeas.policies import make_policy
     from fedeas.specs import parse
 
-    policy = make_policy(spec, beta=beta, total=total)
+    policy = _make(spec, beta, total)
     if isinstance(policy, FedEAS) and total is not None:
         if "beta" in parse(spec)[1]:
             raise InputError("give a beta or a total, not both", got=(spec, total))
         return replace(policy, beta=beta_for_total(counts, total, policy))
     _check_taken(policy, beta, total)
     return policy
+
+
+def _make(spec: str, beta: float | None, total: int | None) -> "Policy":
+    """Make the policy; where a total is all that it lacks, say so."""
+    from fedeas.policies import make_policy
+    from fedeas.specs import parse
+
+    try:
+        return make_policy(spec, beta=beta, total=total)
+    except InputError as error:
+        try:
+            make_policy(spec, beta=beta, total=1 if total is None else total)
+        except InputError:
+            raise error from None
+        name = parse(spec)[0]
+        raise InputError(f"{name} needs a budget", fix="add --total 1000") from None
 
 
 def _check_taken(policy: "Policy", beta: float | None, total: int | None) -> None:
@@ -104,8 +141,9 @@ def _print(counts: "LabelCounts", plan: "Plan", rows: int) -> None:
 
     scalars = {key: plan.settings.get(key) for key in ("beta", "total", "price")}
     settings = ", ".join(f"{key} {value:g}" for key, value in scalars.items() if value)
+    samples = show.count_of(plan.total, "sample")
     table = show.new_table(
-        f"{plan.policy}{f' ({settings})' if settings else ''}: {plan.total:,} samples",
+        f"{plan.policy}{f' ({settings})' if settings else ''}: {samples}",
         ("client", False), ("real", True), ("skew", True),
         ("generate", True), ("", False), ("most of", False),
     )  # fmt: skip
@@ -116,7 +154,7 @@ def _print(counts: "LabelCounts", plan: "Plan", rows: int) -> None:
         table.add_row(
             counts.client_names[k],
             f"{counts.sizes[k]:,}",
-            f"{skews[k]:.2f}",
+            f"{skews[k]:.2f}" if counts.sizes[k] else "-",
             f"{plan.per_client[k]:,}",
             show.bar(plan.per_client[k] / largest),
             _largest_classes(plan, int(k)),
@@ -130,7 +168,8 @@ def _print(counts: "LabelCounts", plan: "Plan", rows: int) -> None:
     if plan.total and full > plan.total:
         cost = f" ({plan.cost.of(full)})" if plan.cost else ""
         more = f"{full / plan.total:.1f} times as many"
-        typer.echo(f"full balance     {full:,} samples{cost}, {more}")
+        samples = show.count_of(full, "sample")
+        typer.echo(f"full balance     {samples}{cost}, {more}")
 
 
 def _print_outcome(plan: "Plan | StreamedPlan", cost: "Cost | None") -> None:
@@ -157,9 +196,11 @@ def _largest_classes(plan: "Plan", client: int, width: int = 25) -> str:
 
 
 def _as_json(counts: "LabelCounts", plan: "Plan") -> dict[str, object]:
+    from fedeas.overfill import overfilled
     from fedeas.skew import skewness
 
     skews = skewness(counts)
+    beyond = overfilled(counts, plan)
     return {
         **_summary(plan, plan.cost),
         "client_count": counts.K,
@@ -168,11 +209,12 @@ def _as_json(counts: "LabelCounts", plan: "Plan") -> dict[str, object]:
         "counts_hash": plan.counts_hash,
         "classes": list(counts.class_names),
         "empty_clients": list(counts.empty),
+        "overfilled": asdict(beyond) if beyond else None,
         "clients": [
             {
                 "client": counts.client_names[k],
                 "real": int(counts.sizes[k]),
-                "skew": float(skews[k]),
+                "skew": float(skews[k]) if counts.sizes[k] else None,
                 "generate": int(plan.per_client[k]),
                 "samples": plan.samples[k].tolist(),
             }
@@ -195,13 +237,17 @@ def _summary(plan: "Plan | StreamedPlan", cost: "Cost | None") -> dict[str, obje
     }
 
 
-def _is_stream(path: Path) -> bool:
+def _is_stream(path: Path, layout: str | None) -> bool:
     if path.suffix.lower() != ".parquet":
         return False
-    from fedeas.sources import is_long
     from fedeas.stream import client_count
+    from fedeas.tables import WIDE, Options, check_start, parquet_layout
 
-    return not is_long(path) and client_count(path) > _STREAM_FROM
+    options = Options(layout=layout)
+    if parquet_layout(path, options).layout != WIDE or client_count(path) <= _STREAM_FROM:
+        return False
+    check_start(path, options)
+    return True
 
 
 def _plan_stream(
@@ -215,10 +261,10 @@ def _plan_stream(
     as_json: bool,
 ) -> None:
     from fedeas.plan import settings_of
-    from fedeas.policies import LocalPolicy, make_policy
+    from fedeas.policies import LocalPolicy
     from fedeas.stream import plan_stream
 
-    policy = make_policy(spec, beta=beta, total=total)
+    policy = _make(spec, beta, total)
     _check_taken(policy, beta, None)
     if not isinstance(policy, LocalPolicy) or total is not None or plot is not None:
         raise InputError(
@@ -232,8 +278,10 @@ def _plan_stream(
         counted = {"client_count": made.clients, "empty_count": made.empty}
         show.print_json({**_summary(made, cost), **counted, "settings": settings_of(policy)})
     else:
-        typer.echo(f"{made.policy}: {made.total:,} samples for {made.clients:,} clients")
-        show.note_empty([f"row {row}" for row in made.empty_rows], made.empty)
+        samples = show.count_of(made.total, "sample")
+        typer.echo(f"{made.policy}: {samples} for {show.count_of(made.clients, 'client')}")
+        label_counts.note_empty([f"row {row}" for row in made.empty_rows], made.empty)
+        label_counts.note_share(made.synthetic_share)
         _print_outcome(made, cost)
     if out is not None:
         show.note(f"wrote {out}")

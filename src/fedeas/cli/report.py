@@ -13,12 +13,18 @@ def report(
     ),
     out: Path = typer.Option(Path("report"), help="Folder of the report."),
     title: str = typer.Option("Synthetic samples for skewed clients", help="Of the page."),
+    mixed: bool = typer.Option(
+        False, "--mixed", help="Put runs into one table that differ in code, counts or generator."
+    ),
+    paper: bool = typer.Option(
+        False, "--paper", help="Add the paper's accuracies, claims and partition to own runs."
+    ),
 ) -> None:
     """Write a report of runs: a page that needs no network, Markdown, and CSV.
 
     RUNS are folders of `fedeas run` or `fedeas sweep`; without any, the recorded runs that come
-    with fedeas. The page holds the tables with the paper's figures beside them, pictures, accuracy
-    by class, samples and cost.
+    with fedeas, with the paper's figures beside them. The page holds tables, pictures, accuracy by
+    class, samples and cost.
 
     Example: `fedeas report --out report`
     """
@@ -30,22 +36,23 @@ def report(
     from fedeas.report.folders import folder_sections
 
     found = [find_runs(path) for path in runs or sorted(RECORDED.glob("*.jsonl"))]
+    paper = paper or not runs
     parts, tables, said = [], [], []
     for name, own, missing in found:
         for line in missing:
             show.note(line)
         if not own:
             raise InputError(f"{name}: no run is finished", fix="let one come to its end")
-        made = make_tables(own)
-        parts += list(sections.sweep_sections(name, own, made))
+        made = make_tables(own, mixed=mixed)
+        parts += list(sections.sweep_sections(name, own, made, paper))
         parts += list(folder_sections(name, own))
         said += list(sections.summary(name, made))
         tables += made
-    known = {name: Evidence(own) for name, own, _ in found}
-    if known.keys() & {"cifar10", "fashion"}:
+    if paper:
+        known = {name: Evidence(own) for name, own, _ in found}
         parts.append(sections.claims_section(all_claims(known)))
-    parts += sections.partition_sections()
+        parts += sections.partition_sections()
     if said:
         parts.insert(0, page.Section("In short", [*said]))
     path = page.write_report(out, title, parts, tables)
-    typer.echo(f"wrote {path}, report.md and tables.csv ({len(tables)} tables)")
+    typer.echo(f"wrote {path}, report.md and tables.csv ({show.count_of(len(tables), 'table')})")

@@ -19,6 +19,7 @@ def give(
     """Print tables and what a reader has to know of them; write them where that is asked for."""
     from dataclasses import asdict
 
+    from fedeas.experiments.results import PLUS_MINUS
     from fedeas.experiments.tables import write_csv
 
     if csv is not None:
@@ -33,6 +34,8 @@ def give(
             typer.echo(f"note: {line}")
         if per_class and table.rows:
             show.print_table(_by_class(table))
+    if any(row.seeds > 1 for table in tables for row in table.rows):
+        typer.echo(PLUS_MINUS)
 
 
 def shown(table: "Table") -> RichTable:
@@ -66,7 +69,8 @@ def shown(table: "Table") -> RichTable:
             late = f" ({row.never} never)" if row.never and row.arrived else ""
             cells.append(f"{row.arrived.value:.0f}{late}" if row.arrived else "never")
         cells.append(f"{row.generated.value:,.0f}")
-        cells += [show.seconds_text(row.generation_seconds.value)]
+        known = row.generation_seconds
+        cells += [show.seconds_text(known.value) if known else "not measured"]
         cells += [show.seconds_text(row.training_seconds.value)]
         made.add_row(*cells)
     return made

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 import typer
 from rich.text import Text
 
-from fedeas.cli import show
+from fedeas.cli import label_counts, show
 from fedeas.errors import InputError
 
 if TYPE_CHECKING:
     from fedeas import BetaInterval, Cost, LabelCounts
+    from fedeas.overfill import Overfill
     from fedeas.select import Path as BetaPath
 
 _SWEEP = (4.0, 8.0, 12.0, 16.0, 20.0)
 
 
 def select(
-    counts_file: Path = show.counts_argument(),
+    counts_file: Path = label_counts.counts_argument(),
     min_reduction: float | None = typer.Option(
         None, help="Part of the imbalance to remove at least (0.5 unless given)."
     ),
@@ -31,9 +32,14 @@ def select(
     ),
     spend: str | None = typer.Option(None, help="Instead: the largest beta within 3h, 100EUR, ..."),
     plot: Path | None = show.plot_option("the choice of beta"),
-    delimiter: str | None = show.delimiter_option(),
-    client_column: str | None = show.column_option("client"),
-    label_column: str | None = show.column_option("label"),
+    delimiter: str | None = label_counts.delimiter_option(),
+    layout: str | None = label_counts.layout_option(),
+    client_column: str | None = label_counts.column_option("client"),
+    label_column: str | None = label_counts.column_option("label"),
+    count_column: str | None = label_counts.column_option("count"),
+    drop_column: list[str] | None = label_counts.drop_option("column"),
+    drop_row: list[str] | None = label_counts.drop_option("row"),
+    transpose: bool = label_counts.transpose_option(),
     as_json: bool = show.json_option(),
 ) -> None:
     """Choose beta: by the paper's two conditions, by a total, or by time or money.
@@ -42,33 +48,50 @@ def select(
 
     Example: `fedeas select counts.csv --cost 0.8s --spend 3h`
     """
-    from fedeas import admissible_betas, beta_for_total
+    from fedeas import FedEAS
+    from fedeas.overfill import overfilled
 
     if plot is not None:
         show.check_picture(plot)
-    counts, understood = show.load_counts(counts_file, client_column, label_column, delimiter)
+    found = label_counts.load_counts(
+        counts_file, client_column, label_column, count_column, delimiter, layout, drop_column,
+        drop_row, transpose,
+    )  # fmt: skip
+    counts = found.counts
     price = show.read_cost(cost)
-    total = show.affordable_total(total, price, spend)
-    interval = None
-    if total is not None:
-        if min_reduction is not None or max_share is not None:
-            raise InputError("a total goes without the two conditions", got=total)
-        choice = beta_for_total(counts, total)
-    else:
-        interval = admissible_betas(
-            counts,
-            0.5 if min_reduction is None else min_reduction,
-            0.25 if max_share is None else max_share,
-        )
-        choice = interval.choice
+    total = label_counts.affordable_total(total, price, spend)
+    choice, interval = _choose(counts, total, min_reduction, max_share)
     if plot is not None:
         from fedeas.report import figures
 
         figures.beta_selection(counts, plot, choice, interval)
-    show.note_counts(counts_file, counts, understood)
-    _report(counts, choice, interval, price, as_json)
+    label_counts.note_counts(counts_file, found)
+    rule = FedEAS(beta=choice)
+    plan = rule.plan(counts)
+    if total is not None:
+        label_counts.note_share(plan.synthetic_share)
+    label_counts.note_overfilled(counts, plan, rule)
+    _report(counts, choice, interval, price, as_json, overfilled(counts, plan))
     if plot is not None:
         show.note(f"wrote {plot}")
+
+
+def _choose(
+    counts: "LabelCounts", total: int | None, min_reduction: float | None, max_share: float | None
+) -> "tuple[float, BetaInterval | None]":
+    """Return beta by a total, or by the two conditions with all betas that meet them."""
+    from fedeas import admissible_betas, beta_for_total
+
+    if total is not None:
+        if min_reduction is not None or max_share is not None:
+            raise InputError("a total goes without the two conditions", got=total)
+        return beta_for_total(counts, total), None
+    interval = admissible_betas(
+        counts,
+        0.5 if min_reduction is None else min_reduction,
+        0.25 if max_share is None else max_share,
+    )
+    return interval.choice, interval
 
 
 def _report(
@@ -77,6 +100,7 @@ def _report(
     interval: "BetaInterval | None",
     cost: "Cost | None",
     as_json: bool,
+    beyond: "Overfill | None",
 ) -> None:
     import numpy as np
 
@@ -89,6 +113,7 @@ def _report(
             {
                 "beta": choice,
                 "interval": None if interval is None else asdict(interval),
+                "overfilled": asdict(beyond) if beyond else None,
                 "path": [
                     {
                         "beta": float(betas[i]),

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,36 +21,13 @@ from fedeas.errors import InputError
 
 if TYPE_CHECKING:
     from fedeas.cost import Cost
-    from fedeas.counts import LabelCounts
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-
-
-def counts_argument() -> Path:
-    """Declare the argument that names a file of counts."""
-    argument: Path = typer.Argument(
-        ..., metavar="COUNTS", help="Label counts, a row per client: .csv, .tsv, .json or .parquet."
-    )
-    return argument
-
-
-def delimiter_option() -> str | None:
-    """Declare the option for CSV files that are not separated by commas."""
-    option: str | None = typer.Option(None, help="What separates the cells of a CSV file.")
-    return option
 
 
 def json_option() -> bool:
     """Declare the option that prints for machines."""
     option: bool = typer.Option(False, "--json", help="Print JSON instead of a table.")
-    return option
-
-
-def cost_option() -> str | None:
-    """Declare the option for the cost of one sample."""
-    option: str | None = typer.Option(
-        None, help="Cost of one sample: 0.8s, 0.002EUR, or the file of `generator bench --out`."
-    )
     return option
 
 
@@ -69,39 +47,10 @@ def note(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def column_option(what: str) -> str | None:
-    """Declare the option that names a column of a long table."""
-    option: str | None = typer.Option(
-        None, f"--{what}-column", help=f"Column of the {what}, where a row is a sample."
-    )
-    return option
-
-
-def load_counts(
-    path: Path, client: str | None, label: str | None, delimiter: str | None
-) -> "tuple[LabelCounts, str]":
-    """Read label counts from whatever it is, and return also what it was taken for."""
-    from fedeas.sources import Columns, read_counts
-
-    found = read_counts(str(path), Columns(client, label), delimiter)
-    return found.counts, found.understood
-
-
-def note_counts(path: Path, counts: "LabelCounts", understood: str = "") -> None:
-    """Say in one line what was understood, and which clients are empty."""
-    read_as = f"{understood}: " if understood and understood != "a table of counts" else ""
-    clients = f"{counts.K:,} clients ({'named' if counts.clients else 'numbered'})"
-    classes = f"{counts.C:,} classes ({'named' if counts.classes else 'numbered'})"
-    note(f"{path}: {read_as}{clients} x {classes}, {counts.total:,} samples")
-    note_empty(counts.empty, len(counts.empty))
-
-
-def note_empty(empty: Sequence[str], count: int) -> None:
-    """Name the clients without samples, the first few of `count`."""
-    if count:
-        more = f" and {count - 10:,} more" if count > 10 else ""
-        shown = ", ".join(empty[:10]) + more
-        note(f"without samples, so they generate nothing and weigh nothing: {shown}")
+def count_of(number: int, what: str) -> str:
+    """Return a number of things, in the singular for one."""
+    plural = {"class": "classes"}.get(what, f"{what}s")
+    return f"{number:,} {what if number == 1 else plural}"
 
 
 def print_json(value: object) -> None:
@@ -125,8 +74,8 @@ def print_table(table: Table) -> None:
     console = _Output()
     for column in table.columns:
         if column.no_wrap:
-            cells = (column.header, *column.cells)
-            column.min_width = max(cell_len(str(cell)) for cell in cells)
+            lines = (str(cell).splitlines() for cell in (column.header, *column.cells))
+            column.min_width = max(map(cell_len, chain.from_iterable(lines)), default=0)
     needed = Measurement.get(console, console.options.update(width=10_000), table).minimum
     console.width = max(console.width, needed)
     console.print(table)
@@ -196,15 +145,6 @@ def read_cost(text: str | None) -> "Cost | None":
         return Cost.parse(f"{float(measured)!r}s")
     except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"{text} holds no cost", fix="`fedeas generator bench --out`") from None
-
-
-def affordable_total(total: int | None, cost: "Cost | None", spend: str | None) -> int | None:
-    """Return the total to stay within: as given, or what `spend` buys at the cost of a sample."""
-    if spend is None:
-        return total
-    if cost is None or total is not None:
-        raise InputError("--spend needs --cost, and goes without --total", got=spend)
-    return cost.samples_for(spend)
 
 
 def check_picture(path: Path) -> None:

@@ -48,16 +48,20 @@ def sweep(
     from fedeas.experiments import tables
     from fedeas.generators.generator import heavy
 
+    begun = time.monotonic()
     sweeps = heavy("fedeas.experiments.sweep", "federated training", "train")
     crew = heavy("fedeas.experiments.crew", "federated training", "train")
+    importing = time.monotonic() - begun
     read = sweeps.read_sweep(sweep_file)
     show.check_known("grid", only, [grid.name for grid in read.grids])
     root = out or Path("runs") / read.name
     with show.progress("sharing out") as update:
         cells = sweeps.fill_in(list(sweeps.plan_runs(read)), update)
     chosen = [cell for cell in cells if not only or cell.planned.grid.name in only]
+    if read.title and not as_json:
+        typer.echo(read.title)
     if dry_run:
-        _list(chosen, root, as_json)
+        _list(chosen, root, as_json, importing)
         return
     tables.write_index(root, read.name, read.title, [cell.entry for cell in cells])
     failed: list[Any] = []
@@ -68,11 +72,9 @@ def sweep(
         for run in failed:
             show.note(f"{run.cell.name} failed: {run.wrong}")
     finished, missing = tables.read_runs(root, [cell.entry for cell in cells])
-    for line in missing:
-        if "not finished" not in line:
-            show.note(line)
-    wanted = [cell.entry for cell in chosen]
-    made = tables.make_tables(finished, wanted, mixed)
+    for line in (line for line in missing if "not finished" not in line):
+        show.note(line)
+    made = tables.make_tables(finished, [cell.entry for cell in chosen], mixed)
     if export is not None:
         tables.export(export, finished)
         show.note(f"wrote {len(finished)} runs to {export}")
@@ -81,13 +83,13 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _list(cells: Sequence[Any], root: Path, as_json: bool) -> None:
+def _list(cells: Sequence[Any], root: Path, as_json: bool, importing: float) -> None:
     """Print the runs with what they generate and an estimate of time."""
     from fedeas.generators.generator import heavy
 
     estimates = heavy("fedeas.experiments.estimate", "federated training", "train")
     with show.progress("timing") as update:
-        found = estimates.estimate(cells, root, update)
+        found = estimates.estimate(cells, root, update, importing)
     open_runs = [one for one in found if not one.finished]
     seconds = sum(one.seconds for one in open_runs)
     if as_json:
@@ -98,6 +100,7 @@ def _list(cells: Sequence[Any], root: Path, as_json: bool) -> None:
                     "finished": one.finished,
                     "generated": one.cell.generated,
                     "passes": one.cell.passes,
+                    "start_seconds": round(one.start, 1),
                     "training_seconds": round(one.training, 1),
                     "generation_seconds": one.generation and round(one.generation, 1),
                     "why": one.why,
@@ -107,9 +110,9 @@ def _list(cells: Sequence[Any], root: Path, as_json: bool) -> None:
         )
         return
     table = show.new_table(
-        f"{len(found)} runs, {len(found) - len(open_runs)} of them finished",
-        ("grid", False), ("run", False), ("samples to generate", True), ("generation", True),
-        ("training", True), ("", False),
+        f"{show.count_of(len(found), 'run')}, {len(found) - len(open_runs)} of them finished",
+        ("grid", False), ("run", False), ("samples to generate", True), ("start", True),
+        ("generation", True), ("training", True), ("", False),
     )  # fmt: skip
     for one in found:
         generation = "?" if one.generation is None else show.seconds_text(one.generation)
@@ -117,15 +120,23 @@ def _list(cells: Sequence[Any], root: Path, as_json: bool) -> None:
             one.cell.planned.grid.name,
             one.cell.name,
             f"{one.cell.generated:,}",
+            show.seconds_text(one.start),
             generation if one.cell.generated else "-",
             show.seconds_text(one.training),
             "finished" if one.finished else "",
         )
     show.print_table(table)
     typer.echo(
-        f"{len(open_runs)} runs to do: {sum(one.cell.generated for one in open_runs):,} samples at "
-        f"most, some {show.seconds_text(seconds)} one after the other"
+        f"{show.count_of(len(open_runs), 'run')} to do: "
+        f"{sum(one.cell.generated for one in open_runs):,} samples at most, some "
+        f"{show.seconds_text(seconds)} one after the other (start, generation, training with its "
+        "evaluations)"
     )
+    if methods := dict.fromkeys(one.uncounted for one in open_runs if one.uncounted):
+        show.note(
+            f"not counted: what {', '.join(methods)} takes beyond plain training; a finished run "
+            "tells"
+        )
     for why in dict.fromkeys(one.why for one in found if one.why):
         show.note(f"generation cannot be timed: {why}")
 

@@ -13,15 +13,16 @@ from fedeas.data import load_images
 from fedeas.errors import FedeasError
 from fedeas.experiments.config import Config
 from fedeas.experiments.crew import finished_result
-from fedeas.experiments.run import prepare
+from fedeas.experiments.run import prepare, share_out
 from fedeas.experiments.sweep import Cell, unique
 from fedeas.seeds import child_rng
 from fedeas.tensors import choose_device
-from fedeas.training.loop import fit, keep_memory, use_threads
+from fedeas.training.loop import fit, keep_memory, scores, use_threads
 from fedeas.training.models import Task, make_model
 from fedeas.training.samples import Samples
 
 _STEPS = 8  # of training, timed after two that are not
+_TESTED = 1024  # images evaluated to time that
 _IMAGES = 16  # generated to time a generator
 
 Kind = tuple[Any, ...]
@@ -33,23 +34,30 @@ class Estimate:
 
     cell: Cell
     finished: bool
-    training: float
+    start: float  # imports, opening the data and sharing them out
+    training: float  # all rounds, with the evaluations between them
     generation: float | None
     why: str = ""
+    uncounted: str = ""  # a method that takes more than the plain training that was timed
 
     @property
     def seconds(self) -> float:
         """What is known of it."""
-        return self.training + (self.generation or 0.0)
+        return self.start + self.training + (self.generation or 0.0)
 
 
 def estimate(
-    cells: Sequence[Cell], root: Path, progress: Callable[[int, int], None] | None = None
+    cells: Sequence[Cell],
+    root: Path,
+    progress: Callable[[int, int], None] | None = None,
+    importing: float = 0.0,
 ) -> list[Estimate]:
     """Estimate every run of a sweep; what is finished teaches what the rest costs.
 
-    Where nothing of a kind has run yet, plain training steps and a few images are timed. A method
-    that takes more than plain steps is then underestimated, until a run of it is finished.
+    Where nothing of a kind has run yet, plain training steps, the evaluation of some images and a
+    few generated ones are timed. A method that takes more than plain steps is then underestimated,
+    until a run of it is finished. `importing` is what it takes to import PyTorch and the rest,
+    which every run does anew.
     """
     runs = unique(cells)
     results = {cell.name: finished_result(cell, root) for cell in runs}
@@ -60,28 +68,71 @@ def estimate(
             passes = sum(curves["trained_on"]) * cell.config.federated.local.epochs
             steps.add(_step_kind(cell.config), sum(curves["seconds"]), passes)
             images.add(cell.config.augment.generator, made["seconds"], made["made"])
+    timed = _Timed(steps, images)
     found = []
     for number, cell in enumerate(runs, start=1):
-        plain = replace(cell.config, federated=replace(cell.config.federated, method="fedavg"))
-        a_step = steps.rate(_step_kind(cell.config)) or steps.rate(_step_kind(plain))
-        if a_step is None:
-            a_step = _time_training(plain)
-            steps.add(_step_kind(plain), a_step, 1)
-        an_image, why = 0.0 if not cell.generated else None, ""
-        if an_image is None:
-            an_image = images.rate(cell.config.augment.generator)
-        if an_image is None:
-            try:
-                an_image = _time_generation(cell.config)
-                images.add(cell.config.augment.generator, an_image, 1)
-            except FedeasError as error:
-                why = str(error)
-        generation = None if an_image is None else an_image * cell.generated
-        done = results[cell.name] is not None
-        found.append(Estimate(cell, done, a_step * cell.passes, generation, why))
+        found.append(timed.estimate(cell, results[cell.name] is not None, importing))
         if progress is not None:
             progress(number, len(runs))
     return found
+
+
+class _Timed:
+    """What is known of runs that are finished, and what was timed for the others, each once."""
+
+    def __init__(self, steps: "_Known", images: "_Known") -> None:
+        self._finished, self._images = steps, images
+        self._steps, self._tests = _Known(), _Known()
+        self._starts: dict[Kind, tuple[float, int]] = {}
+
+    def estimate(self, cell: Cell, done: bool, importing: float) -> Estimate:
+        generation, why = self._generation(cell)
+        a_step = self._finished.rate(_step_kind(cell.config))
+        if done:
+            return Estimate(cell, done, 0.0, (a_step or 0.0) * cell.passes, generation, why)
+        opening, tested = self._start(cell.config)
+        if a_step is not None:
+            return Estimate(cell, done, importing + opening, a_step * cell.passes, generation, why)
+        training = self._training(cell, tested)
+        method = cell.config.federated.method
+        uncounted = "" if method == "fedavg" else method.split("(")[0]
+        return Estimate(cell, done, importing + opening, training, generation, why, uncounted)
+
+    def _training(self, cell: Cell, tested: int) -> float:
+        """Return what all rounds take with FedAvg's steps."""
+        federated = cell.config.federated
+        plain = replace(cell.config, federated=replace(federated, method="fedavg"))
+        kind = _step_kind(plain)
+        if (known := self._finished.rate(kind)) is not None:
+            return known * cell.passes
+        if self._steps.rate(kind) is None:
+            self._steps.add(kind, _time_training(plain), 1)
+            self._tests.add(kind, _time_evaluation(plain), 1)
+        evaluations = -(-federated.rounds // federated.evaluate_every)
+        step, test = self._steps.rate(kind) or 0.0, self._tests.rate(kind) or 0.0
+        return step * cell.passes + test * tested * evaluations
+
+    def _start(self, config: Config) -> tuple[float, int]:
+        """Return what it takes to open a run's data, and how many images it is tested on."""
+        kind = (config.data, config.partition)
+        if kind not in self._starts:
+            begun = time.monotonic()
+            tested = len(share_out(config).test)
+            self._starts[kind] = time.monotonic() - begun, tested
+        return self._starts[kind]
+
+    def _generation(self, cell: Cell) -> tuple[float | None, str]:
+        if not cell.generated:
+            return 0.0, ""
+        name = cell.config.augment.generator
+        an_image = self._images.rate(name)
+        if an_image is None:
+            try:
+                an_image = _time_generation(cell.config)
+                self._images.add(name, an_image, 1)
+            except FedeasError as error:
+                return None, str(error)
+        return an_image * cell.generated, ""
 
 
 class _Known:
@@ -130,6 +181,18 @@ def _wait_for(device: torch.device) -> None:
     """Wait until a GPU has done what it was given: its steps are only queued when `fit` returns."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def _time_evaluation(config: Config) -> float:
+    """Return the seconds that an image takes in an evaluation."""
+    data = load_images(config.data.name, config.data.folder)
+    model = make_model(replace(config.federated.model, weights=""), Task.of(data), 0)
+    model = model.to(choose_device(config.device))
+    samples = Samples.of(data, np.arange(min(_TESTED, data.train_size)))
+    for _ in range(2):  # the first one warms up
+        begun = time.monotonic()
+        scores(model, samples, config.federated.local.precision)
+    return (time.monotonic() - begun) / len(samples)
 
 
 def _time_generation(config: Config) -> float:

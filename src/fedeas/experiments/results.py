@@ -82,35 +82,55 @@ def efficiency(accuracy: float, without: float, generated: int) -> float | None:
     return 1e5 * (accuracy - without) / generated if generated else None
 
 
+# What every table, figure and report means by the sign.
+PLUS_MINUS = (
+    "± is half of the 95 % interval of Student's t over seeds; of two seeds the range is shown"
+)
+
+
 @dataclass(frozen=True)
 class Mean:
-    """A mean over seeds with its 95 % confidence interval, of Student's t; one value has none."""
+    """A mean over seeds and how far they spread.
+
+    Three values and more have half of a 95 % confidence interval, of Student's t. Two have their
+    range: an interval of two is many times as wide as what they span, and says nothing.
+    """
 
     value: float
     half: float | None  # half of the interval's width
     count: int
+    range: tuple[float, float] | None = None  # of two values
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Mean":
         """Return the mean of at least one value.
 
         >>> Mean.of([1.0, 2.0, 3.0])
-        Mean(value=2.0, half=2.484..., count=3)
+        Mean(value=2.0, half=2.484..., count=3, range=None)
         """
         count = len(values)
-        if count == 1:
-            return cls(values[0], None, 1)
+        mean = statistics.mean(values)
+        if count < 3:
+            return cls(mean, None, count, (min(values), max(values)) if count == 2 else None)
         half = student(count - 1) * statistics.stdev(values) / math.sqrt(count)
-        return cls(statistics.mean(values), half, count)
+        return cls(mean, half, count)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Where the interval or the range begins and ends; both the mean where there is neither."""
+        half = self.half or 0.0
+        return self.range or (self.value - half, self.value + half)
 
     def points(self, sign: str = "") -> str:
-        """Write a part of one in percentage points, with half of the interval.
+        """Write a part of one in percentage points, with how far it spreads.
 
-        >>> Mean(0.475, 0.014, 3).points("+")
-        '+47.5 ± 1.4'
+        >>> Mean(0.475, 0.014, 3).points("+"), Mean.of([0.101, 0.199]).points()
+        ('+47.5 ± 1.4', '15.0 (10.1 to 19.9)')
         """
-        half = "" if self.half is None else f" ± {100 * self.half:.1f}"
-        return f"{100 * self.value:{sign}.1f}{half}"
+        spread = "" if self.half is None else f" ± {100 * self.half:.1f}"
+        if self.range is not None:
+            spread = " ({:{s}.1f} to {:{s}.1f})".format(*(100 * x for x in self.range), s=sign)
+        return f"{100 * self.value:{sign}.1f}{spread}"
 
 
 def student(freedom: int, level: float = 0.95) -> float:

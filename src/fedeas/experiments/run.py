@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from fedeas.cache import Cache, check_classes, fill
+from fedeas.cache.spent import spent
 from fedeas.data import Federation, federate, load_images
 from fedeas.errors import InputError
 from fedeas.experiments.code import code_hash, library_version
@@ -200,7 +201,8 @@ def _generate(
         "seconds": round(made["seconds"] + filled.seconds, 3),
     }
     write_json(note, made)
-    return made
+    # Images that others made took their time as well.
+    return made | {"in_cache": asdict(spent(cache.folder))}
 
 
 def _offered(config: Config) -> tuple[tuple[str, object], ...]:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from fedeas.errors import InputError
+from fedeas.experiments import generation
+from fedeas.experiments.distinct import distinct_runs
 from fedeas.experiments.results import (
     Mean,
     Result,
@@ -75,7 +77,7 @@ class Row:
     arrived: Mean | None  # rounds to the threshold, of the seeds that arrived
     never: int  # seeds that did not
     generated: Mean
-    generation_seconds: Mean  # at the measured seconds per sample
+    generation_seconds: Mean | None  # at the measured seconds per sample; None: never measured
     training_seconds: Mean
     per_class: tuple[float | None, ...]
     drift_all: Mean | None = None  # running statistics included, where the model has some
@@ -239,13 +241,15 @@ def make_tables(
     rates = seconds_per_sample(runs)
     tables = []
     for grid in dict.fromkeys(entry.grid for entry in planned):
-        own = [run for run in runs if run.entry.grid == grid]
-        notes = _not_comparable(own)
+        finished = [run for run in runs if run.entry.grid == grid]
+        notes = _not_comparable(finished)
         if notes and not mixed:
             raise InputError(
                 f"grid {grid}: {notes[0]}",
                 fix="run them again, or ask for mixed tables with --mixed",
             )
+        own, copies = distinct_runs(finished, _row_key)
+        notes += copies
         first = next(entry for entry in planned if entry.grid == grid)
         keys = dict.fromkeys(_row_key(entry) for entry in planned if entry.grid == grid)
         rows = []
@@ -253,8 +257,8 @@ def make_tables(
             members = [run for run in own if _row_key(run.entry) == key]
             if members:
                 rows.append(_row(members, first.threshold, plain, rates))
-        if (wanted := sum(entry.grid == grid for entry in planned)) > len(own):
-            notes.append(f"{len(own)} of {wanted} runs are finished")
+        if (wanted := sum(entry.grid == grid for entry in planned)) > len(finished):
+            notes.append(f"{len(finished)} of {wanted} runs are finished")
         tables.append(
             Table(grid, first.title, first.threshold, tuple(rows), tuple(notes), _classes(own))
         )
@@ -313,16 +317,8 @@ def common_setting(result: Result) -> str:
 
 
 def seconds_per_sample(runs: Iterable[Run]) -> dict[str, float]:
-    """Return what a sample of every generator took, over all that was generated in any run.
-
-    Runs share their images, so a run may find all of its own in the cache.
-    """
-    made: dict[str, tuple[int, float]] = {}
-    for run in {run.entry.folder: run for run in runs}.values():
-        name, own = run.result["generator"], run.result["generation"]
-        count, seconds = made.get(name, (0, 0.0))
-        made[name] = count + own["made"], seconds + own["seconds"]
-    return {name: seconds / count for name, (count, seconds) in made.items() if count}
+    """Return what a sample of every generator took, where any was timed."""
+    return generation.seconds_per_sample(run.result for run in runs)
 
 
 def _row(
@@ -370,13 +366,18 @@ def _row(
         arrived=Mean.of(reached) if reached else None,
         never=len(arrived) - len(reached),
         generated=Mean.of([float(result["generated"]) for result in results]),
-        generation_seconds=Mean.of(
-            [result["generated"] * rates.get(result["generator"], 0.0) for result in results]
-        ),
+        generation_seconds=_generation_seconds(results, rates),
         training_seconds=Mean.of([own["seconds"] for own in found]),
         per_class=tuple(None if None in own else sum(own) / len(own) for own in by_class),
         drift_all=Mean.of(all_drifts) if len(all_drifts) == len(runs) else None,
     )
+
+
+def _generation_seconds(results: Sequence[Result], rates: Mapping[str, float]) -> Mean | None:
+    """Return what a row's samples took, also where they were found in a cache."""
+    if any(result["generated"] and result["generator"] not in rates for result in results):
+        return None
+    return Mean.of([r["generated"] * rates.get(r["generator"], 0.0) for r in results])
 
 
 _COLUMNS = (

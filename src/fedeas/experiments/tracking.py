@@ -1,12 +1,15 @@
 """Followers of a run beside its own log: TensorBoard and MLflow."""
 
+import os
+import re
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fedeas.errors import InputError, MissingExtraError
+from fedeas.errors import InputError, MissingExtraError, first_line
 from fedeas.flower.log import Line
 
 Follow = Callable[[Line], None]
@@ -30,7 +33,9 @@ def followers(
 ) -> list[Follow]:
     """Return what hears every line of a run; `stack` closes them when it ends.
 
-    They write below the run's folder: `tensorboard --logdir FOLDER`, or an MLflow `mlflow.db`.
+    TensorBoard's files are below the run's folder: `tensorboard --logdir FOLDER`. MLflow gets the
+    experiment MLFLOW_EXPERIMENT_NAME of MLFLOW_TRACKING_URI; without these, 'fedeas' of a
+    `mlflow.db` in the folder.
     """
     check_trackers(names)
     known = {"tensorboard": _tensorboard, "mlflow": _mlflow}
@@ -52,27 +57,46 @@ def _tensorboard(folder: Path, settings: dict[str, Any], stack: ExitStack) -> Fo
 
 
 def _mlflow(folder: Path, settings: dict[str, Any], stack: ExitStack) -> Follow:
-    import mlflow
+    from mlflow.exceptions import MlflowException
 
-    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{folder.resolve() / 'mlflow.db'}")
-    name = settings["experiment"]
-    found = client.get_experiment_by_name("fedeas")
-    experiment = found.experiment_id if found else client.create_experiment("fedeas")
-    # A run that goes on is the same run.
-    earlier = client.search_runs([experiment], f"tags.experiment = '{name}'", max_results=1)
-    run = earlier[0] if earlier else client.create_run(experiment, tags={"experiment": name})
-    if not earlier:
-        for key in ("method", "policy", "data"):
-            client.log_param(run.info.run_id, key, settings[key])
+    try:
+        with warnings.catch_warnings():
+            # Of the database library that MLflow uses; nobody here can act on it.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            client, run = _mlflow_run(folder, settings)
+    except MlflowException as error:
+        said = re.sub(r"//[^/@\s]+@", "//", first_line(error))  # a URI may hold a password
+        raise InputError(
+            f"cannot track with MLflow: {said}", fix="check MLFLOW_TRACKING_URI"
+        ) from None
 
     def end(kind: object, *_: object) -> None:
-        client.set_terminated(run.info.run_id, "FINISHED" if kind is None else "FAILED")
+        client.set_terminated(run, "FINISHED" if kind is None else "FAILED")
 
     stack.push(end)
 
     def follow(line: Line) -> None:
         for key in _SHOWN:
             if key in line:
-                client.log_metric(run.info.run_id, key, float(line[key]), step=line["round"])
+                client.log_metric(run, key, float(line[key]), step=line["round"])
 
     return follow
+
+
+def _mlflow_run(folder: Path, settings: dict[str, Any]) -> tuple[Any, str]:
+    """Return MLflow's client and the run: where the environment says, or in the run's folder."""
+    import mlflow
+
+    own = f"sqlite:///{folder.resolve() / 'mlflow.db'}"
+    client = mlflow.MlflowClient(tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or own)
+    title = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "fedeas"
+    found = client.get_experiment_by_name(title)
+    experiment = found.experiment_id if found else client.create_experiment(title)
+    # A run that goes on is the same run.
+    name = settings["experiment"]
+    earlier = client.search_runs([experiment], f"tags.experiment = '{name}'", max_results=1)
+    run = earlier[0] if earlier else client.create_run(experiment, tags={"experiment": name})
+    if not earlier:
+        for key in ("method", "policy", "data"):
+            client.log_param(run.info.run_id, key, settings[key])
+    return client, str(run.info.run_id)

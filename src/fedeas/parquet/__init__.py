@@ -1,6 +1,6 @@
 """The one place that touches Parquet: tables of counts, columns, images, and streams of rows."""
 
-from fedeas.parquet.arrow import column_names, value_pairs
+from fedeas.parquet.arrow import column_kinds, column_names, value_rows
 from fedeas.parquet.counts import BATCH_CELLS, LARGEST, Batch, Source, Writer, opened, read, write
 from fedeas.parquet.images import (
     LABEL_COLUMNS,
@@ -19,13 +19,14 @@ __all__ = [
     "ImageHead",
     "Source",
     "Writer",
+    "column_kinds",
     "column_names",
     "image_batches",
     "image_head",
     "opened",
     "read",
     "read_column",
-    "value_pairs",
+    "value_rows",
     "write",
     "write_images",
 ]

@@ -83,13 +83,28 @@ def column_names(path: Path) -> list[str]:
         return list(open_file(path).schema_arrow.names)
 
 
-def value_pairs(path: Path, one: str, other: str) -> Iterator[tuple[object, object]]:
-    """Yield the values of two columns row by row, a few thousand decoded at a time."""
+def column_kinds(path: Path) -> dict[str, str]:
+    """Return what the columns of a file hold: 'whole' numbers, 'text', or something 'other'."""
+    types = pyarrow("types")
     with readable(path):
-        file = open_file(path, text_columns(open_file(path).schema_arrow, [one, other]))
-        for batch in file.iter_batches(65_536, columns=[one, other]):
-            columns = [values_of(path, batch.column(name)) for name in (one, other)]
-            for pair in zip(*columns, strict=True):
-                if None in pair:
-                    raise InputError(f"{path} has rows without {one!r} or {other!r}")
-                yield pair
+        schema = open_file(path).schema_arrow
+    kinds = {}
+    for field in schema:
+        kind = field.type
+        text = types.is_string(kind) or types.is_large_string(kind) or types.is_dictionary(kind)
+        kinds[str(field.name)] = "whole" if types.is_integer(kind) else "text" if text else "other"
+    return kinds
+
+
+def value_rows(
+    path: Path, columns: Sequence[str], allow_null: bool = False
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of some columns row by row, a few thousand decoded at a time."""
+    with readable(path):
+        file = open_file(path, text_columns(open_file(path).schema_arrow, columns))
+    for batch in batches_of(path, file, 65_536, columns):
+        decoded = [values_of(path, batch.column(name)) for name in columns]
+        for row in zip(*decoded, strict=True):
+            if not allow_null and None in row:
+                raise InputError(f"{path} has rows without {' or '.join(map(repr, columns))}")
+            yield row

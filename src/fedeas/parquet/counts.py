@@ -43,13 +43,21 @@ class Batch(NamedTuple):
 class Source:
     """An open Parquet file of counts: its size, its names, and its rows in batches."""
 
-    def __init__(self, path: Path, names_clients: Callable[[str], bool]) -> None:
+    def __init__(
+        self, path: Path, names_clients: Callable[[str], bool], drop: Sequence[str] = ()
+    ) -> None:
         self._path = path
         self._file = open_file(path)
         schema = self._file.schema_arrow
         types = pyarrow("types")
         if len(set(schema.names)) < len(schema.names):
             raise InputError(f"{path} has two columns of one name", got=schema.names)
+        for name in drop:
+            if name not in schema.names:
+                raise InputError(
+                    f"{path} has no such column", got=name, allowed=", ".join(schema.names[:20])
+                )
+            schema = schema.remove(schema.get_field_index(name))
         self.id_column = _id_column(schema, names_clients)
         self.columns: list[str] = [name for name in schema.names if name != self.id_column]
         if not self.columns:
@@ -127,21 +135,23 @@ def _frame_index(schema: Any) -> str | None:
 
 
 @contextmanager
-def opened(path: Path, names_clients: Callable[[str], bool]) -> Iterator[Source]:
+def opened(
+    path: Path, names_clients: Callable[[str], bool], drop: Sequence[str] = ()
+) -> Iterator[Source]:
     """Open a Parquet file of counts; whatever is wrong with it ends in one clear line.
 
     What goes wrong in the block itself, such as writing what was read, is not blamed on the file.
     """
     with readable(path):
-        source = Source(path, names_clients)
+        source = Source(path, names_clients, drop)
     yield source
 
 
 def read(
-    path: Path, names_clients: Callable[[str], bool]
+    path: Path, names_clients: Callable[[str], bool], drop: Sequence[str] = ()
 ) -> tuple[NDArray[np.int64], tuple[str, ...] | None, tuple[str, ...], Mapping[str, Any] | None]:
     """Read a whole table: values, client names, class names, and what a plan adds."""
-    with opened(path, names_clients) as source:
+    with opened(path, names_clients, drop) as source:
         width = len(source.columns) + (_NAME_CELLS if source.id_column else 0)
         check_cells(
             source.rows * width,

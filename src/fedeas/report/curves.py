@@ -4,11 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedeas.experiments.results import figures, tail
 from fedeas.experiments.tables import Row, Run, Table
 from fedeas.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION, caption, picture
+from fedeas.report.labels import Label, draw_labels
 
+Ints = NDArray[np.intp]
+Floats = NDArray[np.float64]
 # A policy looks the same in every figure: colour, marker, line.
 _LOOKS = {
     "none": (GREY, "x", ":"),
@@ -45,21 +49,30 @@ def allocation(rows: Sequence[Row]) -> bytes:
         places = np.arange(len(rows))[::-1]
         for place, row in zip(places, rows, strict=True):
             colour, *_ = look(row.policy)
-            value, half = 100 * row.accuracy.value, 100 * (row.accuracy.half or 0)
+            value = 100 * row.accuracy.value
+            low, high = (100 * bound for bound in row.accuracy.bounds)
             axes.barh(place, value, 0.65, color=colour, alpha=0.85)
-            if half:
-                axes.errorbar(value, place, xerr=half, color="black", lw=1, capsize=3)
+            if high > low:
+                whiskers = [[value - low], [high - value]]
+                axes.errorbar(value, place, xerr=whiskers, color="black", lw=1, capsize=3)
             spent = f"{row.generated.value:,.0f} samples" if row.generated.value else ""
-            axes.text(value + half + 0.6, place, f"{value:.1f}  {spent}", va="center", size=9)
+            axes.text(high + 0.6, place, f"{value:.1f}  {spent}", va="center", size=9)
         axes.set_yticks(places, [label(row) for row in rows])
-        top = max(100 * (row.accuracy.value + (row.accuracy.half or 0)) for row in rows)
-        axes.set_xlim(0, top * 1.35)
+        axes.set_xlim(0, max(100 * row.accuracy.bounds[1] for row in rows) * 1.35)
         axes.set(xlabel="accuracy in the last rounds (%)")
-        axes.set_title("Where samples go decides what they buy")
+        axes.set_title("Accuracy and synthetic samples of every policy")
         best = max(rows, key=lambda row: row.accuracy.value)
-        caption(figure, f"Highest: {label(best)}. Whiskers: 95 % intervals over seeds.")
+        caption(figure, f"Highest: {label(best)}.{_whiskers(rows)}")
 
     return picture(draw, width=7.6, height=1.4 + 0.45 * len(rows))
+
+
+def _whiskers(rows: Sequence[Row]) -> str:
+    """Say what the whiskers of a figure are, where it has any."""
+    seeds = {row.seeds for row in rows}
+    if max(seeds) > 2:
+        return " Whiskers: 95 % confidence intervals over seeds."
+    return " Whiskers: the two seeds." if 2 in seeds else ""
 
 
 def convergence(runs: Sequence[Run], threshold: float | None) -> bytes:
@@ -69,13 +82,11 @@ def convergence(runs: Sequence[Run], threshold: float | None) -> bytes:
         axes = figure.subplots()
         for policy, own in _by_policy(runs).items():
             colour, marker, line = look(policy)
-            curves = np.array([run.result["curves"]["accuracy"] for run in own], float)
-            rounds = np.arange(1, curves.shape[1] + 1)
-            mean = 100 * curves.mean(axis=0)
+            rounds, mean = mean_curve([run.result["curves"]["accuracy"] for run in own])
             every = max(1, len(rounds) // 8)
             axes.plot(
                 rounds,
-                mean,
+                100 * mean,
                 ls=line,
                 color=colour,
                 marker=marker,
@@ -88,18 +99,30 @@ def convergence(runs: Sequence[Run], threshold: float | None) -> bytes:
             axes.text(1, 100 * threshold + 0.5, f"{100 * threshold:g} %", size=9)
         axes.set(xlabel="round", ylabel="accuracy (%)")
         axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.set_title("How fast they get there")
+        axes.set_title("Accuracy by round")
         axes.legend(loc="lower right", fontsize=9)
-        caption(figure, "FedAvg's accuracy on the test set after every round, the mean over seeds.")
+        caption(figure, "FedAvg's accuracy on the test set as rounds go by, the mean over seeds.")
 
     return picture(draw)
+
+
+def mean_curve(curves: Sequence[Sequence[float | None]]) -> tuple[Ints, Floats]:
+    """Return the rounds in which every run was evaluated, and the mean accuracy there.
+
+    >>> mean_curve([[None, 0.2, None, 0.4], [0.1, 0.4, None, 0.6]])
+    (array([2, 4]), array([0.3, 0.5]))
+    """
+    length = min(map(len, curves))
+    values = np.array([list(curve)[:length] for curve in curves], float)  # None becomes NaN
+    measured = np.flatnonzero(~np.isnan(values).any(axis=0))
+    return measured + 1, values[:, measured].mean(axis=0)
 
 
 def _by_policy(runs: Sequence[Run]) -> Mapping[str, list[Run]]:
     """Return FedAvg's runs by policy; other methods would be lines of one look."""
     found: dict[str, list[Run]] = {}
     for run in runs:
-        if run.entry.method == "fedavg" and None not in run.result["curves"]["accuracy"]:
+        if run.entry.method == "fedavg":
             found.setdefault(run.entry.policy, []).append(run)
     return found
 
@@ -118,21 +141,20 @@ def budget(rows: Sequence[Row], others: Sequence[Row]) -> bytes:
             x = [row.generated.value for row in own]
             y = [100 * row.accuracy.value for row in own]
             axes.plot(x, y, ls=line, marker=marker, color=colour, label=family, ms=6)
-            if family == "fedeas":
-                for at, value, row in zip(x, y, own, strict=True):
-                    beta = row.policy.partition("beta=")[2].rstrip(")")
-                    axes.annotate(
-                        rf"$\beta$={beta}", (at, value), (0, 8), textcoords="offset points",
-                        ha="center", size=9, color=colour,
-                    )  # fmt: skip
         for row in others:
             colour, _, line = look(row.policy)
             axes.axhline(100 * row.accuracy.value, color=colour, ls=line, lw=1.2, label=label(row))
         axes.xaxis.set_major_formatter("{x:,.0f}")
-        axes.margins(y=0.12)
+        axes.margins(x=0.12, y=0.12)
+        betas = [
+            Label(rf"$\beta$={row.policy.partition('beta=')[2].rstrip(')')}",
+                  row.generated.value, 100 * row.accuracy.value)
+            for row in families.get("fedeas", ())
+        ]  # fmt: skip
+        draw_labels(axes, betas, look("fedeas")[0])
         axes.set(xlabel="synthetic samples of all clients", ylabel="accuracy (%)")
         axes.set_title("Accuracy against budget")
-        axes.legend(loc="best", fontsize=9)
+        axes.legend(loc="best", fontsize=9, frameon=True, edgecolor="none", framealpha=0.85)
         caption(figure, "At every mark both policies spend the same number of samples.")
 
     return picture(draw)
@@ -164,22 +186,25 @@ def cost(rows: Sequence[Row]) -> bytes:
         axes = figure.subplots()
         places = np.arange(len(rows))[::-1]
         training = np.array([row.training_seconds.value for row in rows]) / 60
-        generation = np.array([row.generation_seconds.value for row in rows]) / 60
+        known = [row.generation_seconds for row in rows]
+        generation = np.array([mean.value if mean else 0.0 for mean in known]) / 60
         axes.barh(places, training, 0.6, color=BLUE, label="training")
         axes.barh(
             places, generation, 0.6, left=training, color="white", edgecolor=VERMILION,
             hatch="////", label="generation",
         )  # fmt: skip
         total = training + generation
-        for place, minutes in zip(places, total, strict=True):
-            axes.text(minutes + 0.01 * total.max(), place, f"{minutes:.1f}", va="center", size=9)
+        for place, minutes, mean in zip(places, total, known, strict=True):
+            text = f"{minutes:.1f}" if mean else f"{minutes:.1f} + generation"
+            axes.text(minutes + 0.01 * total.max(), place, text, va="center", size=9)
         axes.set_yticks(places, [label(row) for row in rows])
-        axes.set_xlim(0, total.max() * 1.12)
+        axes.set_xlim(0, total.max() * (1.12 if all(known) else 1.4))
         axes.set(xlabel="minutes")
-        axes.set_title("What it takes, end to end")
+        axes.set_title("Time of training and generation")
         axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=9)
         ratio = total.max() / max(total.min(), 1e-9)
-        caption(figure, f"The longest takes {ratio:.1f} times as long as the shortest.")
+        said = f"The longest takes {ratio:.1f} times as long as the shortest."
+        caption(figure, said if all(known) else "The time of generation was not measured.")
 
     return picture(draw, width=7.6, height=1.4 + 0.45 * len(rows))
 

@@ -18,6 +18,7 @@ from fedeas.errors import InfeasibleError, MissingExtraError
 from fedeas.files import atomic_write, make_folder
 from fedeas.plan import Plan
 from fedeas.policies import FedEAS, FullBalance, MissingOnly, Policy, Uniform, WaterFill
+from fedeas.report.labels import WHITE, Box, Label, draw_labels, text_box
 from fedeas.select import BetaInterval, admissible_betas, path
 
 BLUE, ORANGE, GREEN, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
@@ -34,7 +35,7 @@ _STYLE = {
     "svg.hashsalt": "fedeas",  # the same picture is the same file
 }
 _MOST_CLIENTS = 40
-_WHITE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6}  # behind labels
+_LONGEST = 20  # characters of a client's name
 
 
 def demand(counts: LabelCounts, plan: Plan, file: Path) -> None:
@@ -86,16 +87,6 @@ def reduction_picture(counts: LabelCounts, mark: int | None = None, kind: str = 
         axes.plot(found.totals, 100 * found.reductions, color=BLUE, label="FedEAS", lw=2.2)
         swept = path(counts, np.array([4.0, 8, 12, 16, 20]))
         axes.plot(swept.totals, 100 * swept.reductions, "o", color=BLUE, ms=5)
-        for beta, x, y in zip(swept.betas, swept.totals, 100 * swept.reductions, strict=True):
-            axes.annotate(
-                rf"$\beta$={beta:g}",
-                (x, y),
-                (-2, 13),
-                textcoords="offset points",
-                ha="right",
-                color=BLUE,
-                size=9,
-            )
         gap = ""
         if mark:
             axes.axvline(mark, color=GREY, lw=0.8, ls=(0, (1, 3)))
@@ -113,7 +104,7 @@ def reduction_picture(counts: LabelCounts, mark: int | None = None, kind: str = 
                 f"{100 * (best - uniform):+.1f} points",
                 va="top",
                 size=9,
-                bbox=_WHITE,
+                bbox=WHITE,
             )
             gap = (
                 f" At {mark:,} samples FedEAS leads uniform by {100 * (best - uniform):.1f} points."
@@ -121,9 +112,10 @@ def reduction_picture(counts: LabelCounts, mark: int | None = None, kind: str = 
         axes.set(xlabel="synthetic samples of all clients", ylabel="imbalance removed (%)")
         axes.set_xlim(0, top)
         axes.set_ylim(0, None)
+        draw_labels(axes, _betas(swept.betas, swept.totals, swept.reductions), BLUE)
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.set_title("Imbalance removed against samples spent")
-        axes.legend(loc="lower right")
+        axes.legend(loc="lower right", frameon=True, edgecolor="none", framealpha=0.85)
         caption(
             figure, "The same samples remove more imbalance where they fill scarce classes." + gap
         )
@@ -150,46 +142,62 @@ def beta_picture(
         axes.plot(100 * found.shares, 100 * found.reductions, color=BLUE, lw=2)
         right, upper = 1.05 * 100 * found.shares.max(), 105 * found.reductions.max()
         said = f"The path of beta from 0 to {top:g}; beta = {choice:g} is chosen."
+        taken: list[Box] = []
         if interval is not None:
             x, y = 100 * interval.max_share, 100 * interval.min_reduction
+            right, upper = max(right, 1.1 * x), max(upper, 1.1 * y)
             axes.axvline(x, color=VERMILION, ls="--", lw=1)
             axes.axhline(y, color=GREEN, ls="--", lw=1)
             axes.fill_between([0, x], y, upper, color=GREEN, alpha=0.10, lw=0)
-            axes.text(x, upper, f" share below {x:g} %", color=VERMILION, va="top", size=9)
-            axes.text(
-                right, y, f"at least {y:g} % removed", color=GREEN, va="bottom", ha="right", size=9
-            )
+            axes.set_xlim(0, right)
+            axes.set_ylim(0, upper)
+            share, removed = f" share below {x:g} % ", f"at least {y:g} % removed"
+            ends = x > 0.7 * right
+            side = "right" if ends else "left"
+            axes.text(x, 0.02 * upper, share, color=VERMILION, va="bottom", ha=side, size=9)
+            axes.text(right, y, removed, color=GREEN, va="bottom", ha="right", size=9)
+            taken = [
+                text_box(axes, share, x, 0.02 * upper, ends=ends),
+                text_box(axes, removed, right, y, ends=True),
+            ]
             low, high = interval.rounded()
             said = (
                 f"Both conditions hold for beta from {low:g} to {high:g}; "
-                f"the plainest number in between is {choice:g}."
-            )
-        for beta in sorted({*np.arange(4.0, top, 4.0).tolist(), choice}):
-            at = path(counts, np.array([beta]))
-            point = (100 * at.shares[0], 100 * at.reductions[0])
-            chosen = beta == choice
-            axes.plot(
-                *point,
-                "D" if chosen else "o",
-                color=VERMILION if chosen else BLUE,
-                ms=8 if chosen else 5,
-            )
-            axes.annotate(
-                rf"$\beta$={beta:g}",
-                point,
-                (-7, 6),
-                textcoords="offset points",
-                ha="right",
-                size=9,
-                weight="bold" if chosen else "normal",
+                f"the roundest value in that range is {choice:g}."
             )
         axes.set_xlim(0, right)
         axes.set_ylim(0, upper)
+        at = path(counts, np.array(sorted({*_marks(top), choice})))
+        chosen = at.betas == choice
+        for these, marker, colour, size in ((~chosen, "o", BLUE, 5), (chosen, "D", VERMILION, 8)):
+            points = 100 * at.shares[these], 100 * at.reductions[these]
+            axes.plot(*points, marker, color=colour, ms=size)
+        draw_labels(axes, _betas(at.betas, 100 * at.shares, at.reductions, choice), taken=taken)
         axes.set(xlabel="synthetic share of all samples (%)", ylabel="imbalance removed (%)")
         axes.set_title("Choosing beta from label counts alone")
         caption(figure, said)
 
     return picture(draw, kind)
+
+
+def _marks(top: float) -> list[float]:
+    """Return round betas up to `top`, a dozen at most.
+
+    >>> _marks(24), _marks(108)
+    ([4.0, 8.0, 12.0, 16.0, 20.0], [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0])
+    """
+    steps = (factor * 10.0**power for power in range(12) for factor in (1, 2, 5))
+    step = 4.0 if top <= 36 else next(step for step in steps if top / step <= 12)
+    marks: list[float] = np.arange(step, top, step).tolist()
+    return marks
+
+
+def _betas(betas: Any, x: Any, reductions: Any, choice: float | None = None) -> list[Label]:
+    """Return the labels of the points of a path of betas."""
+    return [
+        Label(rf"$\beta$={beta:g}", at, 100 * part, bold=beta == choice)
+        for beta, at, part in zip(betas, x, reductions, strict=True)
+    ]
 
 
 def paper_figures(folder: Path) -> None:
@@ -234,10 +242,12 @@ def _draw_demand(axes: Any, counts: LabelCounts, plan: Plan, full: Plan) -> None
             text = axes.annotate(
                 _short(int(samples)), (at, samples), (0, 2), textcoords="offset points", ha="center"
             )
-            text.set(size=7, color=BLUE, bbox=_WHITE, zorder=3)
+            text.set(size=7, color=BLUE, bbox=WHITE, zorder=3)
     axes.yaxis.set_major_formatter("{x:,.0f}")
     names = [counts.client_names[k] for k in order]
-    axes.set_xticks(x, names, rotation=90 if max(map(len, names)) > 2 else 0, size=8)
+    names = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in names]
+    upright = len(order) <= 25 and max(map(len, names)) <= 2
+    axes.set_xticks(x, names, rotation=0 if upright else 90, size=8)
     more = counts.K - len(order)
     axes.set(
         xlabel="client" + (f" (the {len(order)} that need most, {more:,} more)" if more else ""),
@@ -264,20 +274,33 @@ def _draw_concentration(axes: Any, counts: LabelCounts, plan: Plan) -> None:
     axes.plot([0, 100], [0, 100], color=GREY, lw=0.8, ls=":", label="if all were alike")
     quarter = int(np.ceil(counts.K / 4))
     share = 100 * found.imbalance[quarter - 1]
+    # Curves run above the diagonal: the corner below it is free, and the legend is outside.
+    verb = "holds" if quarter == 1 else "hold"
     axes.annotate(
-        f"{quarter} of {counts.K:,} clients\nhold {share:.0f} %",
+        f"{quarter} of {counts.K:,} clients\n{verb} {share:.0f} %",
         (x[quarter], share),
-        (16, -30),
-        textcoords="offset points",
+        (98, 6),
+        ha="right",
         size=9,
-        bbox=_WHITE,
-        arrowprops={"arrowstyle": "-", "lw": 0.6},
+        bbox=WHITE,
+        arrowprops={"arrowstyle": "-", "lw": 0.6, "color": GREY},
     )
     axes.set(xlabel="clients, most imbalanced first (%)", ylabel="cumulative share (%)")
     axes.set_xlim(0, 100)
     axes.set_ylim(0, 102)
     axes.set_title("Where the imbalance sits")
-    axes.legend(loc="lower right")
+    _legend_below(axes)
+
+
+def _legend_below(axes: Any) -> None:
+    """Put the legend below the label of the axis, however high the axes are."""
+    from matplotlib.transforms import ScaledTranslation
+
+    below = axes.transAxes + ScaledTranslation(0, -0.42, axes.figure.dpi_scale_trans)
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, ncols=3, fontsize=8,
+        columnspacing=1.0, handlelength=1.4,
+    )  # fmt: skip
 
 
 def caption(figure: Any, sentence: str) -> None:

@@ -30,7 +30,7 @@ def folder_sections(name: str, runs: Sequence[Run]) -> Iterator[Section]:
         if (content := _demand(run)) is not None:
             clients.parts.append(run.result["data"])
             clients.parts.append(Picture(f"{name}-clients-{n}", content, "Samples per client."))
-    samples = Section(f"{name}: samples as they are used (the first of every class, not chosen)")
+    samples = Section(f"{name}: synthetic samples (first eight per class, not cherry-picked)")
     for n, run in enumerate(_first_of_each(made, "generator_hash")):
         if (content := _samples(run)) is not None:
             samples.parts.append(f"Drawn by {run.result['generator']}:")
@@ -64,7 +64,7 @@ def _demand(run: Run) -> bytes | None:
     if run.place is None:
         return None
     try:
-        counts = LabelCounts.load(run.place / "counts.csv")
+        counts = LabelCounts.load(run.place / "counts.csv", layout="wide")
         if counts.fingerprint != run.result["counts_hash"]:
             return None
         return demand_picture(counts, _own_plan(run, run.place))

@@ -2,23 +2,30 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from fedeas.cost import duration
+from fedeas.experiments.generation import generations
 from fedeas.experiments.paper_claims import Claim
 from fedeas.experiments.paper_counts import main_plan, paper_counts
 from fedeas.experiments.paper_tables import printed
-from fedeas.experiments.results import Mean
+from fedeas.experiments.results import PLUS_MINUS, Mean, Result
 from fedeas.experiments.tables import Row, Run, Table, common_setting, make_tables
 from fedeas.report import curves, figures
 from fedeas.report.page import Grid, Picture, Section
 from fedeas.select import admissible_betas
 
-_MOST_MARKS = 6  # whose names have room beside them
+_LEAST_MARKS, _MOST_MARKS = 3, 6  # that show a relation, and whose names have room
 
 
-def sweep_sections(name: str, runs: Sequence[Run], tables: Sequence[Table]) -> Iterator[Section]:
-    """Yield what a report says about the runs of a sweep and their tables."""
+def sweep_sections(
+    name: str, runs: Sequence[Run], tables: Sequence[Table], paper: bool = False
+) -> Iterator[Section]:
+    """Yield what a report says about the runs of a sweep and their tables.
+
+    With `paper` the accuracies that the paper prints stand beside those of the same setting.
+    """
     for table in tables:
         own = [run for run in runs if run.entry.grid == table.grid]
-        yield _table_section(name, table, own, runs)
+        yield _table_section(name, table, own, runs, paper)
     yield Section(f"{name}: what ran", [_what_ran(runs)])
 
 
@@ -79,16 +86,15 @@ def _what_ran(runs: Sequence[Run]) -> Grid:
     def spread(values: Sequence[object]) -> str:
         return ", ".join(dict.fromkeys(str(value) for value in values))
 
-    results = [run.result for run in runs]
+    results = list({run.result["experiment"]: run.result for run in runs}.values())
     settings = [result["settings"] for result in results]
     federated = [s["federated"] for s in settings]
     seconds = sum(sum(result["curves"]["seconds"]) for result in results)
-    made = sum(result["generation"]["made"] for result in results)
     on = [result["on"] for result in results]
     return Grid(
         ("", ""),
         [
-            ("runs", f"{len({run.entry.folder for run in runs})}"),
+            ("runs", f"{len(results)}"),
             ("data", results[0]["data"] if len({r["data"] for r in results}) == 1 else
              spread([f"{s['data']['name']}, protocol {s['data']['protocol']}" for s in settings])),
             ("generator", spread([r["generator"] for r in results if r["generated"]]) or "none"),
@@ -103,30 +109,48 @@ def _what_ran(runs: Sequence[Run]) -> Grid:
                                  for o in on])),
             ("PyTorch", spread([o["torch"] for o in on])),
             ("code", spread([result["code_hash"][:8] for result in results])),
-            ("training in all", f"{seconds / 3600:.1f} hours of such a place"),
-            ("images generated", f"{made:,} by these runs; others were in the cache before"
-             if made < max(r["generated"] for r in results) else f"{made:,}"),
+            ("total training time", duration(seconds)),
+            ("images generated", _generated(results)),
         ],
         facts=True,
     )  # fmt: skip
 
 
+def _generated(results: Sequence[Result]) -> str:
+    """Say how many images were made for some runs and what that took, each image once."""
+    found = list(generations(results))
+    if not found:
+        return "none"
+    made, by_runs = sum(one.made for one in found), sum(one.by_runs for one in found)
+    if not all(one.made for one in found):
+        return f"{made:,} by these runs; what the others took was not measured"
+    took = duration(sum(one.seconds for one in found))
+    if by_runs == made:
+        return f"{made:,} in {took}"
+    if not by_runs:
+        return f"{made:,}, generated beforehand in {took}"
+    return f"{made:,} in {took}, {made - by_runs:,} of them beforehand"
+
+
 def _table_section(
-    name: str, table: Table, runs: Sequence[Run], everything: Sequence[Run]
+    name: str, table: Table, runs: Sequence[Run], everything: Sequence[Run], paper: bool
 ) -> Section:
     section = Section(f"{name}: {table.title or table.grid}")
-    beside = [_printed(row, runs) for row in table.rows]
+    beside = [_printed(row, runs) if paper else None for row in table.rows]
     section.parts.append(_results(table, beside))
     notes = list(table.notes)
     references = {row.match for row in table.rows} - {""}
     if references:
         notes.insert(0, f"Matched policies spend the total of {', '.join(sorted(references))}.")
     rounds = curves.last_rounds(runs)
-    notes.insert(0, f"Accuracy: mean of the last {rounds} rounds; ± half of the 95 % interval.")
+    several = any(row.seeds > 1 for row in table.rows)
+    spread = f" {PLUS_MINUS}." if several else ""
+    notes.insert(0, f"Accuracy is the mean of the last {rounds} evaluated rounds.{spread}")
     if any(beside):
         notes.append(
             "The paper's column is its Table 1: ResNet-18, 200 rounds of 10 epochs, 45,000 images, "
-            "a diffusion model, tests on the clients' own parts. Compare orders, not levels."
+            "a diffusion model, tests on the clients' own parts. Compare rankings and gaps, not "
+            "absolute accuracy."
         )
     section.parts.extend(notes)
     if len(table.rows) > 1:
@@ -213,7 +237,7 @@ def _figures(
     yield Picture(
         f"{name}-convergence", curves.convergence(runs, table.threshold), "Accuracy by round."
     )
-    if len(rows) <= _MOST_MARKS:
+    if _LEAST_MARKS <= len(rows) <= _MOST_MARKS:
         yield Picture(f"{name}-drift", curves.drift(rows), "Drift against accuracy.")
     yield Picture(f"{name}-cost", curves.cost(rows), "Minutes of generation and training.")
 
@@ -231,7 +255,9 @@ def _by_class(table: Table) -> Grid:
     return Grid(head, rows, shades)
 
 
-def _minutes(mean: Mean) -> str:
+def _minutes(mean: Mean | None) -> str:
+    if mean is None:
+        return "not measured"
     if mean.value < 60:
         return f"{mean.value:.0f} s" if mean.value else ""
     return f"{mean.value / 60:.1f} min"

@@ -1,0 +1,57 @@
+"""What generation took, from what runs say of themselves and of the caches that they share.
+
+Runs share their images: one may find all of its own in a cache that others filled, or that was
+filled before any run. A result therefore also holds what its cache's images took in all.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fedeas.experiments.results import Result
+
+_Cache = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Images of one generator, each counted once, and the seconds that they took."""
+
+    generator: str
+    made: int
+    seconds: float
+    by_runs: int  # of these, made while the runs ran
+
+
+def generations(results: Iterable[Result]) -> Iterator[Generation]:
+    """Yield what was generated for some runs, cache by cache; a copy of a run counts once."""
+    by_cache: dict[_Cache, list[Result]] = {}
+    for result in {result["experiment"]: result for result in results}.values():
+        if result["generated"]:
+            seed = str(result["settings"]["augment"].get("seed", 0))
+            key = (result["generator"], result["generator_hash"], result["counts_hash"], seed)
+            by_cache.setdefault(key, []).append(result)
+    for (generator, *_), runs in by_cache.items():
+        by_runs = sum(result["generation"]["made"] for result in runs)
+        own = (by_runs, sum(result["generation"]["seconds"] for result in runs))
+        # A cache grows: whoever knows of most images has the latest word.
+        known = [*(_in_cache(result) for result in runs), own]
+        made, seconds = max(known, key=lambda pair: pair[0])
+        yield Generation(generator, made, seconds, min(made, by_runs))
+
+
+def seconds_per_sample(results: Iterable[Result]) -> dict[str, float]:
+    """Return what a sample of every generator took, where any was timed."""
+    sums: dict[str, tuple[int, float]] = {}
+    for one in generations(results):
+        made, seconds = sums.get(one.generator, (0, 0.0))
+        sums[one.generator] = made + one.made, seconds + one.seconds
+    return {name: seconds / made for name, (made, seconds) in sums.items() if made}
+
+
+def _in_cache(result: Result) -> tuple[int, float]:
+    known: Any = result["generation"].get("in_cache")
+    try:
+        return int(known["made"]), float(known["seconds"])
+    except (KeyError, TypeError, ValueError):
+        return 0, 0.0  # a result of an earlier version

@@ -1,0 +1,195 @@
+"""Whole numbers per client and class as a file: CSV or TSV, JSON, and Parquet with its extra.
+
+`LabelCounts` and `Plan` are both such a table; a plan adds a few facts (`meta`). Files of others
+come in several layouts: a table that can be read in two ways is refused, with the option that
+settles it.
+"""
+
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedeas import parquet
+from fedeas.errors import InputError
+from fedeas.files import atomic_write, check_regular
+from fedeas.tables.cells import LARGEST
+from fedeas.tables.delimited import opened
+from fedeas.tables.doubts import find_doubts
+from fedeas.tables.facts import check_not_facts, facts_file, facts_text, read_facts, remove_facts
+from fedeas.tables.headings import names_clients
+from fedeas.tables.json_table import loads, read_json_table, write_json_table
+from fedeas.tables.layout import Reading, choose
+from fedeas.tables.long import Entry, added_up, read_long, read_long_parquet, without
+from fedeas.tables.table import COUNTS, LAYOUTS, LONG, WIDE, Columns, Doubt, Options, Table
+from fedeas.tables.wide import read_wide
+
+__all__ = [
+    "COUNTS", "LARGEST", "LAYOUTS", "LONG", "WIDE", "Columns", "Entry", "Options", "Table",
+    "added_up", "check_start", "facts_file", "names_clients", "parquet_layout", "read", "write",
+]  # fmt: skip
+
+_META = "# fedeas "  # before the facts of a plan, in files of version 0.1.0
+_SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
+
+
+def read(path: Path | str, options: Options | None = None) -> Table:
+    """Read a table; the ending of the name tells the format."""
+    path, options = Path(path), options or Options()
+    if path.is_dir():
+        raise InputError(f"{path} is a folder", allowed="a file ending in " + _endings())
+    read_as = _format(path)[0]
+    check_regular(path)
+    table, layout = read_as(path, options)
+    doubts = () if layout == LONG else tuple(find_doubts(table, layout))
+    if options.layout is None and table.meta is None:
+        _refuse(path, doubts)
+    return replace(table, doubts=doubts)
+
+
+def write(path: Path | str, table: Table) -> None:
+    """Write a table, whole or not at all; the ending of the name tells the format."""
+    path = Path(path)
+    save = _format(path)[1]
+    beside = table.meta is not None and save is _write_csv
+    with ExitStack() as stack:
+        temporary = stack.enter_context(atomic_write(path))
+        save(temporary, table)
+        if beside and table.meta is not None:
+            facts = stack.enter_context(atomic_write(facts_file(path)))
+            facts.write_text(facts_text(table, table.meta), encoding="utf-8")
+    if not beside and save is _write_csv:
+        remove_facts(path)
+
+
+def parquet_layout(path: Path, options: Options) -> Reading:
+    """Return how a Parquet file is read."""
+    kinds = parquet.column_kinds(path)
+    names = list(kinds)
+    plain = [name for name, kind in kinds.items() if kind != "other"]
+
+    def rows() -> Iterable[Sequence[str]]:
+        for row in parquet.value_rows(path, plain, allow_null=True):
+            cells = dict(zip(plain, row, strict=True))
+            yield ["" if cells.get(n) is None else str(cells[n]) for n in names]
+
+    return choose(names, rows(), options, str(path))
+
+
+def check_start(path: Path, options: Options) -> None:
+    """Refuse what the first rows of a Parquet file leave in doubt, before it is read as a stream.
+
+    Only columns can be judged by some of the rows.
+    """
+    with parquet.opened(path, names_clients) as source:
+        batch = next(source.batches(), None)
+        if batch is None or options.layout is not None:
+            return
+        values = np.column_stack(batch.columns).astype(np.int64)
+        clients = tuple(f"row {k}" for k in range(len(values)))
+        table = Table(values, clients, tuple(source.columns))
+    _refuse(path, tuple(find_doubts(table, WIDE)))
+
+
+def _refuse(path: Path, doubts: Sequence[Doubt]) -> None:
+    if doubts:
+        said = "; ".join(f"{doubt.what}: {doubt.fix}" for doubt in doubts[:2])
+        raise InputError(f"{path}: {said}")
+
+
+def _read_csv(path: Path, options: Options) -> tuple[Table, str]:
+    with opened(path, options.delimiter) as rows:
+        iterator = iter(rows)
+        head = next(iterator, [])
+        reading = choose(head, iterator, options, str(path))
+    with opened(path, options.delimiter) as rows:
+        if reading.layout != WIDE:
+            next(iter(rows))
+            return read_long(rows, head, reading, options), reading.layout
+        table = read_wide(rows, options)
+        meta = _parse_meta(path, rows.comments)
+    return replace(table, meta=read_facts(path, table) if meta is None else meta), WIDE
+
+
+def _parse_meta(path: Path, lines: list[str]) -> Mapping[str, Any] | None:
+    for line in lines:
+        if line.startswith(_META):
+            meta = loads(path, line.removeprefix(_META))
+            if isinstance(meta, dict):
+                return meta
+    return None
+
+
+def _write_csv(path: Path, table: Table) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+        rows, columns = table.values.shape
+        writer.writerow(["client", *(table.classes or map(str, range(columns)))])
+        clients = table.clients or map(str, range(rows))
+        for client, values in zip(clients, table.values, strict=True):
+            writer.writerow([client, *values.tolist()])
+
+
+def _read_json(path: Path, options: Options) -> tuple[Table, str]:
+    if options.layout in (LONG, COUNTS) or options.columns.given:
+        raise InputError(f"{path}: JSON holds a row per client", fix="leave out --layout")
+    check_not_facts(path)
+    return _adjusted(read_json_table(path), options, path), WIDE
+
+
+def _read_parquet(path: Path, options: Options) -> tuple[Table, str]:
+    reading = parquet_layout(path, options)
+    if reading.layout != WIDE:
+        return read_long_parquet(path, reading, options), reading.layout
+    table = Table(*parquet.read(path, names_clients, options.drop_columns))
+    return _adjusted(table, replace(options, drop_columns=()), path), WIDE
+
+
+def _adjusted(table: Table, options: Options, path: Path) -> Table:
+    """Leave out and transpose what a file holds that has no cells of text."""
+    if options.drop_columns or options.drop_rows:
+        rows, columns = table.values.shape
+        named = replace(
+            table,
+            clients=table.clients or tuple(map(str, range(rows))),
+            classes=table.classes or tuple(map(str, range(columns))),
+        )
+        table = without(named, options.drop_columns, options.drop_rows, str(path))
+    if options.transpose:
+        table = Table(
+            table.values.T.copy(), table.classes, table.clients, understood="a row per class"
+        )
+    return table
+
+
+def _write_parquet(path: Path, table: Table) -> None:
+    parquet.write(path, table.values, table.clients, table.classes, table.meta)
+
+
+_Format = tuple[Callable[[Path, Options], tuple[Table, str]], Callable[[Path, Table], None]]
+_FORMATS: dict[str, _Format] = {
+    ".csv": (_read_csv, _write_csv),
+    ".tsv": (_read_csv, _write_csv),
+    ".json": (_read_json, write_json_table),
+    ".parquet": (_read_parquet, _write_parquet),
+}
+
+
+def _endings() -> str:
+    return ", ".join(_FORMATS)
+
+
+def _format(path: Path) -> _Format:
+    ending = path.suffix.lower()
+    if ending in _SPREADSHEETS:
+        raise InputError(
+            f"{path.name} is a spreadsheet", allowed=_endings(), fix="save the sheet as 'CSV UTF-8'"
+        )
+    try:
+        return _FORMATS[ending]
+    except KeyError:
+        raise InputError("unknown kind of file", got=path.name, allowed=_endings()) from None

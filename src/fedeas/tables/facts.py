@@ -1,0 +1,85 @@
+"""The facts of a plan beside its table: `plan.csv` is a plain table, `plan.csv.json` says the rest.
+
+The facts name the content of the table that they belong to, so that a pair that does not belong
+together is noticed, whatever program wrote the table again.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedeas.errors import InputError
+from fedeas.files import read_json, sealed
+from fedeas.tables.table import Table
+
+_FORMAT = "facts/1"
+
+
+def facts_file(path: Path) -> Path:
+    """Return the file of facts that belongs to a table."""
+    return path.with_name(f"{path.name}.json")
+
+
+def facts_text(table: Table, facts: Mapping[str, Any]) -> str:
+    """Return the content of a file of facts."""
+    return sealed({"format": _FORMAT, "table": content_hash(table), "facts": facts})
+
+
+def read_facts(path: Path, table: Table) -> Mapping[str, Any] | None:
+    """Return the facts beside a table; None where there are none."""
+    file = facts_file(path)
+    body = _body(file)
+    if body is None:
+        return None
+    if body.get("table") != content_hash(table):
+        raise InputError(
+            f"{path} and {file.name} do not belong together: one of them was changed",
+            fix=f"make the plan again, or delete {file.name} if {path.name} holds label counts",
+        )
+    facts = body.get("facts")
+    return facts if isinstance(facts, dict) else None
+
+
+def check_not_facts(path: Path) -> None:
+    """Refuse the facts where their table is meant."""
+    if _body(path) is not None:
+        table = path.name.removesuffix(".json")
+        raise InputError(f"{path} belongs to {table}", fix=f"name {table}")
+
+
+def remove_facts(path: Path) -> None:
+    """Remove the facts of a table that is no longer there; a file of somebody else is left."""
+    file = facts_file(path)
+    with suppress(InputError):
+        if _body(file) is not None:
+            file.unlink()
+
+
+def content_hash(table: Table) -> str:
+    """Return the hash of a table's numbers and names, however they are written down."""
+    rows, columns = table.values.shape
+    names = [
+        list(table.clients or map(str, range(rows))),
+        list(table.classes or map(str, range(columns))),
+    ]
+    digest = hashlib.sha256(json.dumps(names).encode())
+    digest.update(np.ascontiguousarray(table.values, dtype="<i8").data)
+    return digest.hexdigest()
+
+
+def _body(file: Path) -> dict[str, Any] | None:
+    """Return the content of a file of ours; None where there is none, or it is somebody else's."""
+    if not file.is_file():
+        return None
+    try:
+        body = read_json(file)
+    except (InputError, RecursionError):  # a file of somebody else may be anything
+        if f'"format": "{_FORMAT}"' not in file.read_text(errors="replace"):
+            return None
+        raise InputError(f"{file} is damaged", fix="make the plan again") from None
+    return body if isinstance(body, dict) and body.get("format") == _FORMAT else None

@@ -1,0 +1,92 @@
+"""What headings and names say: which of them stand for clients, classes, totals, counts, years."""
+
+import re
+
+# A heading with one of these words names a column of client ids; see `names_clients`.
+_HOLDERS = frozenset({
+    "client", "clients", "site", "node", "hospital", "bank", "user", "device", "party", "partition",
+    "worker", "silo", "group", "organisation", "organization", "participant", "member",
+})  # fmt: skip
+_ALONE = frozenset(("id", "cid", "name", "index"))
+_NUMBERING = _ALONE | {"ids", "no", "nr", "number"}
+# Columns with these headings hold the label of a sample.
+LABEL_HEADINGS = ("label", "labels", "class", "target", "fine_label", "category", "y")
+# Above the names of classes, in a table that has them as rows.
+_CLASSES = frozenset({
+    "class", "classes", "label", "labels", "category", "categories", "target", "diagnosis",
+    "diagnoses", "disease", "finding", "species", "outcome", "klasse", "klassen", "kategorie",
+    "diagnose",
+})  # fmt: skip
+_TOTALS = frozenset({
+    "total", "totals", "subtotal", "sum", "sums", "all", "overall", "gesamt", "insgesamt", "summe",
+    "gesamtsumme", "alle",
+})  # fmt: skip
+_TOTAL = re.compile("total|sum|all|gesamt", re.IGNORECASE)  # in every one of them
+_BESIDE_TOTALS = frozenset({"grand", "sub", "row", "column", "count", "counts", "samples", "n"})
+_YEARS = frozenset(("year", "years", "jahr", "jahre"))
+_COUNTING = frozenset(("count", "counts", "freq", "frequency", "anzahl", "quantity"))
+_NUMBER_OF = frozenset(("n", "num", "number", "total"))
+_COUNTED = frozenset({
+    "samples", "images", "cases", "patients", "records", "instances", "examples", "size", "amount",
+    "rows", "scans", "studies", "fälle",
+})  # fmt: skip
+
+
+def _words(heading: str) -> list[str]:
+    return [word.lower() for word in re.findall(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+|[0-9]+", heading)]
+
+
+def names_clients(heading: str) -> bool:
+    """Tell whether a heading stands above client ids: '', 'client', 'ClientID', 'hospital_no'.
+
+    'client_1' is the id of a client, and 'lymph node' may well be a class.
+    """
+    match _words(heading):
+        case []:
+            return not heading
+        case [word]:
+            return word in _HOLDERS or word in _ALONE
+        case [holder, numbering]:
+            return holder in _HOLDERS and numbering in _NUMBERING
+    return False
+
+
+def names_holders(heading: str) -> bool:
+    """Tell whether a heading names clients in so many words, not just 'id' or nothing at all."""
+    return names_clients(heading) and bool(_HOLDERS.intersection(_words(heading)))
+
+
+def names_classes(heading: str) -> bool:
+    """Tell whether a heading stands above the names of classes: 'class', 'diagnosis_code'."""
+    match _words(heading):
+        case [word]:
+            return word in _CLASSES
+        case [word, numbering]:
+            return word in _CLASSES and numbering in _NUMBERING | {"code"}
+    return False
+
+
+def names_total(name: str) -> bool:
+    """Tell whether a name is that of a sum: 'Total', 'grand total', 'Gesamt'."""
+    if not _TOTAL.search(name):  # a million clients are asked for their names
+        return False
+    words = _words(name)
+    return bool(_TOTALS.intersection(words)) and set(words) <= _TOTALS | _BESIDE_TOTALS
+
+
+def names_year(heading: str) -> bool:
+    """Tell whether a heading stands above years."""
+    match _words(heading):
+        case [word]:
+            return word in _YEARS
+    return False
+
+
+def names_counts(heading: str) -> bool:
+    """Tell whether a heading stands above counts: 'count', 'n', 'n_samples', 'patients'."""
+    words = _words(heading)
+    return bool(
+        _COUNTING.intersection(words)
+        or (words and words[0] in _NUMBER_OF)
+        or (len(words) == 1 and words[0] in _COUNTED)
+    )

@@ -1,0 +1,112 @@
+"""What a table is, and how somebody wants a file of theirs to be read."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas.errors import InputError
+from fedeas.tables.cells import listed
+from fedeas.tables.headings import LABEL_HEADINGS, names_clients
+
+WIDE, LONG, COUNTS = LAYOUTS = ("wide", "long", "counts")
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Something in a table that is probably not what it would be taken for, and the way out."""
+
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A K x C matrix with the names of its rows and columns, where the file gave them."""
+
+    values: NDArray[np.int64]
+    clients: tuple[str, ...] | None = None
+    classes: tuple[str, ...] | None = None
+    meta: Mapping[str, Any] | None = None  # what a plan adds
+    understood: str = "a table of counts"
+    doubts: tuple[Doubt, ...] = ()
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns hold the client, the label and the count; found by name unless given."""
+
+    client: str | None = None
+    label: str | None = None
+    count: str | None = None
+
+    @property
+    def given(self) -> bool:
+        """Whether any column was named: the table is then not a row per client."""
+        return any((self.client, self.label, self.count))
+
+    def find(self, known: Iterable[str], where: str) -> tuple[str, str] | None:
+        """Return the columns of client and label, None where there are none and none were named."""
+        names = list(known)
+        for wanted in (self.client, self.label, self.count):
+            if wanted is not None and wanted not in names:
+                raise InputError(f"{where} has no such column", got=wanted, allowed=listed(names))
+        client = self.client or next(
+            (n for n in names if n and names_clients(n) and n not in (self.label, self.count)), None
+        )
+        label = self.label or next(
+            (n for n in names if n.lower() in LABEL_HEADINGS and n not in (client, self.count)),
+            None,
+        )
+        if client == label and client is not None:
+            raise InputError(f"{where}: one column cannot be both client and label", got=client)
+        if client is not None and label is not None:
+            return client, label
+        if self.given:
+            lacking = "label" if client else "client"
+            raise InputError(
+                f"{where}: which column holds the {lacking}?",
+                allowed=listed(names),
+                fix=f"say --{lacking}-column",
+            )
+        return None
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to read a file; what is not given is found out, or the file is refused.
+
+    `layout` is one of
+
+    - `wide`: a row per client and a column per class
+    - `long`: a row per sample
+    - `counts`: a row per client and class, with a count
+
+    With a layout a table is read exactly so; without one it is read only if there is one reading.
+    `drop_columns` and `drop_rows` are left out, by their names in the file; `transpose` reads a
+    table that has classes as rows.
+    """
+
+    delimiter: str | None = None
+    layout: str | None = None
+    columns: Columns = Columns()
+    drop_columns: tuple[str, ...] = ()
+    drop_rows: tuple[str, ...] = ()
+    transpose: bool = False
+
+    def __post_init__(self) -> None:
+        if self.layout is not None and self.layout not in LAYOUTS:
+            raise InputError("unknown layout", got=self.layout, allowed=", ".join(LAYOUTS))
+        if self.layout == WIDE and self.columns.given:
+            raise InputError(
+                "a wide table has no column of labels or counts",
+                fix="leave out --layout wide, or the names of columns",
+            )
+        if self.layout == LONG and self.columns.count:
+            raise InputError(
+                "a row per sample has no count", got=self.columns.count, fix="say --layout counts"
+            )
+        if self.transpose and (self.layout in (LONG, COUNTS) or self.columns.given):
+            raise InputError("only a wide table can be transposed", fix="leave out --transpose")
