@@ -428,7 +428,7 @@ def test_peak_memory_does_not_grow_with_the_plan(tmp_path):
         command = [sys.executable, "-c", code, tmp_path / str(each), str(each)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         peaks.append(int(done.stdout))
-    assert peaks[1] <= 1.05 * peaks[0]
+    assert peaks[1] - peaks[0] < 20_000  # kB, of 142 MB more images
 
 
 def test_many_shards_of_one_client_are_not_listed_again_and_again(tmp_path, monkeypatch):

@@ -300,7 +300,7 @@ def test_many_clients_cost_no_more_memory_than_few(data, store):
         command = [sys.executable, "-c", code, store, clients]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         peaks.append(int(done.stdout))
-    assert peaks[1] <= 1.05 * peaks[0]
+    assert peaks[1] - peaks[0] < 20_000  # kB, of 150 MB of images
 
 
 def test_protocols_refuse_what_makes_no_sense(tmp_path):

@@ -50,6 +50,7 @@ from federations import (
     settings,
     write_shapes,
 )
+from paths import python_path
 from pictures import CLASSES, draw_shapes, shapes, write_set
 
 TESTS = Path(__file__).parent
@@ -450,7 +451,7 @@ def config_file(folder: Path, **federated: object) -> Path:
 
 
 def killed(config: Path, out: Path, kills: int, longest: float) -> list[int]:
-    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    environment = {**os.environ, "PYTHONPATH": python_path(TESTS)}
     script = [sys.executable, "-W", "ignore", TESTS / "killed.py"]
     done = subprocess.run(
         [*script, config, out, str(kills), str(longest)],

@@ -1,6 +1,5 @@
 """What concerns GPUs, on a machine without one: masks, shares, timing, repeatable arithmetic."""
 
-import os
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -60,7 +59,7 @@ def test_a_mask_that_hides_all_gpus_leaves_the_cores(monkeypatch, mask):
     ("cores", "gpus", "share"), [(2, 1, 0.5), (32, 1, 0.25), (32, 8, 0.25), (2, 4, 1.0), (1, 1, 1)]
 )
 def test_clients_on_ray_do_not_fill_a_gpu_with_contexts(monkeypatch, cores, gpus, share):
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(run, "usable_cores", lambda: cores)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     assert run._gpus(CONFIG) == share
     assert run._gpus(replace(CONFIG, device="cpu")) == 0.0

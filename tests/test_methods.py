@@ -35,6 +35,7 @@ from fedeas.training.loop import Correction, Local
 from fedeas.training.models import ModelSettings, Task, make_model
 from fedeas.training.samples import Samples
 from federations import ROUNDS, federation, trained, write_shapes
+from paths import python_path
 from pictures import CLASSES, draw_shapes, shapes
 
 TESTS = Path(__file__).parent
@@ -416,11 +417,11 @@ def test_fedgen_killed_goes_on_with_the_same_bits(tmp_path):
         "[federated.local]\nepochs = 1\nbatch = 8\n"
     )
     run_config(read_config(config), tmp_path / "straight")
-    path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     script = [sys.executable, "-W", "ignore", TESTS / "killed.py"]
     done = subprocess.run(
         [*script, config, tmp_path / "killed", "4", "0.1"],
-        env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, cwd=TESTS,
+        env=os.environ | {"PYTHONPATH": python_path(TESTS)}, cwd=TESTS,
+        capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert len({int(line) for line in done.stdout.split()}) >= 2  # between rounds, too

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from paths import python_path
 from pictures import write_set
 from under_way import FEDEAS, interrupted
 
@@ -161,7 +162,7 @@ def test_a_missing_extra_is_named(desk, package, arguments, extra):
         "sys.meta_path.insert(0, Hidden())\n"
     )
     before = files(desk)
-    path = os.pathsep.join([str(desk / "hide"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = python_path(desk / "hide")
     done = call(*arguments, environment={"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"})
     check_one_line(done, f"fedeas[{extra}]")
     assert files(desk) == before

@@ -6,7 +6,6 @@ are reduced to 8 x 8 pixels, the diffusion model is trained for a few steps by t
 
 import io
 import json
-import os
 import re
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from PIL import Image
 
 from fedeas.experiments.evidence import AGREES_REDUCED, CANNOT_TELL, DISAGREES
 from fedeas.experiments.sweep import plan_runs, read_sweep
+from paths import python_path
 from test_turbo import pipeline  # noqa: F401 - a fixture
 
 TESTS = Path(__file__).parent
@@ -86,8 +86,7 @@ def test_the_papers_sweeps_run_and_settle_its_claims(
     monkeypatch,
     pipeline,  # noqa: F811
 ):
-    here = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(here))
+    monkeypatch.setenv("PYTHONPATH", python_path(TESTS))
     roots = []
     for name, (source, train, test) in KEPT.items():
         reduced = reduce_set(data / source, tmp_path / name, train, test)

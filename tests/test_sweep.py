@@ -41,6 +41,7 @@ from fedeas.experiments.tables import (
 from fedeas.files import read_json, write_json
 from fedeas.locks import locked
 from federations import write_shapes
+from paths import python_path
 
 TESTS = Path(__file__).parent
 CONFIGS = TESTS.parent / "configs"
@@ -96,7 +97,7 @@ def cells_of(path: Path):
 def there():
     """Let workers find the generator of the tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(TESTS))
+        patch.setenv("PYTHONPATH", python_path(TESTS))
         yield
 
 
@@ -356,11 +357,14 @@ def test_workers_stop_with_their_sweep(tmp_path, there, how):
     command = [sys.executable, "-W", "ignore", "-m", "fedeas", "sweep", path, "--out",
                tmp_path / "runs", "--jobs", "1"]  # fmt: skip
     sweep = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    (log,) = wait_for(lambda: list((tmp_path / "runs").glob("*/log.jsonl")))
-    assert not is_free(log.parent)
-    sweep.send_signal(how)
-    assert sweep.wait(30) == (130 if how == signal.SIGINT else -how)
-    wait_for(lambda: is_free(log.parent))
+    try:
+        (log,) = wait_for(lambda: list((tmp_path / "runs").glob("*/log.jsonl")))
+        assert not is_free(log.parent)
+        sweep.send_signal(how)
+        assert sweep.wait(30) == (130 if how == signal.SIGINT else -how)
+        wait_for(lambda: is_free(log.parent))
+    finally:
+        sweep.kill()  # its worker ends with it
 
 
 def wait_for(found, seconds: float = 60):

@@ -1,7 +1,6 @@
 """SD-turbo's real loading code, on a tiny pipeline of the same classes made on disk."""
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from fedeas.experiments.sweep import fill_in, plan_runs, read_sweep
 from fedeas.generators import Generator, open_generator
 from fedeas.generators.turbo import Turbo, reduce_images
 from federations import write_shapes
+from paths import python_path
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -153,8 +153,7 @@ def test_the_papers_grid_names_a_model_that_opens(pipeline, tmp_path, monkeypatc
 
 @pytest.mark.slow
 def test_a_sweep_with_turbo_starts_in_its_workers(pipeline, tmp_path, monkeypatch):
-    here = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(here))
+    monkeypatch.setenv("PYTHONPATH", python_path(TESTS))
     write_shapes(tmp_path / "set")
     spec = turbo_runs()[0].augment.generator.replace("stabilityai/sd-turbo", str(pipeline))
     path = tmp_path / "turbo.toml"

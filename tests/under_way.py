@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+from paths import python_path
+
 FEDEAS = (sys.executable, "-W", "ignore", "-m", "fedeas")
 # What a long command imports last before it works.
 BEGINS_WITH = {
@@ -47,10 +49,9 @@ def interrupted(arguments: list[str], cwd: Path, hook: Path, patience: float = 1
     (hook / "sitecustomize.py").write_text(
         _HOOK.format(module=BEGINS_WITH[name], sign=str(sign)), encoding="utf-8"
     )
-    path = os.pathsep.join([str(hook), *filter(None, [os.environ.get("PYTHONPATH")])])
     started = subprocess.Popen(
         [*FEDEAS, *arguments], cwd=cwd, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        start_new_session=True, env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True, env={**os.environ, "PYTHONPATH": python_path(hook)},
     )  # fmt: skip
     deadline = time.monotonic() + patience
     while not sign.exists() and started.poll() is None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from fedeas.cores import usable_cores
 from fedeas.errors import InputError
 from fedeas.experiments.results import Result, read_result
 from fedeas.experiments.sweep import Cell, unique
@@ -95,7 +96,7 @@ def _places(runs: Sequence[Progress], jobs: int | None) -> dict[str, dict[str, s
     if gpus and wanted <= {"auto", "cuda"}:
         names = itertools.islice(itertools.cycle(gpus), jobs or len(gpus))
         return {str(n): {"CUDA_VISIBLE_DEVICES": name} for n, name in enumerate(names)}
-    at_once = jobs or max(1, (os.cpu_count() or 1) // threads)
+    at_once = jobs or max(1, usable_cores() // threads)
     return {str(n): {"OMP_NUM_THREADS": str(threads)} for n in range(at_once)}
 
 

@@ -5,7 +5,6 @@ checkpoint, which has one too; the other files are for readers, and are written 
 """
 
 import hashlib
-import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,6 +16,7 @@ import torch
 
 from fedeas.cache import Cache, check_classes, fill
 from fedeas.cache.spent import spent
+from fedeas.cores import usable_cores
 from fedeas.data import Federation, federate, load_images
 from fedeas.errors import InputError
 from fedeas.experiments.code import code_hash, library_version
@@ -225,7 +225,7 @@ def _gpus(config: Config) -> float:
     """
     if not config.device.startswith("cuda"):
         return 0.0
-    at_a_time = max(1, (os.cpu_count() or 1) // config.federated.threads)
+    at_a_time = max(1, usable_cores() // config.federated.threads)
     share = torch.cuda.device_count() / at_a_time
     return min(1.0, max(share, 1 / _CLIENTS_PER_GPU))
 
