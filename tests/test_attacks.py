@@ -1,5 +1,8 @@
 """Attacks on what the documents promise. Each fails to read, write or exhaust anything.
 
+Here a server and its sites attack each other. Attacks on caches are in `test_attacks_cache.py`, and
+attacks by files in `test_attacks_files.py`: `pytest tests/test_attacks*.py` runs them all.
+
 Every attack comes with its control: on the behaviour of version 0.1.0, of which just enough is kept
 here, it succeeds.
 """
