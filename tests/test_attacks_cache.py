@@ -16,7 +16,7 @@ import pytest
 
 from counting import Counting
 from fedeas import InputError, LabelCounts, augment
-from fedeas.cache import Cache, client_images, verify
+from fedeas.cache import Cache, client_images, spent, verify
 from fedeas.cache.shard import SUFFIX, Segment
 from fedeas.cache.verify import summary
 from fedeas.files import read_json, sealed, write_json
@@ -66,7 +66,8 @@ def at_once(folder: Path, processes: int, *more: str) -> list[list[str]]:
 def test_the_first_fill_by_twenty_processes_at_once_succeeds(tmp_path):
     """Processes that tidy up what others are about to rename make each other fail."""
     careless = at_once(tmp_path / "careless", 20, "careless")
-    assert Counter(how for _, how, _ in careless) == {"FileAccessError": 20}
+    assert {how for _, how, _ in careless} <= {"FileAccessError", "FileNotFoundError"}
+    assert len(careless) == 20
     alone = Cache(tmp_path / "alone", Counting.fingerprint, "data")
     for client in range(10):
         client_images(str(client), [5, 7, 3], Counting(), alone, 4)
@@ -79,7 +80,8 @@ def test_the_first_fill_by_twenty_processes_at_once_succeeds(tmp_path):
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "lock")
+    beside = ("lock", spent.FILE)  # what images took is not the same twice
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name not in beside)
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 

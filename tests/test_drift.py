@@ -86,7 +86,8 @@ def run(policy: str, drift_all: float | None) -> Run:
                 "data": {"name": "x", "protocol": "clean"},
                 "partition": {"clients": 3, "alpha": 0.1}, "seed": 1}  # fmt: skip
     result = {
-        "settings": settings, "method": "fedavg", "policy": policy, "generated": 0, "seed": 1,
+        "experiment": policy, "settings": settings, "method": "fedavg", "policy": policy,
+        "generated": 0, "seed": 1,
         "generator": "", "generator_hash": "", "counts_hash": "c", "code_hash": "h", "data": "x",
         "classes": ["a"], "generation": {"made": 0, "seconds": 0.0},
         "on": {"machine": "m", "device": "cpu", "threads": 1, "torch": "2"},

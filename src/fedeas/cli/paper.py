@@ -152,4 +152,4 @@ def runs(
     if not as_json:
         codes = {run.entry.grid: run.result["code_hash"][:8] for run in known[sweep].runs}
         listed = ", ".join(f"{table.grid} {codes[table.grid]}" for table in chosen)
-        typer.echo(f"± half of the 95 % interval of Student's t over seeds; code: {listed}")
+        typer.echo(f"made by code: {listed}")

@@ -15,6 +15,7 @@ import numpy as np
 
 from fedeas.errors import InputError
 from fedeas.files import read_json, sealed
+from fedeas.limits import MAX_TEXT
 from fedeas.tables.table import Table
 
 _FORMAT = "facts/1"
@@ -74,7 +75,7 @@ def content_hash(table: Table) -> str:
 
 def _body(file: Path) -> dict[str, Any] | None:
     """Return the content of a file of ours; None where there is none, or it is somebody else's."""
-    if not file.is_file():
+    if not file.is_file() or file.stat().st_size > MAX_TEXT:
         return None
     try:
         body = read_json(file)
