@@ -16,7 +16,7 @@ docs:
 
 # Two workers: many tests start programs of their own.
 test:
-	pytest -n 2
+	pytest -n 2 --dist worksteal
 
 # An hour and more: slow tests, a federation on this machine, every benchmark once.
 nightly:

@@ -1,6 +1,6 @@
 """What goes wrong at a terminal: one helpful line, no traceback, nothing half-written.
 
-Every command is a process of its own, as a user starts it.
+A command is a process of its own, as a user starts it, but where only its words matter.
 """
 
 import hashlib
@@ -96,11 +96,11 @@ def files(folder):
     }
 
 
-def check_one_line(done, *words):
+def check_one_line(code, stderr, *words):
     """The last line says it all; before it only what was understood."""
-    said = done.stderr.splitlines()
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
+    said = stderr.splitlines()
+    assert code == 2, stderr
+    assert "Traceback" not in stderr
     assert said[-1].startswith("fedeas: ")
     assert sum(line.startswith("fedeas: ") for line in said) == 1
     for word in words:
@@ -129,11 +129,12 @@ def check_one_line(done, *words):
         ),
     ],
 )
-def test_wrong_paths_columns_keys_sizes_and_devices(desk, arguments, words):
+def test_wrong_paths_columns_keys_sizes_and_devices(desk, arguments, words, fedeas):
     (desk / "key.toml").write_text(CONFIG.replace("rounds", "round"))
     (desk / "many.toml").write_text(CONFIG.replace("clients = 10", "clients = 1000000"))
     before = files(desk)
-    check_one_line(call(*arguments), *words)
+    done = fedeas(*arguments)
+    check_one_line(done.code, done.err, *words)
     assert files(desk) == before
 
 
@@ -164,7 +165,7 @@ def test_a_missing_extra_is_named(desk, package, arguments, extra):
     before = files(desk)
     path = python_path(desk / "hide")
     done = call(*arguments, environment={"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"})
-    check_one_line(done, f"fedeas[{extra}]")
+    check_one_line(done.returncode, done.stderr, f"fedeas[{extra}]")
     assert files(desk) == before
 
 
@@ -182,7 +183,9 @@ def test_a_cache_of_another_generator_is_not_used(desk):
     folders[0].rename(folders[1])
     before = files(desk)
     done = call("fill", "plan.csv", "--generator", "pool(data=fashion_mnist, seed=1)")
-    check_one_line(done, str(folders[1]), "images of another generator", "move it back")
+    check_one_line(
+        done.returncode, done.stderr, str(folders[1]), "images of another generator", "move it back"
+    )
     assert files(desk) == before
 
 
@@ -253,7 +256,7 @@ def test_an_interrupted_download(desk, tmp_path_factory):
     }
     with hub(source, share=0.5) as address:
         done = call("run", "hub.toml", environment={**environment, "HF_ENDPOINT": address})
-    check_one_line(done, "some/set", "call it again")
+    check_one_line(done.returncode, done.stderr, "some/set", "call it again")
     assert files(desk) == before
     assert not list(store.rglob("*"))
     with hub(source, share=1.0) as address:
@@ -261,14 +264,14 @@ def test_an_interrupted_download(desk, tmp_path_factory):
     assert done.returncode == 0, done.stderr
 
 
-def test_half_of_a_set_is_not_taken_for_all_of_it(desk, data):
+def test_half_of_a_set_is_not_taken_for_all_of_it(desk, data, fedeas):
     """One of two files, as a download that broke off between files leaves them."""
     (desk / "part").mkdir()
     test = next((data / "fashion_mnist").rglob("test-*.parquet"))
     shutil.copy(test, desk / "part" / "train-00000-of-00002.parquet")
     shutil.copy(test, desk / "part" / "test-00000-of-00001.parquet")
-    done = call("generator", "train", "fashion_mnist", "--folder", "part", "--out", "g")
-    check_one_line(done, "lacks files of its set", "2 of them")
+    done = fedeas("generator", "train", "fashion_mnist", "--folder", "part", "--out", "g")
+    check_one_line(done.code, done.err, "lacks files of its set", "2 of them")
 
 
 # Root may write anywhere: without this right even root keeps to what a folder allows.
@@ -304,7 +307,8 @@ def test_a_folder_that_cannot_be_written_to(desk, arguments, monkeypatch):
     assert subprocess.run([*AS_OTHERS, "touch", "x"], capture_output=True).returncode
     before = files(desk)
     begun = time.monotonic()
-    check_one_line(call(*arguments, before=AS_OTHERS), "ermission denied", "choose a folder")
+    done = call(*arguments, before=AS_OTHERS)
+    check_one_line(done.returncode, done.stderr, "ermission denied", "choose a folder")
     assert time.monotonic() - begun < 60
     assert files(desk) == before
 
