@@ -1,0 +1,26 @@
+"""What must not change by accident: weights of small runs, a plan's file, generated samples.
+
+The hashes are those that `pin_runs.py` leaves. A change of the mathematics changes them, and says
+so; a change of shape does not.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from paths import python_path
+
+TESTS = Path(__file__).parent
+RECORDED = TESTS / "data" / "pins.json"
+# The kernels that every processor has.
+PLAIN = {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "OMP_NUM_THREADS": "1"}
+
+
+def test_runs_plans_and_samples_are_what_they_were(tmp_path):
+    environment = os.environ | PLAIN | {"PYTHONPATH": python_path(TESTS)}
+    command = [sys.executable, "-W", "ignore", TESTS / "pin_runs.py", tmp_path]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "pins.json").read_text()) == json.loads(RECORDED.read_text())
