@@ -41,14 +41,15 @@ import torch
 from flwr.app import Context
 from torch.nn import functional
 
-from fedeas.data import ImageData, load_images
+from fedeas.data import Dataset, load_images
 from fedeas.flower.client import Site, make_client_app
 from fedeas.flower.grids import InlineGrid, on_grid
 from fedeas.flower.rounds import Federated, run_rounds
 from fedeas.seeds import child_rng
 from fedeas.training.loop import Local, accuracy, keep_memory
-from fedeas.training.models import ModelSettings, Task, make_model
+from fedeas.training.models import ModelSettings, make_model
 from fedeas.training.samples import Samples
+from fedeas.training.task import Task
 
 COHORT, EACH, BATCH, RATE = 5, 512, 64, 0.02
 MORE = 3 * EACH  # images of a client on Ray: near the 2,000 of CIFAR-10 on 20 clients
@@ -62,13 +63,13 @@ def write_data(folder: Path, images: int) -> None:
     pixels = rng.integers(0, 256, (images, 32, 32, 3), np.uint8)
     labels = np.arange(images) % 10
     names = tuple(map(str, range(10)))
-    ImageData.write(folder, "noise", names, (images - 10, 10), iter([(pixels, labels)]))
+    Dataset.write(folder, "noise", names, (images - 10, 10), iter([(pixels, labels)]))
 
 
 @lru_cache(maxsize=1)
-def open_data(folder: str) -> ImageData:
+def open_data(folder: str) -> Dataset:
     """Open the noise once a process."""
-    return ImageData.open(Path(folder))
+    return Dataset.open(Path(folder))
 
 
 def open_site(folder: str, each: int, context: Context) -> Site:
@@ -108,7 +109,7 @@ def bare(folder: str, channels_last: bool) -> Iterator[float]:
     """Yield the seconds of the same rounds in a loop with nothing of ours but the model."""
     data = open_data(folder)
     images, labels = (
-        torch.from_numpy(np.array(data.images)),
+        torch.from_numpy(np.array(data.samples)),
         torch.from_numpy(np.array(data.labels)),
     )
     server = make_model(ModelSettings("cnn"), TASK, 0)

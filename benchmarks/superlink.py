@@ -156,7 +156,8 @@ def contest(grid: object, context: object) -> None:
     from fedeas.flower.exchange import exchange
     from fedeas.flower.members import Deployment, Manner, Members
     from fedeas.flower.rounds import Federated, run_rounds
-    from fedeas.training.models import ModelSettings, Task, make_model
+    from fedeas.training.models import ModelSettings, make_model
+    from fedeas.training.task import Task
 
     count, out = int(context.run_config["clients"]), Path(str(context.run_config["out"]))
     while len(list(grid.get_node_ids())) < count:

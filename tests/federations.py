@@ -18,8 +18,8 @@ from fedeas.partition.partition import IndexLists, hash_labels
 from fedeas.policies.registry import make_policy
 from fedeas.secure.paths import Betas, Choice, choose_by_conditions, plain_sums
 from fedeas.training.loop import Local
-from fedeas.training.models import ModelSettings, Task
-from fedeas.training.samples import channel_statistics
+from fedeas.training.models import ModelSettings
+from fedeas.training.task import Task
 from pictures import CLASSES, draw_shapes, write_set
 
 ROUNDS, CLIENTS, TRAIN, TEST = 3, 6, 240, 60
@@ -108,8 +108,7 @@ def federation(folder: Path, recipe: str = "skewed", policy: str = "none") -> Fe
         folder=str(folder / "clients"),
         device="cpu",
     )
-    shape = data.images.shape[1:]
-    return Federation(simulation, Task(3, shape, *channel_statistics(data)), CLIENTS)
+    return Federation(simulation, Task.of(data), CLIENTS)
 
 
 def counts_of(folder: Path) -> LabelCounts:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from fedeas.data import ImageData
+from fedeas.data import Dataset
 
 CLASSES = ("dot", "bar", "frame")
 
@@ -31,11 +31,11 @@ def draw_shapes(count: int, side: int = 8) -> tuple[np.ndarray, np.ndarray]:
     return images, labels
 
 
-def shapes(folder: Path, train: int = 48, test: int = 12, side: int = 8) -> ImageData:
+def shapes(folder: Path, train: int = 48, test: int = 12, side: int = 8) -> Dataset:
     """Write a decoded data set of shapes."""
     images, labels = draw_shapes(train + test, side)
     sizes = (train, test)
-    return ImageData.write(folder, "shapes", CLASSES, sizes, iter([(images, labels)]))
+    return Dataset.write(folder, "shapes", CLASSES, sizes, iter([(images, labels)]))
 
 
 def encoded(pixels: np.ndarray) -> bytes:

@@ -57,7 +57,8 @@ from fedeas.secure.messages import (
 from fedeas.secure.paths import Betas, asked_of, read_question
 from fedeas.secure.server import Server
 from fedeas.secure.shares import SHARE, join
-from fedeas.training.models import ModelSettings, Task, make_model
+from fedeas.training.models import ModelSettings, make_model
+from fedeas.training.task import Task
 from pictures import encoded
 from reconstruction import Seen, reconstruct
 

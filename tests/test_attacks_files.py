@@ -25,7 +25,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from fedeas import FedEAS, FedeasError, InputError, LabelCounts, Partition, Plan
-from fedeas.data import ImageData, load_images
+from fedeas.data import Dataset, load_images
 from fedeas.experiments.paper_claims import RECORDED
 from fedeas.experiments.tables import find_runs, make_tables
 from fedeas.files import read_json, read_text, read_toml, sealed, unsealed
@@ -213,7 +213,7 @@ def test_images_are_decoded_by_pixels_not_by_number(tmp_path):
     folder = by_class(tmp_path / "set", {f"{n:02}.png": blank(2048, "L") for n in range(20)})
     together = "np.stack([np.asarray(Image.open(p)) for p in Path(argument[0]).rglob('*.png')])"
     assert attempt(together, folder, limit="at_most(220)") == "MemoryError"
-    load = "assert load_images('x', *argument).images.shape == (40, 2048, 2048, 1)"
+    load = "assert load_images('x', *argument).samples.shape == (40, 2048, 2048, 1)"
     # The finished set is mapped, which counts as address space too.
     assert attempt(load, folder, tmp_path / "store", limit="at_most(400)") == "fine"
 
@@ -362,7 +362,7 @@ def test_deep_nesting_is_refused_wherever_it_is_read(tmp_path):
         lambda: LabelCounts.load(tmp_path / "fedeas.parquet"),
         lambda: load_tensors(tmp_path / "deep.safetensors"),
         lambda: Partition.load(tmp_path / "deep.npz"),
-        lambda: ImageData.open(tmp_path / "set"),
+        lambda: Dataset.open(tmp_path / "set"),
     ):
         with pytest.raises(InputError):
             read()

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from fedeas import IID, Dirichlet, FedEAS, FLBench, InputError
-from fedeas.data import ImageData, federate, load_images
+from fedeas.data import Dataset, federate, load_images
 from fedeas.generators import Generator, Pool, make_generator
 from limited import attempt
 from pictures import encoded, shapes, write_set
@@ -28,13 +28,13 @@ def test_pixels_and_labels_survive(tmp_path):
     train, test = noise(20), noise(4, seed=1)
     write_set(tmp_path / "set", train, test)
     data = load_images("mine", tmp_path / "set", tmp_path / "store")
-    np.testing.assert_array_equal(data.images, np.stack(train + test))
+    np.testing.assert_array_equal(data.samples, np.stack(train + test))
     assert data.labels.tolist() == [0, 1] * 12
     assert (data.classes, data.train_size) == (("cat", "dog"), 20)
-    assert isinstance(data.images, np.memmap)
+    assert isinstance(data.samples, np.memmap)
     grey = [image[:, :, 0] for image in train]
     write_set(tmp_path / "grey", grey, grey[:4])
-    assert load_images("grey", tmp_path / "grey", tmp_path / "store").images.shape == (24, 6, 5, 1)
+    assert load_images("grey", tmp_path / "grey", tmp_path / "store").samples.shape == (24, 6, 5, 1)
 
 
 def test_it_is_decoded_once_and_again_when_the_source_changes(tmp_path, monkeypatch):
@@ -60,9 +60,9 @@ def image_folder(folder: Path, each: int = 10) -> Path:
     return folder
 
 
-def labelled(data: ImageData) -> dict[int, str]:
+def labelled(data: Dataset) -> dict[int, str]:
     """Return the name of the class of every training image, by its colour."""
-    colours = data.images[: data.train_size, 0, 0, 0].tolist()
+    colours = data.samples[: data.train_size, 0, 0, 0].tolist()
     return {c: data.classes[y] for c, y in zip(colours, data.train_labels.tolist(), strict=True)}
 
 
@@ -138,15 +138,15 @@ def test_images_load_on_systems_that_cannot_reserve_space(tmp_path, monkeypatch)
     monkeypatch.delattr(os, "posix_fallocate")
     write_set(tmp_path / "set", noise(20), noise(4))
     data = load_images("mine", tmp_path / "set", tmp_path / "store")
-    np.testing.assert_array_equal(data.images[:20], np.stack(noise(20)))
+    np.testing.assert_array_equal(data.samples[:20], np.stack(noise(20)))
 
 
 def test_the_arrays_are_those_that_numpy_writes(tmp_path):
     """Their fingerprint names runs and caches: it may not change with how they are written."""
     data = shapes(tmp_path / "set")
-    np.save(tmp_path / "images.npy", np.asarray(data.images))
-    written = (tmp_path / "set" / "images.npy").read_bytes()
-    assert written == (tmp_path / "images.npy").read_bytes()
+    np.save(tmp_path / "samples.npy", np.asarray(data.samples))
+    written = (tmp_path / "set" / "samples.npy").read_bytes()
+    assert written == (tmp_path / "samples.npy").read_bytes()
     assert data.fingerprint.startswith("83d336ce07573ceb")
 
 
@@ -175,7 +175,7 @@ def test_a_set_that_does_not_fit_on_the_disk_is_refused_at_once(tmp_path):
         yield huge, np.zeros(1, np.int64)
 
     with pytest.raises(InputError, match="FEDEAS_STORE"):
-        ImageData.write(folder, "x", ("a", "b"), (rows, 0), batches())
+        Dataset.write(folder, "x", ("a", "b"), (rows, 0), batches())
     assert asked == [1]
     assert not list(folder.parent.iterdir())
 
@@ -185,13 +185,13 @@ def test_a_damaged_store_is_found_and_decoded_anew(tmp_path):
     data = load_images("mine", tmp_path / "set", tmp_path / "store")
     folder = next((tmp_path / "store" / "data").glob("*"))
     good = {
-        name: (folder / name).read_bytes() for name in ("images.npy", "labels.npy", "meta.json")
+        name: (folder / name).read_bytes() for name in ("samples.npy", "labels.npy", "meta.json")
     }
     assert data.verify(folder) == []
     hostile = io.BytesIO()
     np.save(hostile, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     damages = {
-        "images.npy": [good["images.npy"][:200], b"", hostile.getvalue()],
+        "samples.npy": [good["samples.npy"][:200], b"", hostile.getvalue()],
         "labels.npy": [good["labels.npy"][:100], hostile.getvalue()],
         "meta.json": [b"{}", b"", good["meta.json"].replace(b"20", b"19")],
     }
@@ -199,13 +199,13 @@ def test_a_damaged_store_is_found_and_decoded_anew(tmp_path):
         for content in contents:
             (folder / name).write_bytes(content)
             with pytest.raises(InputError):
-                ImageData.open(folder)
+                Dataset.open(folder)
             again = load_images("mine", tmp_path / "set", tmp_path / "store")
             assert again.fingerprint == data.fingerprint
-    flipped = bytearray(good["images.npy"])
+    flipped = bytearray(good["samples.npy"])
     flipped[-1] ^= 1
-    (folder / "images.npy").write_bytes(flipped)
-    assert ImageData.open(folder).verify(folder) == ["images.npy"]
+    (folder / "samples.npy").write_bytes(flipped)
+    assert Dataset.open(folder).verify(folder) == ["samples.npy"]
 
 
 def test_bad_sources_are_refused_and_nothing_is_left(tmp_path):
@@ -246,7 +246,7 @@ def test_a_data_set_of_the_hub(tmp_path):
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     first, second = done.stdout.splitlines()
-    assert first == "ImageData(org/mine: 20 training and 4 test images of 6x5x3, 2 classes)"
+    assert first == "Dataset(org/mine: 20 training and 4 test images of 6x5x3, 2 classes)"
     assert second.startswith("no dataset 'org/absent'")
     assert "FEDEAS_DATA is not set: set it to a folder that holds org/absent/" in second
     environment["FEDEAS_DATA"] = str(tmp_path)
@@ -260,14 +260,14 @@ def test_a_data_set_of_the_hub(tmp_path):
 
 def test_real_fashion_mnist(data, store):
     loaded = load_images("fashion_mnist", store=store)
-    assert loaded.images.shape == (70_000, 28, 28, 1)
+    assert loaded.samples.shape == (70_000, 28, 28, 1)
     assert np.bincount(loaded.train_labels).tolist() == [6000] * 10
     assert loaded.classes[9] == "Ankle boot"
     row = (
         pq.ParquetFile(next((data / "fashion_mnist").glob("test-*"))).read_row_group(0).slice(7, 1)
     )
     pixels = np.asarray(Image.open(io.BytesIO(row.to_pylist()[0]["image"]["bytes"])))
-    np.testing.assert_array_equal(loaded.images[60_007, :, :, 0], pixels)
+    np.testing.assert_array_equal(loaded.samples[60_007, :, :, 0], pixels)
 
 
 def test_the_two_protocols_on_real_cifar10(data, store, paper):
@@ -323,7 +323,7 @@ def test_the_pool_draws_held_out_images_of_the_class(tmp_path):
     assert isinstance(pool, Generator)
     labels, seeds = np.array([0, 1, 1, 0] * 10), np.arange(40, dtype=np.uint64)
     images = pool.sample(labels, seeds)
-    allowed = {loaded.images[i].tobytes(): int(loaded.labels[i]) for i in shared.pool}
+    allowed = {loaded.samples[i].tobytes(): int(loaded.labels[i]) for i in shared.pool}
     assert [allowed[image.tobytes()] for image in images] == labels.tolist()
     order = np.random.default_rng(0).permutation(40)
     np.testing.assert_array_equal(pool.sample(labels[order], seeds[order]), images[order])
@@ -354,10 +354,14 @@ def test_a_folder_of_images_by_class_is_a_data_set(tmp_path):
         (folder / f"{number:02}.png").write_bytes(encoded(picture))
     (tmp_path / "flat" / "cat" / "notes.txt").write_text("no image")
     flat = load_images("flat", tmp_path / "flat", tmp_path / "store")
-    assert (flat.classes, flat.images.shape, flat.train_size) == (("cat", "dog"), (23, 8, 9, 3), 19)
+    assert (flat.classes, flat.samples.shape, flat.train_size) == (
+        ("cat", "dog"),
+        (23, 8, 9, 3),
+        19,
+    )
     # Every fifth of a class is for testing: cats 08, 18, dogs 09, 19.
-    assert sorted(flat.images[19:, 0, 0, 0].tolist()) == [80, 90, 180, 190]
-    assert ((flat.images[:, 0, 0, 0] // 10) % 2 == flat.labels).all()
+    assert sorted(flat.samples[19:, 0, 0, 0].tolist()) == [80, 90, 180, 190]
+    assert ((flat.samples[:, 0, 0, 0] // 10) % 2 == flat.labels).all()
     shutil.copytree(tmp_path / "flat", tmp_path / "split" / "train")
     with pytest.raises(InputError, match="holds no test set"):
         load_images("split", tmp_path / "split", tmp_path / "store")

@@ -31,8 +31,9 @@ from fedeas.flower.server import serve
 from fedeas.seeds import child_rng
 from fedeas.tensors import load_tensors
 from fedeas.training.loop import Local
-from fedeas.training.models import ModelSettings, Task
+from fedeas.training.models import ModelSettings
 from fedeas.training.samples import Samples
+from fedeas.training.task import Task
 from federations import negotiated
 from hostile import equal, hostile, hostile_hello
 from pictures import CLASSES, draw_shapes, encoded, shapes
@@ -108,7 +109,7 @@ def test_a_site_fills_its_row_of_the_plan_from_its_own_counts(sites, tmp_path):
 
 def test_a_site_that_lacks_a_class_numbers_the_others_as_the_federation_does(sites, tmp_path):
     site = open_site(config(sites, tmp_path, 1))
-    own = site.real.data.images[site.real.labels == 2]
+    own = site.real.data.samples[site.real.labels == 2]
     images, labels = draw_shapes(300)
     assert all(any(np.array_equal(o, i) for i in images[labels == 2]) for o in own)
     with pytest.raises(InputError, match="classes that the federation does not name"):
@@ -264,7 +265,7 @@ def test_a_site_that_is_away_is_named_and_comes_back(sites, tmp_path, monkeypatc
     federated = Federated(
         rounds=4, fraction=1.0, local=Local(epochs=1, batch=8), timeout=600.0, minimum=0.5
     )
-    shape = open_site(config(sites, tmp_path, 0)).real.data.images.shape[1:]
+    shape = open_site(config(sites, tmp_path, 0)).real.data.samples.shape[1:]
     task = Task(3, shape, (0.2,), (0.3,))
     run_rounds(
         grid, federated, task, 42, tmp_path / "c.safetensors", "away", lambda _: {}, follow,

@@ -38,8 +38,9 @@ from fedeas.methods.registry import make_method
 from fedeas.partition import IndexLists, Partition
 from fedeas.seeds import child_rng
 from fedeas.training.loop import accuracy, fit
-from fedeas.training.models import ModelSettings, Task, make_model
+from fedeas.training.models import ModelSettings, make_model
 from fedeas.training.samples import Samples
+from fedeas.training.task import Task
 from federations import (
     CLIENTS,
     Shapes,

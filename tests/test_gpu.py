@@ -10,8 +10,9 @@ import torch
 from fedeas.experiments import crew, estimate, run
 from fedeas.experiments.config import Config, Data
 from fedeas.training.loop import Correction, Local, fit, repeatable
-from fedeas.training.models import ModelSettings, Task, make_model
+from fedeas.training.models import ModelSettings, make_model
 from fedeas.training.samples import Samples
+from fedeas.training.task import Task
 from pictures import shapes
 
 CONFIG = Config(Data("cifar10"), device="cuda")

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedeas import InputError
-from fedeas.data import ImageData
+from fedeas.data import Dataset
 from fedeas.experiments.config import read_config
 from fedeas.experiments.run import run as run_config
 from fedeas.flower import records
@@ -32,8 +32,9 @@ from fedeas.methods.moon import Moon
 from fedeas.methods.registry import make_method
 from fedeas.methods.scaffold import Scaffold
 from fedeas.training.loop import Correction, Local
-from fedeas.training.models import ModelSettings, Task, make_model
+from fedeas.training.models import ModelSettings, make_model
 from fedeas.training.samples import Samples
+from fedeas.training.task import Task
 from federations import ROUNDS, federation, trained, write_shapes
 from paths import python_path
 from pictures import CLASSES, draw_shapes, shapes
@@ -206,10 +207,10 @@ def test_fedmixs_loss_is_the_papers():
     model = make_model(ModelSettings(), TASK, 1)
     images, labels = batch()
     share = 0.2
-    mashed = {"images": torch.rand(1, 8, 8, 1) * 255, "labels": torch.tensor([[0.2, 0.3, 0.5]])}
+    mashed = {"samples": torch.rand(1, 8, 8, 1) * 255, "labels": torch.tensor([[0.2, 0.3, 0.5]])}
     here = Turn(model, {}, mashed, {}, None, Local(), 2, np.random.default_rng(0))
     found = FedMix(share=share).correction(here).loss(model, images, labels)
-    x, other = model.normalise(images), model.normalise(mashed["images"])
+    x, other = model.normalise(images), model.normalise(mashed["samples"])
 
     def first(x: torch.Tensor) -> torch.Tensor:
         logits = model.fc(model.body((1 - share) * x))
@@ -439,7 +440,7 @@ def test_fedgen_trains_with_five_thousand_images_of_a_class(tmp_path):
     labels = np.array([0] * many + [1, 2] * few)
     images = np.random.default_rng(0).integers(0, 255, (len(labels), 8, 8, 1)).astype(np.uint8)
     images[labels == 1, :4] = 0
-    data = ImageData.write(
+    data = Dataset.write(
         tmp_path / "set", "grey", CLASSES, (len(labels), 0), iter([(images, labels)])
     )
     parts = [np.arange(many + 5), np.arange(many + 5, len(labels))]
@@ -513,25 +514,25 @@ def test_fedmix_averages_groups_or_all_of_a_clients_images(tmp_path):
     samples = Samples.of(data, np.arange(70))
     pixels, labels = samples.take(np.arange(70))
     (known,) = [FedMix(mash=0).introduce(samples, np.random.default_rng(0))]
-    assert known["images"].shape == (1, 8, 8, 1)
+    assert known["samples"].shape == (1, 8, 8, 1)
     assert torch.allclose(
-        known["images"][0], torch.from_numpy(pixels.astype(np.float64).mean(0)).float()
+        known["samples"][0], torch.from_numpy(pixels.astype(np.float64).mean(0)).float()
     )
     assert known["labels"][0].tolist() == pytest.approx((np.bincount(labels) / 70).tolist())
     FedMix(mash=0).check_known(known, Task.of(data), 70)
     groups = FedMix(mash=20).introduce(samples, np.random.default_rng(0))
-    assert len(groups["images"]) == 3  # and ten that stay private
+    assert len(groups["samples"]) == 3  # and ten that stay private
     few = Samples.of(data, np.arange(15))
-    assert len(FedMix(mash=0).introduce(few, np.random.default_rng(0))["images"]) == 0
+    assert len(FedMix(mash=0).introduce(few, np.random.default_rng(0))["samples"]) == 0
     with pytest.raises(InputError, match="not averages"):
         FedMix(mash=0).check_known(groups, Task.of(data), 70)
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("images", 256.0), ("images", -1.0), ("labels", 1.5), ("labels", math.nan)]
+    ("key", "value"), [("samples", 256.0), ("samples", -1.0), ("labels", 1.5), ("labels", math.nan)]
 )
 def test_averages_that_no_images_have_are_refused(key, value):
-    known = {"images": torch.ones(1, 8, 8, 1), "labels": torch.tensor([[0.2, 0.3, 0.5]])}
+    known = {"samples": torch.ones(1, 8, 8, 1), "labels": torch.tensor([[0.2, 0.3, 0.5]])}
     FedMix().check_known(known, TASK, 70)
     known[key] = torch.full_like(known[key], value)
     with pytest.raises(InputError, match="out of range"):

@@ -14,7 +14,7 @@ import torch
 from counting import Counting
 from fedeas import IID, FedEAS, FedeasError, LabelCounts, Partition, Plan
 from fedeas.cache import Cache, fill, verify
-from fedeas.data import ImageData, load_images
+from fedeas.data import Dataset, load_images
 from fedeas.files import read_json
 from fedeas.generators.diffusion import Design, Diffusion
 from fedeas.generators.judge import Judge
@@ -119,8 +119,8 @@ def places(tmp_path):
     )
     decoded = tmp_path / "shapes"
     data = shapes(decoded)
-    for name in ("meta.json", "images.npy", "labels.npy"):
-        yield decoded / name, lambda: ImageData.open(decoded)
+    for name in ("meta.json", "samples.npy", "labels.npy"):
+        yield decoded / name, lambda: Dataset.open(decoded)
 
     plan = FedEAS(beta=12).plan(counts)
     cache = Cache(tmp_path / "cache", Counting.fingerprint, plan.counts_hash)

@@ -29,7 +29,7 @@ def test_a_judge_learns_and_is_kept(judge, data, tmp_path):
     judge.save(tmp_path / "judge.safetensors")
     again = Judge.load(tmp_path / "judge.safetensors")
     assert (again.classes, again.fingerprint) == (CLASSES, judge.fingerprint)
-    np.testing.assert_array_equal(again(data.images), judge(data.images))
+    np.testing.assert_array_equal(again(data.samples), judge(data.samples))
     with pytest.raises(InputError, match="another size"):
         judge(np.zeros((1, 9, 9, 1), np.uint8))
 
@@ -54,7 +54,7 @@ def test_the_frechet_distance_is_the_formula(judge, data):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.stack([x.double().mean((1, 2, 3)), x.double().amax((1, 2, 3))], 1)
 
-    real, drawn = data.images[:200], 255 - data.images[100:300]
+    real, drawn = data.samples[:200], 255 - data.samples[100:300]
     a, b = (Mean()(torch.from_numpy(x.transpose(0, 3, 1, 2).copy())).numpy() for x in (real, drawn))
     first, second = np.cov(a.T), np.cov(b.T)
     root = np.sqrt(np.linalg.eigvals(first @ second).astype(complex)).real.sum()
@@ -67,7 +67,7 @@ def test_the_frechet_distance_is_the_formula(judge, data):
 
 
 def test_copies_of_training_images_are_noticed(data):
-    training, unseen = data.images[: data.train_size], data.images[data.train_size :]
+    training, unseen = data.samples[: data.train_size], data.samples[data.train_size :]
     rng = np.random.default_rng(1)  # other noise than that of the pictures
     fresh = shapes_like(unseen, rng)
     honest = quality.memorisation(fresh, training, unseen, quantile=0.05)
@@ -132,7 +132,7 @@ def test_a_filtered_fill_meets_the_plan(tmp_path):
 
 def test_the_command_measures(fedeas, tmp_path, judge, data, monkeypatch):
     folder = tmp_path / "set"
-    write_set(folder, list(data.images[:240]), list(data.images[240:]))
+    write_set(folder, list(data.samples[:240]), list(data.samples[240:]))
     monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))
     spec = f"pool(data=two, folder={folder}, hold_out=20)"
     result = fedeas("generator", "sample", spec, "--each", 30, "--data", "two", "--folder", folder,

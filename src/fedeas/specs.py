@@ -33,6 +33,13 @@ class Registry:
         """Return the known names: ours, then those of installed packages."""
         return [*self.ours, *(point.name for point in entry_points(group=self.group))]
 
+    def parameters(self, name: str) -> set[str]:
+        """Return the settings that a part of this name takes."""
+        try:
+            return set(inspect.signature(self._find(name)).parameters)
+        except (ValueError, TypeError):
+            raise InputError(f"{name!r} is not a {self.kind}") from None
+
     def make(self, spec: str, offered: Mapping[str, object]) -> Any:
         """Make a part from its name and settings.
 

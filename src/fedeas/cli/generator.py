@@ -258,8 +258,8 @@ def _quality(
         found["judge_accuracy"] = judge.accuracy
     if data is not None:
         loaded = load_images(data, folder)
-        training = loaded.images[: loaded.train_size]
-        unseen = loaded.images[loaded.train_size :]
+        training = loaded.samples[: loaded.train_size]
+        unseen = loaded.samples[loaded.train_size :]
         if judge is not None:
             from fedeas.generators.judge import Features
 

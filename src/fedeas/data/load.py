@@ -11,8 +11,8 @@ from pathlib import Path
 
 from fedeas import hub, parquet
 from fedeas.counts import names
+from fedeas.data.dataset import Dataset
 from fedeas.data.decode import Encoded, decoded
-from fedeas.data.images import ImageData
 from fedeas.errors import InputError
 from fedeas.files import IMAGE_FILES, check_regular, folders, store_folder, unreadable
 from fedeas.limits import MAX_PIXELS
@@ -67,7 +67,7 @@ def load_images(
     store: Path | str | None = None,
     progress: Progress | None = None,
     parts: Sequence[str] = _PARTS,
-) -> ImageData:
+) -> Dataset:
     """Open a data set as memory-mapped arrays, decoding it on first use.
 
     Parquet in the schema of the Hugging Face data set `name` is looked for in `folder`, then in
@@ -80,7 +80,7 @@ def load_images(
     files = _local_files(name, folder, parts) or _hub_files(name)
     target = store_folder(store) / "data" / f"{Path(name).name}-{files.key}"
     try:
-        return ImageData.open(target)
+        return Dataset.open(target)
     except InputError:
         shutil.rmtree(target, ignore_errors=True)  # half of something, or of an older format
     paths = [path for part in _PARTS for path in files.parts[part]]
@@ -98,7 +98,7 @@ def load_images(
         encoded = _encoded_rows(paths)
     names(classes, len(classes), "class")  # printable: they end up on terminals and in reports
     batches = decoded(encoded, sum(sizes), progress)
-    return ImageData.write(target, name, classes, sizes, batches, files.test_origin)
+    return Dataset.write(target, name, classes, sizes, batches, files.test_origin)
 
 
 def at_hand(name: str) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.counts import LabelCounts
-from fedeas.data.images import ImageData
+from fedeas.data.dataset import Dataset
 from fedeas.errors import InputError
 from fedeas.partition import Partition, Recipe
 from fedeas.seeds import child_rng
@@ -24,7 +24,7 @@ PROTOCOLS = ("paper", "clean")
 class Federation:
     """A data set shared out: clients' training parts, the test set, and images held out of both."""
 
-    data: ImageData
+    data: Dataset
     partition: Partition
     protocol: str
     test: Ints  # indices of the images that accuracy is measured on
@@ -51,7 +51,7 @@ class Federation:
 
 
 def federate(
-    data: ImageData, recipe: Recipe, protocol: str = "clean", hold_out: int = 0, seed: int = 42
+    data: Dataset, recipe: Recipe, protocol: str = "clean", hold_out: int = 0, seed: int = 42
 ) -> Federation:
     """Share out a data set by a recipe under a protocol.
 
@@ -74,7 +74,7 @@ def federate(
     return Federation(data, partition, protocol, np.sort(partition.test.indices), pool)
 
 
-def held_out(data: ImageData, each: int, seed: int, protocol: str) -> Ints:
+def held_out(data: Dataset, each: int, seed: int, protocol: str) -> Ints:
     """Choose `each` of every class at random, of the images that a protocol shares out."""
     labels = np.asarray(data.labels[: _shared_size(data, protocol)])
     if each == 0:
@@ -89,7 +89,7 @@ def held_out(data: ImageData, each: int, seed: int, protocol: str) -> Ints:
     return np.sort(np.concatenate(chosen))
 
 
-def _shared_size(data: ImageData, protocol: str) -> int:
+def _shared_size(data: Dataset, protocol: str) -> int:
     """Return how many of the images, from the first on, a protocol shares out."""
     if protocol not in PROTOCOLS:
         raise InputError("unknown protocol", got=protocol, allowed=" or ".join(PROTOCOLS))

@@ -18,8 +18,9 @@ from fedeas.experiments.sweep import Cell, unique
 from fedeas.seeds import child_rng
 from fedeas.tensors import choose_device
 from fedeas.training.loop import fit, keep_memory, scores, use_threads
-from fedeas.training.models import Task, make_model
+from fedeas.training.models import make_model
 from fedeas.training.samples import Samples
+from fedeas.training.task import Task
 
 _STEPS = 8  # of training, timed after two that are not
 _TESTED = 1024  # images evaluated to time that

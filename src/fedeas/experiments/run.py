@@ -36,8 +36,9 @@ from fedeas.plan import Plan
 from fedeas.policies import make_plan, make_policy
 from fedeas.tensors import Tensors, choose_device
 from fedeas.training.loop import keep_memory, scores, use_threads
-from fedeas.training.models import Task, make_model
+from fedeas.training.models import make_model
 from fedeas.training.samples import Samples
+from fedeas.training.task import Task
 
 Progress = Callable[[int, int], None]
 _CLIENTS_PER_GPU = 4  # on Ray, at a time

@@ -21,8 +21,9 @@ from fedeas.seeds import child_rng
 from fedeas.specs import parse
 from fedeas.tensors import choose_device
 from fedeas.training.loop import Local, fit, keep_memory, use_threads
-from fedeas.training.models import Classifier, ModelSettings, Task, make_model
+from fedeas.training.models import Classifier, ModelSettings, make_model
 from fedeas.training.samples import Samples
+from fedeas.training.task import Task
 
 HELLO, TRAIN = "query.hello", "train"
 
@@ -138,12 +139,12 @@ def _method(asked: dict[str, Any], site: Site) -> Method:
 def _task(asked: dict[str, Any], site: Site) -> Task:
     """Return the task that the server describes, if it is that of the client's own data."""
     described = asked["task"]
-    height, width, colours = map(int, described["shape"])
     task = Task(
         int(described["classes"]),
-        (height, width, colours),
+        tuple(map(int, described["shape"])),
         tuple(map(float, described["mean"])),
         tuple(map(float, described["spread"])),
+        str(described["kind"]),
     )
     check_task(task, site.real)
     return task

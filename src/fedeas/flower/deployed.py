@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fedeas.cache import Cache, check_classes, client_images
 from fedeas.counts import LabelCounts, names
-from fedeas.data import ImageData, load_images
+from fedeas.data import Dataset, load_images
 from fedeas.errors import InputError
 from fedeas.files import read_toml
 from fedeas.flower.client import Site, make_client_app
@@ -277,12 +277,12 @@ def _affordable(wanted: Ints, most: int) -> Ints:
 
 # Opened once a process, however many turns it takes.
 @lru_cache(maxsize=8)
-def _data(folder: str, store: str, classes: tuple[str, ...]) -> ImageData:
+def _data(folder: str, store: str, classes: tuple[str, ...]) -> Dataset:
     """Open a site's images with labels as the federation numbers them."""
     return numbered(load_images("site", folder, store, parts=("train",)), classes)
 
 
-def numbered(data: ImageData, classes: tuple[str, ...]) -> ImageData:
+def numbered(data: Dataset, classes: tuple[str, ...]) -> Dataset:
     """Return images with labels as the federation numbers them."""
     if strange := set(data.classes) - set(classes):
         raise InputError(

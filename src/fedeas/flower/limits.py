@@ -17,8 +17,8 @@ from typing import Any
 from fedeas.cores import usable_cores
 from fedeas.errors import FedeasError, InputError
 from fedeas.specs import parse
-from fedeas.training.models import Task
 from fedeas.training.samples import Samples
+from fedeas.training.task import Task
 
 REFUSAL = "this site refuses the request; its own log says why"
 _LOG = logging.getLogger("fedeas")
@@ -68,14 +68,13 @@ class Limits:
 def check_task(task: Task, samples: Samples) -> None:
     """Refuse a task that is not that of the client's own data: a model is made for it."""
     data = samples.data
-    own = (len(data.classes), tuple(data.images.shape[1:]))
-    if (task.classes, task.shape) != own:
-        raise InputError(
-            "the task is not that of this client's data", got=(task.classes, task.shape)
-        )
+    own = (data.kind, len(data.classes), tuple(data.samples.shape[1:]))
+    asked = (task.kind, task.classes, task.shape)
+    if asked != own:
+        raise InputError("the task is not that of this client's data", got=asked)
     for name, values in (("mean", task.mean), ("spread", task.spread)):
-        if len(values) != task.shape[2] or not all(math.isfinite(v) for v in values):
-            raise InputError(f"the task's {name} is not a number per channel", got=values)
+        if len(values) != task.shape[-1] or not all(math.isfinite(v) for v in values):
+            raise InputError(f"the task's {name} has the wrong length", got=len(values))
     if not all(v > 0 for v in task.spread):
         raise InputError("the task's spread is not positive", got=task.spread)
 

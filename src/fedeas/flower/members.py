@@ -19,7 +19,7 @@ from fedeas.flower.exchange import exchange, reason, wait_for_nodes
 from fedeas.methods.registry import make_method
 from fedeas.tensors import Tensors, check_values
 from fedeas.training.loop import check_settings
-from fedeas.training.models import Task
+from fedeas.training.task import Task
 
 MOST_SAMPLES = 2**40 - 1  # of one client
 

@@ -22,7 +22,8 @@ from fedeas.methods.registry import make_method
 from fedeas.seeds import child_rng
 from fedeas.tensors import Tensors, check_values, load_tensors, save_tensors
 from fedeas.training.loop import Local, check_settings, use_threads
-from fedeas.training.models import Classifier, ModelSettings, Task, make_model
+from fedeas.training.models import Classifier, ModelSettings, make_model
+from fedeas.training.task import Task
 
 _COMPILED = ("fedavg", "fedprox", "scaffold")
 

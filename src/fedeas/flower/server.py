@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from flwr.serverapp import Grid
 
-from fedeas.data import ImageData, load_images
+from fedeas.data import Dataset, load_images
 from fedeas.errors import InputError
 from fedeas.files import read_json, write_json
 from fedeas.flower.deployed import numbered, read_classes, read_flat, row_policy
@@ -27,8 +27,9 @@ from fedeas.policies import FedEAS
 from fedeas.specs import parse
 from fedeas.tensors import Tensors, choose_device, save_tensors
 from fedeas.training.loop import Local, scores
-from fedeas.training.models import ModelSettings, Task, make_model
-from fedeas.training.samples import Samples, channel_statistics
+from fedeas.training.models import ModelSettings, make_model
+from fedeas.training.samples import Samples
+from fedeas.training.task import Task
 
 NEGOTIATE = "negotiate"  # as a policy: the sites settle it, by sums over all of them
 _LOG = logging.getLogger("flwr")  # Flower sends what is said there to whoever follows the run
@@ -88,11 +89,12 @@ class RunConfig:
             self.aggregation,
         )
 
-    def experiment(self, policy: str, data: ImageData) -> str:
+    def experiment(self, policy: str, data: Dataset) -> str:
         """Name all that the model of a round depends on: how long to wait is no part of it."""
         beside = ("out", "test_data", "policy", "rounds", "minimum", "timeout", "window", "device")
         kept = {k: v for k, v in vars(self).items() if k not in beside}
-        parts = [kept, policy, channel_statistics(data)]
+        task = Task.of(data)
+        parts = [kept, policy, (task.mean, task.spread)]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -180,7 +182,7 @@ def _negotiated(
     }
 
 
-def _test_data(settings: RunConfig) -> ImageData:
+def _test_data(settings: RunConfig) -> Dataset:
     """Open the server's test images; it has no others, so normalisation follows from them."""
     store = Path(settings.out) / "store"
     data = load_images("server", settings.test_data, store, parts=("test",))
@@ -188,7 +190,7 @@ def _test_data(settings: RunConfig) -> ImageData:
     return replace(data, train_size=len(data.labels))
 
 
-def _measure(weights: Tensors, settings: RunConfig, task: Task, data: ImageData) -> Line:
+def _measure(weights: Tensors, settings: RunConfig, task: Task, data: Dataset) -> Line:
     model = make_model(ModelSettings(settings.model), task, 0).to(choose_device(settings.device))
     model.load_state_dict(weights)
     return scores(model, Samples.of(data, np.arange(len(data.labels))))

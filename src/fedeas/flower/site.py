@@ -7,7 +7,7 @@ from pathlib import Path
 from flwr.app import Context
 
 from fedeas.cache import Cache, check_classes, client_images
-from fedeas.data import ImageData, load_images
+from fedeas.data import Dataset, load_images
 from fedeas.flower.client import OpenSite, Site
 from fedeas.generators import open_generator
 from fedeas.partition import Partition
@@ -70,7 +70,7 @@ def _augmented(simulation: Simulation, real: Samples, number: int, _policy: str)
 
 # Opened once a process, however many clients take their turns in it.
 @lru_cache(maxsize=2)
-def _data(name: str, folder: str | None) -> ImageData:
+def _data(name: str, folder: str | None) -> Dataset:
     return load_images(name, folder)
 
 

@@ -64,7 +64,7 @@ def _turbo(
     turbo = heavy("fedeas.generators.turbo", "the generator 'turbo'", "turbo")
     known = load_images(data, folder)
     made: Generator = turbo.Turbo(
-        model, known.classes, known.images.shape[1:], prompt, steps, precision, device
+        model, known.classes, known.samples.shape[1:], prompt, steps, precision, device
     )
     return made
 

@@ -8,13 +8,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedeas.data.images import ImageData
+from fedeas.data.dataset import Dataset
 from fedeas.errors import InputError
 from fedeas.seeds import child_rng
 from fedeas.tensors import load_tensors, save_tensors, tensors_digest
 from fedeas.training.loop import Local, fit, predict
-from fedeas.training.models import Classifier, ModelSettings, Task, make_model
-from fedeas.training.samples import Samples, channel_statistics
+from fedeas.training.models import Classifier, ModelSettings, make_model
+from fedeas.training.samples import Samples
+from fedeas.training.task import Task
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -30,23 +31,23 @@ class Judge:
     @classmethod
     def train(
         cls,
-        data: ImageData,
+        data: Dataset,
         epochs: int = 6,
         seed: int = 0,
         progress: Callable[[int, int], None] | None = None,
     ) -> "Judge":
         """Train on the official training images; its accuracy on the test images is noted."""
-        mean, spread = channel_statistics(data)
-        shape = list(data.images.shape[1:])
+        task = Task.of(data)
+        shape, mean, spread = task.shape, task.mean, task.spread
         about: dict[str, Any] = {
-            "format": _FORMAT, "model": "cnn", "classes": list(data.classes), "shape": shape,
+            "format": _FORMAT, "model": "cnn", "classes": list(data.classes), "shape": list(shape),
             "mean": list(mean), "spread": list(spread), "data": data.fingerprint, "seed": seed,
         }  # fmt: skip
         model = _model(about)
         local = Local(epochs=epochs, batch=64, learning_rate=0.03, momentum=0.9)
         rng = child_rng(seed, "judge")
         fit(model, Samples.of(data, np.arange(data.train_size)), local, rng, progress=progress)
-        found = predict(model, data.images[data.train_size :])
+        found = predict(model, data.samples[data.train_size :])
         right = found == np.asarray(data.labels[data.train_size :])
         return cls(model, {**about, "accuracy": float(right.mean())})
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.data import load_images
-from fedeas.data.images import ImageData
+from fedeas.data.dataset import Dataset
 from fedeas.data.protocol import held_out
 from fedeas.errors import InputError
 
@@ -18,9 +18,9 @@ from fedeas.errors import InputError
 class Pool:
     """Draws from held-out real images of the requested class, the seed choosing which."""
 
-    def __init__(self, data: ImageData, indices: NDArray[np.int64]) -> None:
+    def __init__(self, data: Dataset, indices: NDArray[np.int64]) -> None:
         labels = np.asarray(data.labels)[indices]
-        self._images = data.images
+        self._images = data.samples
         self.classes = data.classes
         self._by_class = [indices[labels == c] for c in range(len(data.classes))]
         if empty := [data.classes[c] for c, own in enumerate(self._by_class) if not own.size]:

@@ -20,7 +20,7 @@ from diffusers import UNet2DModel
 from diffusers.training_utils import EMAModel
 from numpy.typing import NDArray
 
-from fedeas.data.images import ImageData
+from fedeas.data.dataset import Dataset
 from fedeas.errors import InputError
 from fedeas.generators.diffusion import Design, Diffusion, Head, save_model, to_pixels
 from fedeas.seeds import child_rng
@@ -88,7 +88,7 @@ class Moment:
 
 
 def train(
-    data: ImageData,
+    data: Dataset,
     out: Path,
     training: Training,
     seed: int = 0,
@@ -251,18 +251,18 @@ class _Order:
         return found
 
 
-def _batch(data: ImageData, order: _Order, training: Training, seed: int, step: int) -> _Batch:
+def _batch(data: Dataset, order: _Order, training: Training, seed: int, step: int) -> _Batch:
     """Draw everything random of one step from (seed, step)."""
     chosen = order.at(np.arange(step * training.batch, (step + 1) * training.batch))
     rng = torch.Generator().manual_seed(int(child_rng(seed, "step", step).integers(2**62)))
     labels = torch.from_numpy(np.asarray(data.labels)[chosen])
     hidden = torch.rand(training.batch, generator=rng) < training.drop
     design = training.design
-    height, width, colours = data.images.shape[1:]
+    height, width, colours = data.samples.shape[1:]
     side = design.padded(height, width) // design.patch
     size = (training.batch, colours * design.patch**2, side, side)
     return _Batch(
-        images=torch.from_numpy(np.asarray(data.images[chosen])),
+        images=torch.from_numpy(np.asarray(data.samples[chosen])),
         labels=torch.where(hidden, len(data.classes), labels),
         times=torch.randint(design.timesteps, (training.batch,), generator=rng),
         noise=torch.randn(size, generator=rng),
@@ -276,8 +276,8 @@ def _learning_rate(training: Training, step: int) -> float:
     return rate
 
 
-def _head(data: ImageData, training: Training, steps: int) -> Head:
-    height, width, colours = data.images.shape[1:]
+def _head(data: Dataset, training: Training, steps: int) -> Head:
+    height, width, colours = data.samples.shape[1:]
     return Head(data.classes, (height, width, colours), data.fingerprint, training.design, steps)
 
 

@@ -44,7 +44,8 @@ from fedeas.errors import InputError
 from fedeas.methods.method import Method, Outcome, Round, Turn, stream
 from fedeas.tensors import Tensors, check_values, fresh_weights
 from fedeas.training.loop import Correction
-from fedeas.training.models import Classifier, Task
+from fedeas.training.models import Classifier
+from fedeas.training.task import Task
 
 _COUNTS, _KNOWN, _STEP = "counts", "known", "step"
 _GENERATOR, _MOMENTS = "generator.", ("exp_avg", "exp_avg_sq")
@@ -217,8 +218,8 @@ class _Taught(Correction):
         self._weight = max(_LEAST_WEIGHT, fallen)
         self._drawn_share = settings.batch / turn.local.batch
 
-    def loss(self, model: Classifier, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        logits = model(images)
+    def loss(self, model: Classifier, batch: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        logits = model(batch)
         plain = functional.cross_entropy(logits, labels)
         chosen = self._rng.choice(self._labels, self._settings.batch)
         asked = torch.from_numpy(chosen).to(labels.device)

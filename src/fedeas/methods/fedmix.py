@@ -3,7 +3,7 @@
     Yoon, Shin, Hwang, Yang: FedMix: Approximation of Mixup under Mean Augmented Federated Learning,
     2021, algorithm 2.
 
-Before training every client gives the server averages of `mash` images and their labels: no image
+Before training every client gives the server averages of `mash` samples and their labels: no sample
 leaves a client, but averages of them do. The original's CIFAR-10 runs average all images of a
 client: mash = 0. With a mashed pair (x_g, y_g) the loss is
 (1 - l) CE(f((1 - l) x), y) + l CE(f((1 - l) x), y_g) + l * <d/dx of the first term, x_g>.
@@ -16,12 +16,14 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from fedeas.data.kinds import find_kind
 from fedeas.errors import InputError
 from fedeas.methods.method import Method, Turn, stream
 from fedeas.tensors import Tensors
 from fedeas.training.loop import Correction
-from fedeas.training.models import Classifier, Task
+from fedeas.training.models import Classifier
 from fedeas.training.samples import Samples
+from fedeas.training.task import Task
 
 _LEAST = 16  # images of an average: a server cannot ask for less and see single images
 _SENT = 64  # mashed images that go to the clients of a round
@@ -52,38 +54,43 @@ class FedMix(Method):
         groups = [order[i : i + size] for i in range(0, len(order), size)]
         groups = [group for group in groups if len(group) >= _LEAST]
         classes = len(samples.data.classes)
-        images = np.empty((len(groups), *samples.data.images.shape[1:]), np.float32)
+        means = np.empty((len(groups), *samples.data.samples.shape[1:]), np.float32)
         labels = np.empty((len(groups), classes), np.float32)
         for row, group in enumerate(groups):
-            pixels, marks = samples.take(group)
-            images[row] = pixels.mean(axis=0, dtype=np.float64)
+            values, marks = samples.take(group)
+            means[row] = values.mean(axis=0, dtype=np.float64)
             labels[row] = np.bincount(marks, minlength=classes) / len(marks)
-        return {"images": torch.from_numpy(images), "labels": torch.from_numpy(labels)}
+        return {"samples": torch.from_numpy(means), "labels": torch.from_numpy(labels)}
 
     def start(self, model: Classifier, task: Task, known: Sequence[Tensors], seed: int) -> Tensors:
         """Put all clients' averages together."""
-        found = {key: torch.cat([one[key] for one in known]) for key in ("images", "labels")}
-        if not len(found["images"]):
-            raise InputError(f"no client has {_LEAST} images to average", fix="use another method")
+        found = {key: torch.cat([one[key] for one in known]) for key in ("samples", "labels")}
+        if not len(found["samples"]):
+            raise InputError(f"no client has {_LEAST} samples to average", fix="use another method")
         return found
 
     def check_known(self, known: Tensors, task: Task, real: int) -> None:
         """Refuse averages of another form, or more of them than the client has images for."""
-        rows = len(known["images"]) if known.keys() == {"images", "labels"} else -1
-        forms = {"images": (rows, *task.shape), "labels": (rows, task.classes)}
+        rows = len(known["samples"]) if known.keys() == {"samples", "labels"} else -1
+        forms = {"samples": (rows, *task.shape), "labels": (rows, task.classes)}
         most = real // _LEAST if self.mash else min(1, real // _LEAST)
         if not 0 <= rows <= most or any(
             known[key].shape != form or known[key].dtype != torch.float32
             for key, form in forms.items()
         ):
-            raise InputError("not averages of images", got=sorted(known))
-        for key, largest in (("images", 255.0), ("labels", 1.0)):
-            if rows and not (float(known[key].min()) >= 0 and float(known[key].max()) <= largest):
-                raise InputError(f"averages of {key} out of range", allowed=f"0 to {largest:g}")
+            raise InputError("not averages of samples", got=sorted(known))
+        for key, (least, largest) in (
+            ("samples", find_kind(task.kind).limits), ("labels", (0.0, 1.0)),
+        ):  # fmt: skip
+            found = known[key]
+            if rows and not (float(found.min()) >= least and float(found.max()) <= largest):
+                raise InputError(
+                    f"averages of {key} out of range", allowed=f"{least:g} to {largest:g}"
+                )
 
     def send(self, state: Tensors, number: int, seed: int) -> Tensors:
         """Send some of the averages, others each round."""
-        order = torch.randperm(len(state["images"]), generator=stream(seed, "mash", number))
+        order = torch.randperm(len(state["samples"]), generator=stream(seed, "mash", number))
         return {key: values[order[:_SENT]] for key, values in state.items()}
 
     def correction(self, turn: Turn) -> Correction:
@@ -95,14 +102,14 @@ class _Mixed(Correction):
     def __init__(self, mashed: Tensors, share: float, rng: np.random.Generator) -> None:
         self._mashed, self._share, self._rng = mashed, share, rng
 
-    def loss(self, model: Classifier, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def loss(self, model: Classifier, batch: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         share = self._share
-        drawn = self._rng.integers(len(self._mashed["images"]), size=len(images))
-        chosen = torch.from_numpy(drawn).to(self._mashed["images"].device)
-        others = model.normalise(self._mashed["images"][chosen].to(images.device))
-        their_labels = self._mashed["labels"][chosen].to(images.device)
-        x = model.normalise(images).requires_grad_()
-        logits = model.fc(model.body((1 - share) * x))
+        drawn = self._rng.integers(len(self._mashed["samples"]), size=len(batch))
+        chosen = torch.from_numpy(drawn).to(self._mashed["samples"].device)
+        others: torch.Tensor = model.normalise(self._mashed["samples"][chosen].to(batch.device))
+        their_labels = self._mashed["labels"][chosen].to(batch.device)
+        x: torch.Tensor = model.normalise(batch).requires_grad_()
+        logits = model.logits((1 - share) * x)
         own = (1 - share) * functional.cross_entropy(logits, labels)
         (slope,) = torch.autograd.grad(own, x, create_graph=True)
         mixed = functional.cross_entropy(logits, their_labels)

@@ -15,8 +15,9 @@ import torch
 from fedeas.seeds import child_rng
 from fedeas.tensors import Tensors, check_values
 from fedeas.training.loop import Correction, Local
-from fedeas.training.models import Classifier, Task
+from fedeas.training.models import Classifier
 from fedeas.training.samples import Samples
+from fedeas.training.task import Task
 
 
 @dataclass(frozen=True)

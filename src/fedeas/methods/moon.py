@@ -55,11 +55,11 @@ class _Contrast(Correction):
     def __init__(self, server: Classifier, last: Classifier, mu: float, tau: float) -> None:
         self._server, self._last, self._mu, self._tau = server, last, mu, tau
 
-    def loss(self, model: Classifier, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        z = model.represent(images)
+    def loss(self, model: Classifier, batch: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        z = model.represent(batch)
         plain = functional.cross_entropy(model.last(z), labels)
         with torch.no_grad():
-            near, far = self._server.represent(images), self._last.represent(images)
+            near, far = self._server.represent(batch), self._last.represent(batch)
         pull = functional.cosine_similarity(z, near) / self._tau
         push = functional.cosine_similarity(z, far) / self._tau
         contrast = functional.softplus(push - pull).mean()  # -log(e^pull / (e^pull + e^push))

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from fedeas.data.kinds import Array
 from fedeas.errors import InputError
 from fedeas.tensors import autocast, precision
 from fedeas.training.models import Classifier
@@ -25,7 +26,7 @@ class Local:
     """How a client trains: plain SGD, a fresh optimiser each time."""
 
     epochs: int = 2  # over the client's samples, in a round
-    batch: int = 64  # images of a step
+    batch: int = 64  # samples of a step
     learning_rate: float = 0.02  # of SGD
     momentum: float = 0.0  # of SGD
     weight_decay: float = 0.0  # of SGD
@@ -53,9 +54,9 @@ def check_settings(*checks: tuple[str, object, bool, str]) -> None:
 class Correction:
     """Plain local training. A method overrides what it changes."""
 
-    def loss(self, model: Classifier, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def loss(self, model: Classifier, batch: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return the loss of a batch."""
-        return functional.cross_entropy(model(images), labels)
+        return functional.cross_entropy(model(batch), labels)
 
     def after_backward(self, model: Classifier) -> None:
         """Change gradients before the step."""
@@ -84,9 +85,9 @@ def fit(
     steps = 0
     with repeatable(device):
         for epoch in range(local.epochs):
-            for images, labels in batches(samples, local.batch, rng):
+            for batch, labels in batches(samples, local.batch, rng):
                 with autocast(device, dtype):
-                    loss = correction.loss(called, images.to(device), labels.to(device))
+                    loss = correction.loss(called, batch.to(device), labels.to(device))
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()  # type: ignore[no-untyped-call]
                 correction.after_backward(model)
@@ -105,21 +106,19 @@ def batches(
     for start in range(0, len(order), size):
         places = order[start : start + size]
         if len(places) > 1:
-            images, labels = samples.take(places)
-            yield torch.from_numpy(images), torch.from_numpy(labels)
+            batch, labels = samples.take(places)
+            yield torch.from_numpy(batch), torch.from_numpy(labels)
 
 
 @torch.inference_mode()
-def predict(
-    model: Classifier, images: NDArray[np.uint8], batch: int = 512, dtype: str = "float32"
-) -> Ints:
-    """Return the most likely class of every image."""
+def predict(model: Classifier, samples: Array, batch: int = 512, dtype: str = "float32") -> Ints:
+    """Return the most likely class of every sample."""
     model.eval()
     device = next(model.parameters()).device
     with repeatable(device), autocast(device, precision(dtype)):
         found = [
-            model(torch.from_numpy(np.array(images[i : i + batch])).to(device)).argmax(1)
-            for i in range(0, len(images), batch)
+            model(torch.from_numpy(np.array(samples[i : i + batch])).to(device)).argmax(1)
+            for i in range(0, len(samples), batch)
         ]
     return torch.cat(found).cpu().numpy() if found else np.empty(0, np.int64)
 
@@ -131,8 +130,8 @@ def accuracy(
     classes = len(samples.data.classes)
     right, total = np.zeros(classes), np.zeros(classes)
     for start in range(0, len(samples), block):
-        images, labels = samples.take(np.arange(start, min(start + block, len(samples))))
-        hit = predict(model, images, dtype=dtype) == labels
+        part, labels = samples.take(np.arange(start, min(start + block, len(samples))))
+        hit = predict(model, part, dtype=dtype) == labels
         right += np.bincount(labels[hit], minlength=classes)
         total += np.bincount(labels, minlength=classes)
     per_class = np.divide(right, total, out=np.full(classes, np.nan), where=total > 0)

@@ -1,4 +1,4 @@
-"""`ImageData`: a data set as memory-mapped arrays in a folder, written once and checksummed."""
+"""`Dataset`: samples and labels as memory-mapped arrays, written once and checksummed."""
 
 import hashlib
 import json
@@ -15,55 +15,58 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedeas.data.kinds import Array, find_kind
 from fedeas.errors import FileAccessError, InputError
 from fedeas.files import check_regular, unwritable
 
-Bytes = NDArray[np.uint8]
-_FORMAT = "images/1"
-_FILES = ("images.npy", "labels.npy")
+_FORMAT = "samples/2"
+_FILES = ("samples.npy", "labels.npy")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ImageData:
-    """Images (N x height x width x channels, uint8) and labels; the training images first.
+class Dataset:
+    """Samples of one kind, shape and number format, and their labels; those for training first.
 
     The arrays are maps of files: however many processes and clients use them, there is one copy.
     """
 
-    images: Bytes
+    samples: Array
     labels: NDArray[np.int64]
     name: str
     classes: tuple[str, ...]
     train_size: int
     fingerprint: str
-    test_origin: str = ""  # in words: where the test images come from
+    test_origin: str = ""  # in words: where the test samples come from
+    kind: str = "image"
 
     @classmethod
-    def open(cls, folder: Path) -> "ImageData":
+    def open(cls, folder: Path) -> "Dataset":
         """Open a folder that `write` made; cheap, since nothing is read but the heads of files."""
         try:
             body = _read_head(folder)
             for name in _FILES:
                 check_regular(folder / name)
-            images, labels = (
+            samples, labels = (
                 np.load(folder / f, mmap_mode="r", allow_pickle=False) for f in _FILES
             )
-            if not (isinstance(images, np.ndarray) and isinstance(labels, np.ndarray)):
+            if not (isinstance(samples, np.ndarray) and isinstance(labels, np.ndarray)):
                 raise ValueError("an archive instead of an array")
+            find_kind(body["kind"]).check(samples.shape[1:], samples.dtype)
         except (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError) as error:
             raise InputError(f"{folder} holds no whole data set: {error}") from None
-        if list(images.shape) != body["shape"] or images.dtype != np.uint8:
-            raise InputError(f"{folder} holds other images than its head says", got=images.shape)
-        if labels.shape != images.shape[:1] or labels.dtype != np.int64:
+        if list(samples.shape) != body["shape"]:
+            raise InputError(f"{folder} holds other samples than its head says", got=samples.shape)
+        if labels.shape != samples.shape[:1] or labels.dtype != np.int64:
             raise InputError(f"{folder} holds other labels than its head says", got=labels.shape)
         return cls(
-            images,
+            samples,
             labels,
             body["name"],
             tuple(body["classes"]),
             body["train_size"],
-            _digest(body["sha256"]),
-            str(body.get("test_origin", "")),
+            _fingerprint(body["sha256"]),
+            str(body["test_origin"]),
+            body["kind"],
         )
 
     @classmethod
@@ -73,9 +76,10 @@ class ImageData:
         name: str,
         classes: tuple[str, ...],
         sizes: tuple[int, int],
-        batches: Iterator[tuple[Bytes, NDArray[np.int64]]],
+        batches: Iterator[tuple[Array, NDArray[np.int64]]],
         test_origin: str = "",
-    ) -> "ImageData":
+        kind: str = "image",
+    ) -> "Dataset":
         """Write a data set and open it.
 
         The folder appears whole or not at all; when two processes write the same one, one wins.
@@ -87,18 +91,20 @@ class ImageData:
         name, classes : str, tuple of str
             What it is called, and its classes.
         sizes : tuple of int
-            How many training and how many test images there are in all.
-        batches : iterator of (images, labels)
-            The images, training images first.
+            How many training and how many test samples there are in all.
+        batches : iterator of (samples, labels)
+            The samples, those for training first.
         test_origin : str
-            Where the test images come from, in words.
+            Where the test samples come from, in words.
+        kind : str
+            What a sample is: image, table.
         """
         temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
         try:
             temporary.mkdir(parents=True)
-            body = _fill(temporary, sum(sizes), len(classes), batches)
+            body = _fill(temporary, sum(sizes), len(classes), batches, kind)
             body |= {"name": name, "classes": list(classes), "train_size": sizes[0]}
-            body |= {"test_origin": test_origin}
+            body |= {"test_origin": test_origin, "kind": kind}
             head = {"sha256": _digest(body), "body": body}
             (temporary / "meta.json").write_text(json.dumps(head, indent=1), encoding="utf-8")
             with suppress(OSError):  # another process was first: its folder serves as well
@@ -118,55 +124,60 @@ class ImageData:
 
     @property
     def train_labels(self) -> NDArray[np.int64]:
-        """The labels of the training images."""
+        """The labels of the training samples."""
         return self.labels[: self.train_size]
 
     def __repr__(self) -> str:
-        size = "x".join(map(str, self.images.shape[1:]))
+        size = "x".join(map(str, self.samples.shape[1:]))
         test = len(self.labels) - self.train_size
         return (
-            f"ImageData({self.name}: {self.train_size:,} training and {test:,} test images "
+            f"Dataset({self.name}: {self.train_size:,} training and {test:,} test {self.kind}s "
             f"of {size}, {len(self.classes)} classes)"
         )
 
 
 def _fill(
-    folder: Path, total: int, classes: int, batches: Iterator[tuple[Bytes, NDArray[np.int64]]]
+    folder: Path,
+    total: int,
+    classes: int,
+    batches: Iterator[tuple[Array, NDArray[np.int64]]],
+    kind: str,
 ) -> dict[str, Any]:
     """Write the arrays batch by batch and return what describes them.
 
-    The images are written, not mapped: where a disk is full, writing to a map ends the process.
+    The samples are written, not mapped: where a disk is full, writing to a map ends the process.
     """
     labels = np.empty(total, np.int64)
-    shape: tuple[int, ...] = ()
+    form: tuple[tuple[int, ...], np.dtype[Any]] | None = None
     done = 0
     with (folder / _FILES[0]).open("wb") as file:
-        for pictures, marks in batches:
-            if not shape:
-                shape = pictures.shape[1:]
-                _check_space(folder, total * math.prod(shape))
-                header = {"descr": "|u1", "fortran_order": False, "shape": (total, *shape)}
+        for samples, marks in batches:
+            if form is None:
+                form = samples.shape[1:], samples.dtype
+                find_kind(kind).check(*form)
+                _check_space(folder, total * math.prod(form[0]) * form[1].itemsize)
+                header = {"descr": form[1].str, "fortran_order": False, "shape": (total, *form[0])}
                 np.lib.format.write_array_header_1_0(file, header)
-            if pictures.shape[1:] != shape or done + len(marks) > total:
+            if (samples.shape[1:], samples.dtype) != form or done + len(marks) > total:
                 raise InputError(
-                    "images of different sizes", got=pictures.shape[1:], allowed=str(shape)
+                    "samples of different shapes", got=samples.shape[1:], allowed=str(form[0])
                 )
             if not (marks.min() >= 0 and marks.max() < classes):
                 wrong = marks.min() if marks.min() < 0 else marks.max()
                 raise InputError(
                     "a label without a class", got=int(wrong), allowed=f"0 to {classes - 1}"
                 )
-            file.write(np.ascontiguousarray(pictures, np.uint8).data)
+            file.write(np.ascontiguousarray(samples).data)
             labels[done : done + len(marks)] = marks
             done += len(marks)
         file.flush()
         os.fsync(file.fileno())
-    if not shape or done != total:
-        raise InputError("images are missing", got=done, allowed=f"{total} of them")
+    if form is None or done != total:
+        raise InputError("samples are missing", got=done, allowed=f"{total} of them")
     np.save(folder / _FILES[1], labels)
     return {
         "format": _FORMAT,
-        "shape": [total, *shape],
+        "shape": [total, *form[0]],
         "sha256": {f: _file_digest(folder / f) for f in _FILES},
     }
 
@@ -176,7 +187,7 @@ def _check_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise InputError(
-            f"the decoded images take {needed:,} bytes, and {folder.parent} has {free:,} left",
+            f"the data set takes {needed:,} bytes, and {folder.parent} has {free:,} left",
             fix="free some space, or set FEDEAS_STORE to a folder on another disk",
         )
 
@@ -189,8 +200,14 @@ def _read_head(folder: Path) -> dict[str, Any]:
     if head["sha256"] != _digest(body) or body["format"] != _FORMAT:
         raise ValueError("another head")
     if not 0 <= body["train_size"] <= body["shape"][0]:
-        raise ValueError("more training images than images")
+        raise ValueError("more training samples than samples")
     return body
+
+
+def _fingerprint(hashes: dict[str, str]) -> str:
+    """Name the content of a data set, as it was always named: by the files of the first format."""
+    samples, labels = (hashes[name] for name in _FILES)
+    return _digest({"images.npy": samples, "labels.npy": labels})
 
 
 def _digest(value: object) -> str:

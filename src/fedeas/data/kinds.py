@@ -1,0 +1,103 @@
+"""Kinds of data: what a sample is, how it is scaled, and which model learns it by default.
+
+A new kind is a class like these two, listed in `KINDS`, with its input layer in
+`training/normalise.py`.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas.errors import InputError
+
+Array = NDArray[Any]  # samples, of the number format of their kind
+Statistics = tuple[tuple[float, ...], tuple[float, ...]]
+_BLOCK = 4096  # samples that are read at a time
+_LEAST_SPREAD = 1e-3
+
+
+class Kind:
+    """What all samples of a kind have in common."""
+
+    name: ClassVar[str]
+    model: ClassVar[str]  # used where none is named
+    limits: ClassVar[tuple[float, float]]  # of the values of a sample
+
+    def check(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        """Refuse samples of another form."""
+        raise NotImplementedError
+
+    def statistics(self, samples: Array) -> Statistics:
+        """Return the mean and the spread that samples are normalised by."""
+        raise NotImplementedError
+
+
+class Image(Kind):
+    """Pictures: height x width x channels of uint8."""
+
+    name = "image"
+    model = "cnn"
+    limits = (0.0, 255.0)
+
+    def check(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        """Refuse samples of another form."""
+        if len(shape) != 3 or dtype != np.uint8:
+            raise InputError(
+                "not images",
+                got=f"{shape} of {dtype}",
+                allowed="height x width x channels of uint8",
+            )
+
+    def statistics(self, samples: Array) -> Statistics:
+        """Return mean and spread of each channel, from 0 to 1.
+
+        They are computed from whole-number histograms, so they do not depend on order or blocks.
+        """
+        channels = samples.shape[3]
+        counts = np.zeros((channels, 256), np.int64)
+        for start in range(0, len(samples), _BLOCK):
+            part = samples[start : start + _BLOCK]
+            for c in range(channels):
+                counts[c] += np.bincount(part[..., c].ravel(), minlength=256)
+        values = np.arange(256) / 255
+        mean = counts @ values / counts.sum(axis=1)
+        spread = np.sqrt(counts @ values**2 / counts.sum(axis=1) - mean**2)
+        return tuple(mean.tolist()), tuple(np.maximum(spread, _LEAST_SPREAD).tolist())
+
+
+class Table(Kind):
+    """Rows: a vector of float32, categories as zeros and ones."""
+
+    name = "table"
+    model = "mlp"
+    limits = (-np.inf, np.inf)
+
+    def check(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        """Refuse samples of another form."""
+        if len(shape) != 1 or dtype != np.float32:
+            raise InputError(
+                "not rows of a table", got=f"{shape} of {dtype}", allowed="columns of float32"
+            )
+
+    def statistics(self, samples: Array) -> Statistics:
+        """Return mean and spread of each column."""
+        total = np.zeros(samples.shape[1])
+        squares = np.zeros_like(total)
+        for start in range(0, len(samples), _BLOCK):
+            part = samples[start : start + _BLOCK].astype(np.float64)
+            total += part.sum(axis=0)
+            squares += (part**2).sum(axis=0)
+        mean = total / len(samples)
+        spread = np.sqrt(np.maximum(squares / len(samples) - mean**2, 0.0))
+        return tuple(mean.tolist()), tuple(np.maximum(spread, _LEAST_SPREAD).tolist())
+
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (Image(), Table())}
+
+
+def find_kind(name: str) -> Kind:
+    """Return a kind of data by its name."""
+    if name not in KINDS:
+        raise InputError("unknown kind of data", got=name, allowed=", ".join(KINDS))
+    return KINDS[name]

@@ -1,0 +1,35 @@
+"""Normalisation as a part of the model: it happens on its device, so one byte a pixel travels."""
+
+import torch
+from torch import nn
+
+from fedeas.training.task import Task
+
+
+class Normalise(nn.Module):
+    """Turn samples, as data sets hold them, into what the first layer of a network sees.
+
+    An image (height x width x channels, bytes) becomes channels x height x width of floats, a row
+    of a table stays a row. Mean and spread are constants of the data, not weights: they are neither
+    saved nor averaged.
+    """
+
+    mean: torch.Tensor
+    spread: torch.Tensor
+
+    def __init__(self, task: Task, channels_last: bool) -> None:
+        super().__init__()
+        self._is_image, self._channels_last = task.kind == "image", channels_last
+        view = (1, -1, 1, 1) if self._is_image else (1, -1)
+        for name, values in (("mean", task.mean), ("spread", task.spread)):
+            shaped = torch.tensor(values, dtype=torch.float32).view(*view)
+            self.register_buffer(name, shaped, persistent=False)
+
+    def forward(self, samples: torch.Tensor) -> torch.Tensor:
+        """Return what the first layer sees."""
+        if not self._is_image:
+            return (samples - self.mean) / self.spread
+        x = samples.permute(0, 3, 1, 2)
+        # The bytes already lie channels last: that layout is free, the other is a copy.
+        x = x.float() if self._channels_last else x.float().contiguous()
+        return (x / 255 - self.mean) / self.spread
