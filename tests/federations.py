@@ -1,10 +1,15 @@
 """Small federations for tests: three shapes, six clients, seconds to train."""
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 
 from counting import Counting
 from fedeas import LabelCounts
@@ -30,6 +35,9 @@ class Federation:
     simulation: Simulation
     task: Task
     clients: int
+
+
+TESTS = Path(__file__).parent
 
 
 class Shapes(Counting):
@@ -123,12 +131,14 @@ def negotiated(n: np.ndarray) -> Choice:
     return choose_by_conditions(question, plain_sums(question, n), len(n))
 
 
-def settings(method: str = "fedavg", projection: int = 0, **changed: object) -> Federated:
+def settings(
+    method: str = "fedavg", projection: int = 0, model: str = "cnn", **changed: object
+) -> Federated:
     return Federated(
         rounds=ROUNDS,
         fraction=0.67,
         method=method,
-        model=ModelSettings("cnn", projection=projection),
+        model=ModelSettings(model, projection=projection),
         local=Local(epochs=2, batch=8, learning_rate=0.05),
         **changed,
     )
@@ -150,3 +160,21 @@ def trained(
     """Train a federation and return the weights."""
     made = federation(folder, recipe, policy)
     return run(made, folder, settings(method, projection)).weights
+
+
+def train_on_ray(folder: Path, methods: list[tuple]) -> None:
+    """Train on Ray, in a process of its own, so that nothing of the inline server is left in it."""
+    script = [sys.executable, "-W", "ignore", TESTS / "on_ray.py", folder, json.dumps(methods)]
+    environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(TESTS), *sys.path])
+    done = subprocess.run(script, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def same_as_on_ray(folder: Path, inline: dict[str, dict[str, torch.Tensor]]) -> bool:
+    """Tell whether every method's weights have the bits that Ray ended with."""
+    for method, weights in inline.items():
+        found = load_file(folder / "ray" / f"{method}.safetensors")
+        if not all(torch.equal(w, found[f"weights.{k}"]) for k, w in weights.items()):
+            return False
+    return True

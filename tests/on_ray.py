@@ -1,4 +1,7 @@
-"""Choose beta and train with every method on Ray: python on_ray.py FOLDER METHODS."""
+"""Choose beta and train with every method on Ray: python on_ray.py FOLDER METHODS.
+
+METHODS is a JSON list of [method, projection] or [method, projection, model].
+"""
 
 import json
 import sys
@@ -18,7 +21,7 @@ def hold(counts: object, folder: Path, context: object) -> Holding:
     return Holding(counts[number], folder / str(number))
 
 
-def main(folder: Path, methods: list[tuple[str, int]]) -> None:
+def main(folder: Path, methods: list[list[object]]) -> None:
     """Leave the chosen beta and a checkpoint of every method in FOLDER/ray."""
     made = federation(folder, policy="fedeas(beta=12)")
     own = folder / "ray"
@@ -29,8 +32,8 @@ def main(folder: Path, methods: list[tuple[str, int]]) -> None:
     def work(grid: object) -> None:
         chosen = negotiate_beta(grid, grid.get_node_ids(), classes=3).choice
         (own / "beta.json").write_text(json.dumps([chosen.policy.beta, chosen.samples]))
-        for method, projection in methods:
-            run(made, own, settings(method, projection), grid)
+        for given in methods:
+            run(made, own, settings(*given), grid)
 
     on_grid("ray", app, CLIENTS, 1, work)
 

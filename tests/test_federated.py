@@ -48,7 +48,9 @@ from federations import (
     federation,
     negotiated,
     run,
+    same_as_on_ray,
     settings,
+    train_on_ray,
     write_shapes,
 )
 from paths import python_path
@@ -120,23 +122,14 @@ def test_the_grids_agree_bit_for_bit_for_every_method(tmp_path):
     """On Ray two actors answer in any order; every method trains on what FedEAS generates.
 
     Before training beta is chosen from secure sums, as it follows from all counts.
-
-    Ray's server is a process of its own, so that nothing of the inline one is left in it.
     """
     made = federation(tmp_path, policy="fedeas(beta=12)")
     inline = {m: run(made, tmp_path, settings(m, p)).weights for m, p in METHODS}
-    script = [sys.executable, "-W", "ignore", TESTS / "on_ray.py", tmp_path, json.dumps(METHODS)]
-    environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(TESTS), *sys.path])
-    done = subprocess.run(script, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    train_on_ray(tmp_path, METHODS)
     chosen = negotiated(counts_of(tmp_path).n)
     settled = json.loads((tmp_path / "ray" / "beta.json").read_text())
     assert settled == [chosen.policy.beta, chosen.samples]
-    for method, _ in METHODS:
-        on_ray = load_file(tmp_path / "ray" / f"{method}.safetensors")
-        weights = {f"weights.{k}": v for k, v in inline[method].items()}
-        assert equal(weights, {k: v for k, v in on_ray.items() if k in weights}), method
+    assert same_as_on_ray(tmp_path, inline)
     assert len({w["conv1.bias"].sum() for w in inline.values()}) == len(METHODS)
 
 

@@ -35,10 +35,7 @@ class Registry:
 
     def parameters(self, name: str) -> set[str]:
         """Return the settings that a part of this name takes."""
-        try:
-            return set(inspect.signature(self._find(name)).parameters)
-        except (ValueError, TypeError):
-            raise InputError(f"{name!r} is not a {self.kind}") from None
+        return set(self._signature(name, self._find(name)))
 
     def make(self, spec: str, offered: Mapping[str, object]) -> Any:
         """Make a part from its name and settings.
@@ -47,10 +44,7 @@ class Registry:
         """
         name, settings = parse(spec, self.kind)
         factory = self._find(name)
-        try:
-            parameters = inspect.signature(factory).parameters
-        except (ValueError, TypeError):
-            raise InputError(f"{name!r} is no {self.kind}") from None
+        parameters = self._signature(name, factory)
         named = {
             k: p for k, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         }
@@ -75,6 +69,12 @@ class Registry:
             raise InputError(
                 f"{self.kind} {name!r} cannot be made: {error}", got=settings
             ) from None
+
+    def _signature(self, name: str, factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+        try:
+            return inspect.signature(factory).parameters
+        except (ValueError, TypeError):
+            raise InputError(f"{name!r} is no {self.kind}") from None
 
     def _find(self, name: str) -> Callable[..., Any]:
         if name in self.ours:

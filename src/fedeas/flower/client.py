@@ -90,7 +90,9 @@ def _train(message: Message, site: Site) -> Message:
     device = choose_device(site.device)
     before = {k: v.to(device) for k, v in records.tensors(message.content, "weights").items()}
     received = {k: v.to(device) for k, v in records.tensors(message.content, "method").items()}
-    model = _made(json.dumps(asked["model"], sort_keys=True), task).to(device)
+    # A simulation runs its own config; what a real server names has to be installed here.
+    settings, installed = json.dumps(asked["model"], sort_keys=True), site.limits is not None
+    model = _made(settings, task, installed).to(device)
     model.load_state_dict(before)
     own = kept.after(last) if method.keeps else {}
     local = Local(**asked["local"])
@@ -151,6 +153,7 @@ def _task(asked: dict[str, Any], site: Site) -> Task:
 
 
 @lru_cache(maxsize=2)
-def _made(settings: str, task: Task) -> Classifier:
+def _made(settings: str, task: Task, installed: bool) -> Classifier:
     """Make a model once a process: every turn writes all of its weights and buffers anew."""
-    return make_model(ModelSettings(**{**json.loads(settings), "weights": ""}), task, seed=0)
+    found = ModelSettings(**{**json.loads(settings), "weights": ""})
+    return make_model(found, task, seed=0, installed=installed)

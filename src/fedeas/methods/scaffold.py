@@ -38,11 +38,12 @@ class Scaffold(Method):
 
     def correction(self, turn: Turn) -> Correction:
         """Return the change of every gradient, c - c_k."""
-        if turn.local.momentum or turn.local.weight_decay:
+        local = turn.local
+        if local.momentum or local.weight_decay or local.optimizer != "sgd":
             raise InputError(
                 "SCAFFOLD's control variates assume plain SGD",
-                got=turn.local.momentum or turn.local.weight_decay,
-                allowed="momentum = 0 and weight_decay = 0",
+                got=(local.optimizer, local.momentum, local.weight_decay),
+                allowed='optimizer = "sgd", momentum = 0 and weight_decay = 0',
             )
         return _Shift({name: c - own for name, (c, own) in _variates(turn).items()})
 

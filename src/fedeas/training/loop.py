@@ -15,6 +15,7 @@ from fedeas.data.kinds import Array
 from fedeas.errors import InputError
 from fedeas.tensors import autocast, precision
 from fedeas.training.models import Classifier
+from fedeas.training.optimizers import find_optimizer, make_optimizer
 from fedeas.training.samples import Samples
 
 Ints = NDArray[np.int64]
@@ -23,15 +24,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Local:
-    """How a client trains: plain SGD, a fresh optimiser each time."""
+    """How a client trains: with a fresh optimiser each time."""
 
     epochs: int = 2  # over the client's samples, in a round
     batch: int = 64  # samples of a step
-    learning_rate: float = 0.02  # of SGD
-    momentum: float = 0.0  # of SGD
-    weight_decay: float = 0.0  # of SGD
+    learning_rate: float = 0.02
+    momentum: float = 0.0
+    weight_decay: float = 0.0
     precision: str = "float32"  # or bfloat16
     compile: bool = False  # with torch.compile, which promises no equal bits
+    optimizer: str = "sgd"  # by torch's name, with its settings: adamw, rmsprop(alpha=0.9)
 
     def __post_init__(self) -> None:
         check_settings(
@@ -41,6 +43,7 @@ class Local:
             ("momentum", self.momentum, 0 <= self.momentum < 1, "0 to below 1"),
             ("weight_decay", self.weight_decay, 0 <= self.weight_decay < 1e3, "from 0"),
         )
+        find_optimizer(self.optimizer, momentum=self.momentum, weight_decay=self.weight_decay)
         precision(self.precision)
 
 
@@ -75,7 +78,8 @@ def fit(
     device = next(model.parameters()).device
     dtype = precision(local.precision)
     called: Classifier = torch.compile(model) if local.compile else model  # type: ignore[assignment]
-    optimizer = torch.optim.SGD(
+    optimizer = make_optimizer(
+        local.optimizer,
         model.parameters(),
         local.learning_rate,
         momentum=local.momentum,

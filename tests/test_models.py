@@ -1,0 +1,120 @@
+"""Models by name: ours, a package's, anybody's; and torch's optimisers."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedeas import InfeasibleError, InputError
+from fedeas.training.loop import Local
+from fedeas.training.models import ModelSettings, make_model
+from fedeas.training.task import Task
+from federations import federation, run, same_as_on_ray, settings, train_on_ray
+
+TESTS = Path(__file__).parent
+METHODS = ("fedavg", "fedprox", "scaffold", "moon", "fedgen", "fedmix")
+TASK = Task(3, (16, 16, 1), (0.2,), (0.3,))
+STRANGE = "own_model:make_network"
+
+
+@pytest.fixture
+def examples(monkeypatch):
+    """The folder of examples, as somebody stands in it."""
+    monkeypatch.syspath_prepend(TESTS.parent / "examples")
+
+
+def test_a_network_that_nobody_knows_trains_with_every_method(tmp_path, examples):
+    """The example of the documents: inline and on Ray to the same bits."""
+    made = federation(tmp_path, policy="fedeas(beta=12)")
+    methods = [(method, 0, STRANGE) for method in METHODS]
+    inline = {m: run(made, tmp_path, settings(m, p, s)).weights for m, p, s in methods}
+    train_on_ray(tmp_path, methods)
+    assert same_as_on_ray(tmp_path, inline)
+    assert len({w["network.out.bias"].sum() for w in inline.values()}) == len(METHODS)
+
+
+class Blunt(torch.nn.Module):
+    """A network without features."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.out = torch.nn.Linear(task.shape[0] * task.shape[1], task.classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(x.flatten(1))
+
+
+def test_moon_and_fedgen_say_what_a_network_lacks(tmp_path):
+    made = federation(tmp_path)
+    for method in ("fedavg", "fedprox", "scaffold", "fedmix"):
+        run(made, tmp_path, replace(settings(method, 0, "test_models:Blunt"), rounds=1))
+    with pytest.raises(InfeasibleError, match="the model has no method `features`"):
+        run(made, tmp_path, settings("moon", 0, "test_models:Blunt"))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("own_model:nothing", "cannot import model"),
+        ("own_model:Mixer", "needs 'channels'"),
+        ("math:sqrt", "needs 'x'"),
+        ("math:pi", "is no model"),
+        ("fractions:Fraction", "is not a model"),
+        ("cnnn", "did you mean 'cnn'"),
+        ("cnn(depth=3)", "no setting 'depth'"),
+    ],
+)
+def test_a_model_that_is_none_is_named(name, message, examples):
+    with pytest.raises(InputError, match=message):
+        make_model(ModelSettings(name), TASK, 0)
+
+
+def test_settings_of_another_model_are_refused():
+    with pytest.raises(InputError, match="model 'cnn' has no setting 'stem'"):
+        make_model(ModelSettings("cnn", stem="imagenet"), TASK, 0)
+    assert make_model(ModelSettings("resnet18(norm=group)"), TASK, 0)
+
+
+def test_a_server_cannot_name_a_model_to_import(examples, monkeypatch):
+    monkeypatch.delitem(sys.modules, "own_model", raising=False)
+    with pytest.raises(InputError, match="by dotted path"):
+        make_model(ModelSettings(STRANGE), TASK, 0, installed=True)
+    assert "own_model" not in sys.modules
+    make_model(ModelSettings(STRANGE), TASK, 0)  # as a simulation does
+    assert "own_model" in sys.modules
+
+
+@pytest.mark.parametrize("name", ["adamw", "RMSprop(alpha=0.9)", "sgd(nesterov=true)"])
+def test_any_optimizer_of_torch(tmp_path, name):
+    made = federation(tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    local = Local(epochs=1, batch=8, learning_rate=0.001, optimizer=name,
+                  momentum=0.9 if "adam" not in name else 0.0)  # fmt: skip
+    plain = run(made, tmp_path / "a", replace(settings(), rounds=1)).weights
+    other = run(made, tmp_path / "b", replace(settings(), rounds=1, local=local)).weights
+    assert not torch.equal(plain["fc.bias"], other["fc.bias"])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"optimizer": "adm"}, "unknown optimizer"),
+        ({"optimizer": "lbfgs"}, "unknown optimizer"),
+        ({"optimizer": "adam(beta=1)"}, "'adam' has no setting 'beta'"),
+        ({"optimizer": "adam", "momentum": 0.9}, "'adam' has no setting 'momentum'"),
+        ({"optimizer": "sgd(lr=3)"}, "no setting 'lr'"),
+    ],
+)
+def test_an_optimizer_that_is_none_is_named(given, message):
+    with pytest.raises(InputError, match=message):
+        Local(**given)
+
+
+def test_scaffold_wants_plain_sgd(tmp_path):
+    made = federation(tmp_path)
+    local = Local(optimizer="adam", learning_rate=0.001)
+    with pytest.raises(InfeasibleError, match="assume plain SGD"):
+        run(made, tmp_path, replace(settings("scaffold"), local=local))
