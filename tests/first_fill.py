@@ -14,7 +14,7 @@ from pathlib import Path
 import filelock  # noqa: F401 - imported once, before the processes are forked
 
 from counting import Counting
-from fedeas.cache import Cache, client_images
+from fedeas.cache import Cache, client_samples
 from fedeas.cache.store import remove_half_written
 from fedeas.files import atomic_write
 
@@ -25,7 +25,7 @@ def fill_first(folder: Path, client: str, barrier) -> str:
     """Return the hash of a client's images."""
     cache = Cache(folder, Counting.fingerprint, "data")
     barrier.wait()
-    images, _ = client_images(client, WANTED, Counting(), cache, 4)
+    images, _ = client_samples(client, WANTED, Counting(), cache, 4)
     return hashlib.sha256(images.tobytes()).hexdigest()
 
 

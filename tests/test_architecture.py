@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +36,9 @@ LEAVES = {
 # Modules that are torch, flwr or cryptography from top to bottom. Others import them only where
 # they are used.
 HEAVY = {
-    "tensors.py", "training/models.py", "training/loop.py", "generators/diffusion.py",
+    "tensors.py", "training/loop.py", "training/normalise.py", "training/optimizers.py",
+    "training/models/__init__.py", "training/models/classifier.py", "training/models/cnn.py",
+    "training/models/mlp.py", "training/models/registry.py", "training/models/resnet.py", "generators/diffusion.py",
     "generators/train.py", "generators/turbo.py", "generators/judge.py",
     "dropin/torch_set.py", "methods/method.py",
     "methods/fedprox.py", "methods/scaffold.py", "methods/moon.py", "methods/fedgen.py",
@@ -123,6 +126,16 @@ def test_the_core_imports_nothing_but_numpy(module):
     assert {name.split(".")[0] for name in imports(module, top_level=True)} <= standard
     inside = {name.split(".")[0] for name in imports(module, top_level=False)} - standard
     assert inside <= LEAVES.get(module, set())
+
+
+@pytest.mark.parametrize(
+    "module",
+    [m for m in INNER if room(m) in ("cache", "flower", "methods") or m == "training/loop.py"],
+)
+def test_nothing_is_assumed_to_be_an_image_where_any_sample_will_do(module):
+    """Only data sets, models and generators of images know what an image is."""
+    words = re.compile(r"uint8|height|channels")
+    assert not words.findall((SOURCE / module).read_text())
 
 
 def test_the_command_line_starts_without_numpy():

@@ -16,7 +16,7 @@ import pytest
 
 from counting import Counting
 from fedeas import InputError, LabelCounts, augment
-from fedeas.cache import Cache, client_images, spent, verify
+from fedeas.cache import Cache, client_samples, spent, verify
 from fedeas.cache.shard import SUFFIX, Segment
 from fedeas.cache.verify import summary
 from fedeas.files import read_json, sealed, write_json
@@ -34,7 +34,7 @@ class Grey(Counting):
 def filled(base: Path) -> tuple[Cache, np.ndarray]:
     """A cache of one client, and its images."""
     cache = Cache(base, Grey.fingerprint, "data")
-    return cache, client_images("a", WANTED, Grey(), cache)[0]
+    return cache, client_samples("a", WANTED, Grey(), cache)[0]
 
 
 def careless_images(cache: Cache) -> np.ndarray:
@@ -70,7 +70,7 @@ def test_the_first_fill_by_twenty_processes_at_once_succeeds(tmp_path):
     assert len(careless) == 20
     alone = Cache(tmp_path / "alone", Counting.fingerprint, "data")
     for client in range(10):
-        client_images(str(client), [5, 7, 3], Counting(), alone, 4)
+        client_samples(str(client), [5, 7, 3], Counting(), alone, 4)
     for attempt in range(3):
         said = at_once(tmp_path / str(attempt), 20)
         assert Counter(how for _, how, _ in said) == {"done": 20}, said
@@ -111,12 +111,12 @@ def test_a_changed_shard_is_never_used(change, tmp_path):
     cache, images = filled(tmp_path)
     shard = shard_of(cache)
     os.utime(shard, ns=(0, 0))
-    np.testing.assert_array_equal(client_images("a", WANTED, Grey(), cache)[0], images)
+    np.testing.assert_array_equal(client_samples("a", WANTED, Grey(), cache)[0], images)
     change(shard)
     assert not np.array_equal(careless_images(cache), images)
     with pytest.raises(InputError, match=r"is damaged; run `fedeas fill` or `augment` again"):
-        cache.client("a").images(WANTED)
-    np.testing.assert_array_equal(client_images("a", WANTED, Grey(), cache)[0], images)
+        cache.client("a").samples(WANTED)
+    np.testing.assert_array_equal(client_samples("a", WANTED, Grey(), cache)[0], images)
     assert [path.name[9:] for path in (cache.folder / "quarantine").iterdir()] == [shard.name]
     assert list(verify(cache.folder)) == []
 
@@ -151,8 +151,8 @@ def test_a_manifest_that_names_a_file_elsewhere_is_not_followed(named, tmp_path)
     reseal(manifest, lambda body: body["shards"][0].update(name=named))
     assert (careless_images(cache) == 7).all()
     with pytest.raises(InputError, match="not the name of a shard"):
-        cache.client("a").images(WANTED)
-    np.testing.assert_array_equal(client_images("a", WANTED, Grey(), cache)[0], images)
+        cache.client("a").samples(WANTED)
+    np.testing.assert_array_equal(client_samples("a", WANTED, Grey(), cache)[0], images)
     assert read_json(manifest)["shards"][0]["name"] == shard_of(cache).name
 
 
@@ -165,9 +165,9 @@ def test_a_manifest_that_promises_other_images_is_not_believed(tmp_path):
         wanted = [max([0, *(b for c, _, b in promised if c == label)]) for label in range(3)]
         careless = sum(b - a for s in read_json(manifest)["shards"] for _, a, b in s["segments"])
         assert careless == sum(wanted)  # by its manifest it has all of them
-        with pytest.raises(InputError, match="holds other images; run `fedeas fill`"):
-            cache.client("a").images(wanted)
-        np.testing.assert_array_equal(client_images("a", WANTED, Grey(), cache)[0], images)
+        with pytest.raises(InputError, match="holds other samples; run `fedeas fill`"):
+            cache.client("a").samples(wanted)
+        np.testing.assert_array_equal(client_samples("a", WANTED, Grey(), cache)[0], images)
         assert list(verify(cache.folder)) == []
 
 
@@ -180,8 +180,8 @@ def test_a_pipe_named_like_a_shard_makes_nobody_wait(tmp_path):
         subprocess.run(reader, timeout=0.5)
     reseal(cache.client("a").manifest, lambda body: body["shards"][0].update(name=name))
     with pytest.raises(InputError, match="it is not a file"):
-        cache.client("a").images(WANTED)
-    np.testing.assert_array_equal(client_images("a", WANTED, Grey(), cache)[0], images)
+        cache.client("a").samples(WANTED)
+    np.testing.assert_array_equal(client_samples("a", WANTED, Grey(), cache)[0], images)
 
 
 # Who may look
@@ -346,7 +346,7 @@ def test_hostile_json_with_a_right_hash_ends_in_one_clear_error(tmp_path):
         assert summary(cache.folder).size > 0
         for read in (
             lambda c=cache: Cache.at(c.folder),
-            lambda c=cache: c.client("a").images(WANTED),
+            lambda c=cache: c.client("a").samples(WANTED),
         ):
             try:
                 read()
@@ -355,10 +355,10 @@ def test_hostile_json_with_a_right_hash_ends_in_one_clear_error(tmp_path):
                 assert len(str(error).splitlines()) == 1
                 outcomes[which, "refused"] += 1
         try:
-            again = client_images("a", [5, 0, 4], Grey(), cache)[0]
+            again = client_samples("a", [5, 0, 4], Grey(), cache)[0]
         except InputError as error:
             # Well-formed, and of another cache: nothing to mend.
-            assert "holds images of another" in str(error)
+            assert "holds samples of another" in str(error)
             outcomes[which, "of another"] += 1
         else:
             if which != "shard":  # a shard with a right hash is a right shard

@@ -1,5 +1,6 @@
 import errno
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 
 from counting import Counting, drawn
 from fedeas import FedEAS, InputError, LabelCounts, Plan, Uniform
-from fedeas.cache import Cache, client_images, fill, spent, verify
+from fedeas.cache import Cache, client_samples, fill, spent, verify
 from fedeas.cache import shard as shard_module
 from fedeas.cache.shard import SUFFIX, Segment, Shard
 from fedeas.cache.store import missing_segments
@@ -52,7 +53,7 @@ def test_a_filled_cache_gives_the_plan(tmp_path):
     cache, generated = filled(tmp_path, plan)
     assert generated == plan.total > 0
     for name, wanted in zip(plan.client_names, plan.samples, strict=True):
-        images, labels = cache.client(name).images(wanted.tolist())
+        images, labels = cache.client(name).samples(wanted.tolist())
         np.testing.assert_array_equal(np.bincount(labels, minlength=3), wanted)
         assert len(images) == wanted.sum()
     assert list(verify(cache.folder)) == []
@@ -64,8 +65,8 @@ def test_a_sample_is_the_same_whatever_the_policy_the_batch_and_the_order(tmp_pa
     one, _ = filled(tmp_path / "one", large, batch=5)
     two, _ = filled(tmp_path / "two", small, batch=11)
     for name, wanted in zip(small.client_names, small.samples.tolist(), strict=True):
-        a, _ = one.client(name).images(wanted)
-        b, _ = two.client(name).images(wanted)
+        a, _ = one.client(name).samples(wanted)
+        b, _ = two.client(name).samples(wanted)
         assert len(a) == len(b) == sum(wanted)
         np.testing.assert_array_equal(a[:, 1:], b[:, 1:])  # the first row tells the batch
 
@@ -96,22 +97,22 @@ def test_another_generator_seed_or_data_is_another_cache(tmp_path):
 
 def test_a_clients_images_are_generated_mended_and_never_anothers(tmp_path):
     cache = Cache(tmp_path, Counting().fingerprint, "data")
-    first, labels = client_images("a", [3, 0, 4], Counting(), cache)
+    first, labels = client_samples("a", [3, 0, 4], Counting(), cache)
     assert labels.tolist() == [0] * 3 + [2] * 4
     (shard,) = cache.client("a").folder.glob(f"*{SUFFIX}")
     shard.unlink()
-    again, _ = client_images("a", [3, 0, 4], Counting(), cache)
+    again, _ = client_samples("a", [3, 0, 4], Counting(), cache)
     np.testing.assert_array_equal(first, again)
     other = Cache(tmp_path, Counting().fingerprint, "other")
     cache.folder.rename(other.folder)  # whole, so nothing is missing
-    with pytest.raises(InputError, match="holds images of another data"):
-        client_images("a", [3, 0, 4], Counting(), other)
+    with pytest.raises(InputError, match="holds samples of another data"):
+        client_samples("a", [3, 0, 4], Counting(), other)
 
 
 def test_a_shard_is_hashed_once_a_process_and_again_when_it_changes(tmp_path, monkeypatch):
     cache = Cache(tmp_path, Counting().fingerprint, "data")
     for client in ("a", "b"):
-        client_images(client, [3, 0, 4], Counting(), cache, 2)
+        client_samples(client, [3, 0, 4], Counting(), cache, 2)
     shards = sorted(cache.clients_folder.glob(f"*/*{SUFFIX}"))
     for path in shards:
         os.utime(path, ns=(0, 0))  # not written just now: such files are hashed every time
@@ -120,15 +121,15 @@ def test_a_shard_is_hashed_once_a_process_and_again_when_it_changes(tmp_path, mo
     monkeypatch.setattr(shard_module, "_digest", lambda data: hashed.append(data) or digest(data))
     for _ in range(3):  # rounds
         for client in ("a", "b"):
-            cache.client(client).images([3, 0, 4])
+            cache.client(client).samples([3, 0, 4])
     assert len(hashed) == len(shards) == 8
     os.utime(shards[0], ns=(1, 1))
-    cache.client("a").images([3, 0, 4])
+    cache.client("a").samples([3, 0, 4])
     assert hashed[8:] == [shards[0].read_bytes()]
     # What is not wanted is not read.
     for path in shards:
         path.chmod(0o600)
-    cache.client("a").images([1, 0, 0])
+    cache.client("a").samples([1, 0, 0])
     assert len(hashed) == 10
 
 
@@ -141,7 +142,7 @@ def test_images_of_several_sizes_are_refused_with_a_way_out(tmp_path):
     ]
     own.list_shards(shards)
     with pytest.raises(InputError, match=r"several sizes.*delete that folder"):
-        own.images([2, 2])
+        own.samples([2, 2])
 
 
 DAMAGED = """
@@ -149,11 +150,11 @@ import os, sys
 from pathlib import Path
 from counting import Counting
 from fedeas import InputError
-from fedeas.cache import Cache, client_images
+from fedeas.cache import Cache, client_samples
 
 def use(base):
     cache = Cache(base, Counting().fingerprint, "data")
-    return cache, len(client_images("a", [3, 0, 4], Counting(), cache)[0])
+    return cache, len(client_samples("a", [3, 0, 4], Counting(), cache)[0])
 
 use(Path(sys.argv[1], "first"))  # imports all that it takes, while it may still read them
 base = Path(sys.argv[2])
@@ -199,7 +200,7 @@ def test_what_the_system_refuses_the_generator_is_not_blamed_on_the_cache(tmp_pa
 
     cache = Cache(tmp_path, Counting().fingerprint, "data")
     with pytest.raises(PermissionError, match="/models/x"):
-        client_images("a", [1], Unreadable(), cache)
+        client_samples("a", [1], Unreadable(), cache)
 
 
 def test_the_cache_of_a_client_is_known_by_its_classes(tmp_path):
@@ -229,14 +230,14 @@ def test_clients_fill_side_by_side_and_the_whole_cache_waits_for_them(tmp_path, 
     plan = Uniform(total=24).plan(COUNTS)
     cache = Cache(tmp_path, Counting().fingerprint, plan.counts_hash)
     other = Cache(tmp_path, Counting().fingerprint, "other")
-    client_images("c", [1, 0, 0], Counting(), other)
+    client_samples("c", [1, 0, 0], Counting(), other)
     paused = Paused()
     with ThreadPoolExecutor(3) as threads:
-        first = threads.submit(client_images, "c", [2, 0, 0], paused, cache)
+        first = threads.submit(client_samples, "c", [2, 0, 0], paused, cache)
         assert paused.reached.wait(60)
-        same = threads.submit(client_images, "c", [2, 0, 0], Counting(), cache)
+        same = threads.submit(client_samples, "c", [2, 0, 0], Counting(), cache)
         # Another client is not kept by those two.
-        assert len(client_images("d e", [0, 3, 0], Counting(), cache)[0]) == 3
+        assert len(client_samples("d e", [0, 3, 0], Counting(), cache)[0]) == 3
         busy = fedeas("cache", "prune", tmp_path, "--keep", other.folder.name, "--yes")
         assert busy.code == 2
         assert "is being filled" in busy.err
@@ -359,7 +360,7 @@ def test_one_flipped_byte_in_any_file_is_found_and_mended(tmp_path):
             assert list(verify(folder)) == []
             mended = Cache.at(folder)
             for client, wanted in zip(plan.client_names, plan.samples.tolist(), strict=True):
-                ours, theirs = (c.client(client).images(wanted)[0] for c in (mended, cache))
+                ours, theirs = (c.client(client).samples(wanted)[0] for c in (mended, cache))
                 assert ours.shape == theirs.shape
                 if ours.size:
                     np.testing.assert_array_equal(ours[:, 1:], theirs[:, 1:])
@@ -572,17 +573,59 @@ class Wrong:
     [
         None,
         np.zeros((1, 4, 4, 1), np.uint8),
-        np.zeros((7, 4, 4), np.uint8),
-        np.zeros((7, 4, 4, 1), np.float32),
+        np.zeros(7, np.uint8),
+        np.zeros((7, 4), object),
+        np.zeros((7, 4), "U3"),
+        np.zeros((7, 0), np.float32),
         [[0]],
     ],
 )
 def test_a_generator_that_returns_nonsense_is_refused_and_nothing_is_stored(images, tmp_path):
     plan = Uniform(total=7).plan(COUNTS)
     cache = Cache(tmp_path, "wrong", "data")
-    with pytest.raises(InputError, match="something else than images"):
+    with pytest.raises(InputError, match="something else than samples"):
         fill(plan, Wrong(images), cache, 7)
     assert not cache.clients_folder.exists()
+
+
+class Rows:
+    """Draws rows of a table: a label, and noise from the seed."""
+
+    fingerprint = "rows-1"
+
+    def sample(self, labels, seeds):
+        noise = [np.random.default_rng(int(seed)).normal(size=3) for seed in seeds]
+        return np.column_stack([labels, noise]).astype(np.float32)
+
+
+def test_samples_of_any_shape_and_number_format_are_kept(tmp_path):
+    cache = Cache(tmp_path, Rows.fingerprint, "data")
+    first, labels = client_samples("a", [2, 0, 3], Rows(), cache, 2)
+    assert (first.shape, first.dtype) == ((5, 4), np.float32)
+    np.testing.assert_array_equal(first[:, 0], labels)
+    again, _ = client_samples("a", [2, 0, 3], None, cache)  # nothing is generated
+    np.testing.assert_array_equal(first, again)
+    assert list(verify(cache.folder)) == []
+
+
+def test_a_generator_that_draws_something_else_than_the_data_is_refused_at_once(tmp_path):
+    cache = Cache(tmp_path, Rows.fingerprint, "data")
+    real = np.zeros((3, 8, 8, 1), np.uint8)
+    with pytest.raises(InputError, match=r"do not look like the data's; got '\(4,\) of float32'"):
+        client_samples("a", [1, 0, 0], Rows(), cache, like=real)
+    assert not list(cache.clients_folder.glob("*/*.shard"))
+
+
+def test_a_shard_of_the_first_version_is_read(tmp_path):
+    """It says no number format: images of bytes were all there was."""
+    values = np.arange(2 * 4 * 4, dtype=np.uint8).reshape(2, 4, 4, 1)
+    head = {"client": "a", "segments": [[0, 0, 2]], "shape": list(values.shape)}
+    content = json.dumps(head).encode() + b"\n" + values.tobytes()
+    path = tmp_path / f"{hashlib.sha256(content).hexdigest()}.shard"
+    path.write_bytes(content)
+    shard, found = shard_module.read_shard(path, "a")
+    assert shard.segments == (Segment(0, 0, 2),)
+    np.testing.assert_array_equal(found, values)
 
 
 def test_json_with_a_hash_refuses_every_change(tmp_path):
@@ -639,7 +682,7 @@ def test_what_images_took_is_noted_once_and_survives_damage(tmp_path):
     filled(tmp_path, small)  # nothing is made, so nothing is noted
     assert spent.spent(cache.folder) == first
     filled(tmp_path, large)
-    client_images("e", [2, 0, 0], Counting(), cache)
+    client_samples("e", [2, 0, 0], Counting(), cache)
     assert spent.spent(cache.folder).made == large.total + 2
     with (cache.folder / spent.FILE).open("a") as file:
         file.write('{"sha256": "0", "body": {"made": 9}}\n{"cut off')

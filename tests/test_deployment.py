@@ -116,6 +116,17 @@ def test_a_site_that_lacks_a_class_numbers_the_others_as_the_federation_does(sit
         open_site(config(sites, tmp_path / "other", 0, classes="cat, dog"))
 
 
+def test_a_server_whose_policy_every_site_would_refuse_asks_nobody(sites, tmp_path):
+    """Said at once, before any site is asked: the policy needs more than a site's own counts."""
+
+    class Nobody:
+        def get_node_ids(self):
+            raise AssertionError("a site was asked")
+
+    with pytest.raises(InputError, match="cannot tell its part"):
+        serve(Nobody(), settings(sites, tmp_path / "run", policy="waterfill(total=5)"))
+
+
 @pytest.mark.parametrize(
     ("policy", "message"),
     [

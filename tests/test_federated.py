@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import logging
 import math
 import os
 import shutil
@@ -29,7 +30,7 @@ from fedeas.experiments.run import run as run_config
 from fedeas.flower import records
 from fedeas.flower.client import make_client_app
 from fedeas.flower.exchange import exchange
-from fedeas.flower.grids import InlineGrid
+from fedeas.flower.grids import InlineGrid, quiet_flower
 from fedeas.flower.members import Node
 from fedeas.flower.rounds import Added, Weights, draw_cohort, run_rounds
 from fedeas.flower.state import Kept
@@ -133,6 +134,20 @@ def test_the_grids_agree_bit_for_bit_for_every_method(tmp_path):
     assert len({w["conv1.bias"].sum() for w in inline.values()}) == len(METHODS)
 
 
+@pytest.mark.parametrize("before", [logging.DEBUG, logging.NOTSET])
+def test_flowers_logger_is_silenced_only_while_it_simulates(before):
+    logger = logging.getLogger("flwr")
+    found = logger.level
+    logger.setLevel(before)
+    try:
+        with pytest.raises(KeyError), quiet_flower():
+            assert not logger.isEnabledFor(logging.ERROR)
+            raise KeyError
+        assert logger.level == before
+    finally:
+        logger.setLevel(found)
+
+
 def test_aggregation_weights_are_the_real_samples_whatever_the_cache_adds(tmp_path):
     made = federation(tmp_path, policy="fedeas(beta=12)")
     plan, partition = (
@@ -156,7 +171,7 @@ def test_aggregation_weights_are_the_real_samples_whatever_the_cache_adds(tmp_pa
         model.load_state_dict(initial.state_dict())
         cache = Cache(tmp_path / "cache", Shapes.fingerprint, unequal.counts_hash)
         wanted = samples[k].tolist()
-        own = cache.client(unequal.client_names[k]).images(wanted)
+        own = cache.client(unequal.client_names[k]).samples(wanted)
         mixed = Samples.of(data, partition.train[k], *own)
         assert len(mixed) == len(partition.train[k]) + sum(wanted)
         fit(model, mixed, once.local, child_rng(42, "train", 1, k))

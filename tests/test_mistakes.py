@@ -184,7 +184,11 @@ def test_a_cache_of_another_generator_is_not_used(desk):
     before = files(desk)
     done = call("fill", "plan.csv", "--generator", "pool(data=fashion_mnist, seed=1)")
     check_one_line(
-        done.returncode, done.stderr, str(folders[1]), "images of another generator", "move it back"
+        done.returncode,
+        done.stderr,
+        str(folders[1]),
+        "samples of another generator",
+        "move it back",
     )
     assert files(desk) == before
 

@@ -125,7 +125,7 @@ def test_a_filtered_fill_meets_the_plan(tmp_path):
     cache = Cache(tmp_path, made.fingerprint, plan.counts_hash)
     assert fill(plan, made, cache).generated == plan.total
     for name, wanted in zip(plan.client_names, plan.samples, strict=True):
-        images, labels = cache.client(name).images(wanted.tolist())
+        images, labels = cache.client(name).samples(wanted.tolist())
         if labels.size:
             np.testing.assert_array_equal(classify(images), labels)
 

@@ -16,6 +16,7 @@ from fedeas.errors import InputError
 from fedeas.files import atomic_write, check_regular, unreadable
 
 Tensors = dict[str, torch.Tensor]
+NUMBER_FORMATS = {"float32", "float64", "int64", "float16", "uint8"}  # of tensors in messages
 LARGEST = 2.0**12  # of a weight of a model; beyond it, training has diverged
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 

@@ -1,6 +1,6 @@
-"""Generated images on disk: content-addressed, per client, safe against crashes and damage."""
+"""Generated samples on disk: content-addressed, per client, safe against crashes and damage."""
 
-from fedeas.cache.fill import Filled, check_classes, client_images, fill, fill_client
+from fedeas.cache.fill import Filled, check_classes, client_samples, fill, fill_client
 from fedeas.cache.store import Cache, ClientCache
 from fedeas.cache.verify import Problem, verify
 
@@ -10,7 +10,7 @@ __all__ = [
     "Filled",
     "Problem",
     "check_classes",
-    "client_images",
+    "client_samples",
     "fill",
     "fill_client",
     "verify",

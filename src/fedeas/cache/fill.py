@@ -1,7 +1,7 @@
-"""Filling a cache: from a plan to images, each generated once.
+"""Filling a cache: from a plan to samples, each generated once.
 
 The batches of a fill are fixed when it starts and noted in a journal. A fill that was killed goes
-on with the same batches, so that it ends with the same bytes as one that was not: images depend,
+on with the same batches, so that it ends with the same bytes as one that was not: samples depend,
 in the last digit, on the batch that they were made in.
 """
 
@@ -14,29 +14,30 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedeas.cache.locking import lock_cache, lock_client
 from fedeas.cache.manifest import Request, read_journal
 from fedeas.cache.private import narrow
-from fedeas.cache.shard import SUFFIX, Bytes, Segment, Shard, read_shape
+from fedeas.cache.shard import SUFFIX, Segment, Shard, read_form
 from fedeas.cache.spent import Meter
 from fedeas.cache.store import Cache, Ints
+from fedeas.data.kinds import Array
 from fedeas.errors import InputError
 from fedeas.files import write_json
 from fedeas.generators import Generator
 from fedeas.plan import Plan
 
-Wanted = Mapping[str, Sequence[int]]  # images of every class, by client
+Wanted = Mapping[str, Sequence[int]]  # samples of every class, by client
 Progress = Callable[[int, int], None]
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 @dataclass(frozen=True)
 class Filled:
-    """What a fill did: images generated now, images that were there, and what it mended."""
+    """What a fill did: samples generated now, samples that were there, and what it mended."""
 
     generated: int
     reused: int
@@ -51,45 +52,59 @@ def fill(
     batch_size: int = 64,
     progress: Progress | None = None,
     waiting: Callable[[], None] | None = None,
+    like: Array | None = None,
 ) -> Filled:
     """Generate what the plan wants and the cache does not hold yet.
 
     Batches mix clients and classes, so that small requests do not cost a batch each. `progress`
-    hears the images made and to be made in all, `waiting` that another process fills this cache.
+    hears the samples made and to be made in all, `waiting` that another process fills this cache.
+    A generator whose samples do not look `like` the real ones is refused at its first batch.
     """
     check_classes(plan, generator)
     _check_settings(generator, cache, batch_size)
     wanted = dict(zip(plan.client_names, plan.samples.tolist(), strict=True))
     with lock_cache(cache.folder, waiting):
         mended = cache.check()
-        filled = _fill(wanted, generator, cache, cache.journal, batch_size, progress)
+        filled = _fill(wanted, generator, cache, cache.journal, batch_size, progress, like)
     return replace(filled, mended=(*mended, *filled.mended))
 
 
 def fill_client(
-    client: str, wanted: Sequence[int], generator: Generator, cache: Cache, batch_size: int = 64
+    client: str,
+    wanted: Sequence[int],
+    generator: Generator,
+    cache: Cache,
+    batch_size: int = 64,
+    like: Array | None = None,
 ) -> Filled:
     """Generate what one client wants, while others may do the same for themselves."""
     _check_settings(generator, cache, batch_size)
     own = cache.client(client)
     with lock_client(own) as mended:
-        filled = _fill({client: list(wanted)}, generator, cache, own.journal, batch_size, None)
+        filled = _fill(
+            {client: list(wanted)}, generator, cache, own.journal, batch_size, None, like
+        )
     return replace(filled, mended=(*mended, *filled.mended))
 
 
-def client_images(
-    client: str, wanted: Sequence[int], generator: Generator, cache: Cache, batch_size: int = 64
-) -> tuple[Bytes, Ints]:
-    """Return the images that one client wants and their labels, generated on first use."""
+def client_samples(
+    client: str,
+    wanted: Sequence[int],
+    generator: Generator,
+    cache: Cache,
+    batch_size: int = 64,
+    like: Array | None = None,
+) -> tuple[Array, Ints]:
+    """Return the samples that one client wants and their labels, generated on first use."""
     own = cache.client(client)
     narrow(cache.folder)
     try:
         cache.check_about()
-        return own.images(wanted)
+        return own.samples(wanted)
     except InputError as error:  # a fill generates, mends or refuses
         wrong = error
     try:
-        fill_client(client, wanted, generator, cache, batch_size)
+        fill_client(client, wanted, generator, cache, batch_size, like)
     except OSError as error:
         here = str(error.filename).startswith(str(cache.folder))  # not a file of the generator's
         if error.errno not in _READ_ONLY or not here:
@@ -98,7 +113,7 @@ def client_images(
             f"{wrong.what}, and {cache.folder} cannot be written to: {error.strerror}",
             fix="make it writable, or choose another folder of caches",
         ) from None
-    return own.images(wanted)
+    return own.samples(wanted)
 
 
 def _fill(
@@ -108,13 +123,14 @@ def _fill(
     journal: Path,
     batch_size: int,
     progress: Progress | None,
+    like: Array | None,
 ) -> Filled:
     """Fill while the lock is held."""
     mended = [line for name in wanted for line in cache.client(name).check()]
     missing = _missing(cache, wanted)
     reused = sum(map(sum, wanted.values())) - sum(segment.size for _, segment in missing)
     generated, seconds = 0, 0.0
-    shelf, meter = _Shelf(cache), Meter(cache.folder)
+    shelf, meter = _Shelf(cache, like), Meter(cache.folder)
     # Twice where a fill that was killed left a journal, and more has gone missing since.
     for _ in range(2):
         requests = _noted(journal, wanted, batch_size, missing)
@@ -211,39 +227,45 @@ def _noted(journal: Path, wanted: Wanted, batch_size: int, missing: list[Request
 
 
 class _Shelf:
-    """Puts images where they belong and lists them when a client's part is done.
+    """Puts samples where they belong and lists them when a client's part is done.
 
     Listing every shard at once would write a client's manifest once a batch, which is quadratic.
     What is not listed when a fill is killed is found by the next one, and listed then.
     """
 
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
+    def __init__(self, cache: Cache, like: Array | None) -> None:
+        self._cache, self._like = cache, like
         self._shards: dict[str, list[Shard]] = {}
         self._held: dict[str, set[Segment]] = {}
-        self._shape = next(_shapes(cache), None)
+        self._form = next(_forms(cache), None)
 
     def holds(self, batch: Sequence[Request]) -> bool:
         """Tell whether every sample of a batch is there; the batches of a journal never change."""
         return all(segment in self._segments(name) for name, segment in batch)
 
-    def put(self, batch: Sequence[Request], images: NDArray[np.uint8]) -> None:
+    def put(self, batch: Sequence[Request], samples: Array) -> None:
         """Store each client's part of a batch."""
-        shape = images.shape[1:]
-        if self._shape is not None and shape != self._shape:
+        form = samples.shape[1:], samples.dtype
+        if self._like is not None and form != (self._like.shape[1:], self._like.dtype):
             raise InputError(
-                "the generator changed the size of its images",
-                got=shape,
-                allowed=str(self._shape),
+                "the generator's samples do not look like the data's",
+                got=f"{form[0]} of {form[1]}",
+                allowed=f"{self._like.shape[1:]} of {self._like.dtype}",
+            )
+        if self._form is not None and form != self._form:
+            raise InputError(
+                "the generator changed the shape or number format of its samples",
+                got=f"{form[0]} of {form[1]}",
+                allowed=f"{self._form[0]} of {self._form[1]}",
                 fix=f"give it another fingerprint, or delete {self._cache.folder}",
             )
-        self._shape = shape
+        self._form = form
         at = 0
         for name, group in groupby(batch, key=lambda request: request[0]):
             segments = [segment for _, segment in group]
             stop = at + sum(segment.size for segment in segments)
             self._segments(name).update(segments)
-            self._shards[name].append(self._cache.client(name).store(segments, images[at:stop]))
+            self._shards[name].append(self._cache.client(name).store(segments, samples[at:stop]))
             at = stop
         # Requests come client by client: all but the last one of a batch are complete.
         self._list([name for name in self._shards if name != batch[-1][0]])
@@ -267,33 +289,33 @@ class _Shelf:
                 client.list_shards(list(shards.values()))
 
 
-def _shapes(cache: Cache) -> Iterator[tuple[int, ...]]:
-    """Yield the shapes of the images that a cache holds, reading no more than is asked for."""
+def _forms(cache: Cache) -> Iterator[tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Yield the forms of the samples that a cache holds, reading no more than is asked for."""
     for path in cache.clients_folder.glob(f"*/*{SUFFIX}"):
         with suppress(InputError):  # of a client that this plan does not touch
-            yield read_shape(path)[1:]
+            yield read_form(path)
 
 
-def _draw(cache: Cache, generator: Generator, batch: Sequence[Request]) -> NDArray[np.uint8]:
-    """Draw one batch, each image with the seed of its identity."""
+def _draw(cache: Cache, generator: Generator, batch: Sequence[Request]) -> Array:
+    """Draw one batch, each sample with the seed of its identity."""
     sizes = [segment.size for _, segment in batch]
     labels = np.repeat([segment.label for _, segment in batch], sizes).astype(np.int64)
     seeds = np.concatenate([cache.seeds(name, segment) for name, segment in batch])
     return _checked(generator.sample(labels, seeds), len(labels))
 
 
-def _checked(images: object, wanted: int) -> NDArray[np.uint8]:
+def _checked(samples: object, wanted: int) -> Array:
     if (
-        not isinstance(images, np.ndarray)
-        or images.dtype != np.uint8
-        or images.ndim != 4
-        or len(images) != wanted
-        or not images.size
+        not isinstance(samples, np.ndarray)
+        or samples.dtype.kind not in "uif"
+        or samples.ndim < 2
+        or len(samples) != wanted
+        or not samples.size
     ):
-        shape = getattr(images, "shape", type(images).__name__)
+        form = f"{samples.shape} of {samples.dtype}" if isinstance(samples, np.ndarray) else samples
         raise InputError(
-            "the generator returned something else than images",
-            got=shape,
-            allowed=f"{wanted} x height x width x channels of uint8",
+            "the generator returned something else than samples",
+            got=form,
+            allowed=f"an array of {wanted} samples: numbers, all of one shape",
         )
-    return images
+    return samples

@@ -18,7 +18,7 @@ Request = tuple[str, Segment]
 
 
 def make_about(generator: str, data: str, seed: int) -> About:
-    """Return what the images of a cache come from."""
+    """Return what the samples of a cache come from."""
     for what, name in (("generator", generator), ("data", data)):
         # It is shown by `fedeas cache list`.
         if not isinstance(name, str) or not name.isprintable():
@@ -27,7 +27,7 @@ def make_about(generator: str, data: str, seed: int) -> About:
 
 
 def read_about(path: Path) -> About:
-    """Read what the images of a cache come from."""
+    """Read what the samples of a cache come from."""
     found = _read(path)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise damaged(path, f"its format is not {FORMAT}")
@@ -96,5 +96,5 @@ def _request(entry: Any, wanted: Mapping[str, Sequence[int]]) -> Request:
     client, segment = entry[0], parse_segment(entry[1])
     own = wanted.get(client, ())
     if segment.label >= len(own) or segment.stop > own[segment.label]:
-        raise ValueError("images that nobody wants")
+        raise ValueError("samples that nobody wants")
     return client, segment

@@ -1,7 +1,7 @@
-"""One shard: the images of one client that one batch made, in a file named by its own hash.
+"""One shard: the samples of one client that one batch made, in a file named by its own hash.
 
-A shard says itself what it holds (a line of JSON, then raw pixels), and its name says whether it is
-whole. So a lost manifest is rebuilt from shards, and a flipped byte anywhere is noticed.
+A shard says itself what it holds (a line of JSON, then raw numbers), and its name says whether it
+is whole. So a lost manifest is rebuilt from shards, and a flipped byte anywhere is noticed.
 """
 
 import hashlib
@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fedeas.data.kinds import Array
 from fedeas.errors import InputError
 from fedeas.files import atomic_write
 
-Bytes = NDArray[np.uint8]
 SUFFIX = ".shard"
-REPAIR = "run `fedeas fill` or `augment` again: images that are damaged or missing are made again"
+REPAIR = "run `fedeas fill` or `augment` again: samples that are damaged or missing are made again"
+# Of samples: whole or floating-point numbers, least byte first. Version 1 held bytes alone.
+_DTYPE = re.compile(r"\|[ui]1|<[ui][248]|<f[248]")
+_BYTES = "|u1"
 _NAME = re.compile(rf"[0-9a-f]{{64}}\{SUFFIX}")
 _LARGEST = 2**53
 # Files that this process has hashed, and what they looked like then.
@@ -88,10 +90,12 @@ def parse_segment(value: object) -> Segment:
     return segment
 
 
-def write_shard(folder: Path, client: str, segments: Sequence[Segment], images: Bytes) -> Shard:
-    """Write images as a shard; the same images give the same file."""
-    head = {"client": client, "segments": segments, "shape": images.shape}
-    content = json.dumps(head).encode() + b"\n" + np.ascontiguousarray(images).tobytes()
+def write_shard(folder: Path, client: str, segments: Sequence[Segment], samples: Array) -> Shard:
+    """Write samples as a shard; the same samples give the same file."""
+    samples = np.ascontiguousarray(samples, samples.dtype.newbyteorder("<"))
+    head = {"client": client, "segments": segments, "shape": samples.shape}
+    head["dtype"] = samples.dtype.str
+    content = json.dumps(head).encode() + b"\n" + samples.tobytes()
     name = hashlib.sha256(content).hexdigest() + SUFFIX
     with atomic_write(folder / name) as temporary:
         temporary.write_bytes(content)
@@ -104,24 +108,25 @@ def check_shard(path: Path, client: str) -> Shard:
     return read_shard(path, client)[0]
 
 
-def read_shard(path: Path, client: str) -> tuple[Shard, Bytes]:
-    """Return what a shard holds and its images; refuse one that is damaged or another client's.
+def read_shard(path: Path, client: str) -> tuple[Shard, Array]:
+    """Return what a shard holds and its samples; refuse one that is damaged or another client's.
 
     The file is hashed when this process first reads it, and again whenever it has changed since.
     """
-    owner, shard, pixels = _load(path)
+    owner, shard, values = _load(path)
     if owner != client:
         raise damaged(path, f"it belongs to client {owner!r}")
-    return shard, pixels
+    return shard, values
 
 
-def read_shape(path: Path) -> tuple[int, ...]:
-    """Return the shape of a shard's images, whoever's they are."""
-    return _load(path)[2].shape
+def read_form(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return the shape and number format of a shard's samples, whoever's they are."""
+    values = _load(path)[2]
+    return values.shape[1:], values.dtype
 
 
-def _load(path: Path) -> tuple[str, Shard, Bytes]:
-    """Return a shard's client, what it holds and its images."""
+def _load(path: Path) -> tuple[str, Shard, Array]:
+    """Return a shard's client, what it holds and its samples."""
     content, looks = _read(path)
     if _verified.get(path) != looks:
         if _digest(content) + SUFFIX != path.name:
@@ -130,11 +135,11 @@ def _load(path: Path) -> tuple[str, Shard, Bytes]:
             _verified[path] = looks
     try:
         end = content.index(b"\n")
-        owner, shard, shape = _parse_head(path.name, json.loads(content[:end]))
-        pixels = np.frombuffer(content, np.uint8, offset=end + 1).reshape(shape)
+        owner, shard, shape, dtype = _parse_head(path.name, json.loads(content[:end]))
+        values = np.frombuffer(content, dtype, offset=end + 1).reshape(shape)
     except (ValueError, RecursionError) as error:
         raise damaged(path, str(error)) from None
-    return owner, shard, pixels
+    return owner, shard, values
 
 
 def _read(path: Path) -> tuple[bytes, tuple[int, ...]]:
@@ -155,16 +160,19 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _parse_head(name: str, head: Any) -> tuple[str, Shard, tuple[int, ...]]:
-    """Return a shard's client, itself and the shape of its images from untrusted JSON."""
-    if not isinstance(head, dict) or head.keys() != {"client", "segments", "shape"}:
+def _parse_head(name: str, head: Any) -> tuple[str, Shard, tuple[int, ...], str]:
+    """Return a shard's client, itself, shape and number format from untrusted JSON."""
+    if not isinstance(head, dict) or head.keys() - {"dtype"} != {"client", "segments", "shape"}:
         raise ValueError("not the head of a shard")
-    client, shape = head["client"], head["shape"]
+    client, shape, dtype = head["client"], head["shape"], head.get("dtype", _BYTES)
     if not isinstance(client, str) or not isinstance(shape, list):
         raise ValueError("not the head of a shard")
-    if [type(n) for n in shape] != [int] * 4 or min(shape) < 1 or math.prod(shape) > _LARGEST:
-        raise ValueError("not the shape of images")
+    if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
+        raise ValueError("not a number format of samples")
+    whole = [type(n) for n in shape] == [int] * len(shape)
+    if len(shape) < 2 or not whole or min(shape) < 1 or math.prod(shape) > _LARGEST:
+        raise ValueError("not the shape of samples")
     shard = parse_shard(name, head["segments"])
     if sum(segment.size for segment in shard.segments) != shape[0]:
-        raise ValueError("its segments are not its images")
-    return client, shard, tuple(shape)
+        raise ValueError("its segments are not its samples")
+    return client, shard, tuple(shape), dtype

@@ -1,6 +1,6 @@
-"""What the images of a cache took to make: a line for every stretch of work, in one file.
+"""What the samples of a cache took to make: a line for every stretch of work, in one file.
 
-Runs that find their images in a cache can so say what these cost, whoever made them.
+Runs that find their samples in a cache can so say what these cost, whoever made them.
 """
 
 import os
@@ -31,7 +31,7 @@ class Meter:
         self._made, self._seconds = 0, 0.0
 
     def add(self, made: int, seconds: float) -> None:
-        """Note the images of a batch."""
+        """Note the samples of a batch."""
         self._made += made
         self._seconds += seconds
         if self._seconds >= _EVERY:
@@ -51,7 +51,7 @@ class Meter:
 
 
 def spent(cache: Path) -> Spent:
-    """Return what a cache's images took in all; lines that are damaged are left out."""
+    """Return what a cache's samples took in all; lines that are damaged are left out."""
     made, seconds = 0, 0.0
     with suppress(OSError):  # there is none: nothing is known
         text = (cache / FILE).read_text(encoding="utf-8", errors="replace")

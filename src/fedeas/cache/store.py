@@ -1,8 +1,8 @@
-"""`Cache`: a folder of generated images, known by generator, data and seed, one folder a client.
+"""`Cache`: a folder of generated samples, known by generator, data and seed, one folder a client.
 
-    <base>/<key>/cache.json                    what the images come from
+    <base>/<key>/cache.json                    what the samples come from
     <base>/<key>/journal.json                  the batches of a fill that is under way
-    <base>/<key>/spent.jsonl                   what the images took to make
+    <base>/<key>/spent.jsonl                   what the samples took to make
     <base>/<key>/lock                          held by the one process that fills
     <base>/<key>/clients/<client>/manifest.json
     <base>/<key>/clients/<client>/<sha256>.shard
@@ -10,7 +10,8 @@
     <base>/<key>/quarantine/                   what was found damaged
 
 Every file is written whole or not at all, and every JSON file carries the hash of its content. Only
-the user who made a cache may look into it: how many images of a class there are tells about labels.
+the user who made a cache may look into it: how many samples of a class there are tells about the
+labels.
 """
 
 import hashlib
@@ -27,7 +28,6 @@ from fedeas.cache.manifest import make_about, read_about, read_manifest, write_m
 from fedeas.cache.private import private_folder
 from fedeas.cache.shard import (
     SUFFIX,
-    Bytes,
     Segment,
     Shard,
     check_shard,
@@ -35,6 +35,7 @@ from fedeas.cache.shard import (
     read_shard,
     write_shard,
 )
+from fedeas.data.kinds import Array
 from fedeas.errors import InputError
 from fedeas.files import write_json
 
@@ -42,7 +43,7 @@ Ints = NDArray[np.int64]
 
 
 class Cache:
-    """The images of one generator, data set and seed, for all clients on this machine."""
+    """The samples of one generator, data set and seed, for all clients on this machine."""
 
     def __init__(self, base: Path | str, generator: str, data: str, seed: int = 0) -> None:
         self.about = make_about(generator, data, seed)
@@ -96,12 +97,12 @@ class Cache:
         return np.array(seeds, dtype=np.uint64)
 
     def check_about(self) -> None:
-        """Refuse a whole cache of something else that was moved here: its images would be wrong."""
+        """Refuse a whole cache of something else that was moved here: what it holds is wrong."""
         found = read_about(self.folder / "cache.json")
         for what, ours in self.about.items():
             if found[what] != ours:
                 raise InputError(
-                    f"{self.folder} holds images of another {what}",
+                    f"{self.folder} holds samples of another {what}",
                     got=found[what],
                     allowed=str(ours),
                     fix="move it back to where it was, or choose another folder of caches",
@@ -130,7 +131,7 @@ class Cache:
 
 
 class ClientCache:
-    """The images of one client: shards, and the manifest that lists them."""
+    """The samples of one client: shards, and the manifest that lists them."""
 
     def __init__(self, cache: Cache, name: str) -> None:
         self.cache, self.name = cache, name
@@ -160,11 +161,11 @@ class ClientCache:
             raise damaged(self.manifest, f"it belongs to client {client!r}")
         return shards
 
-    def store(self, segments: Sequence[Segment], images: Bytes) -> Shard:
-        """Write images of these segments as a shard; `list_shards` then makes it count."""
+    def store(self, segments: Sequence[Segment], samples: Array) -> Shard:
+        """Write samples of these segments as a shard; `list_shards` then makes it count."""
         if not self.folder.is_dir():
             self.make_folder()
-        return write_shard(self.folder, self.name, segments, images)
+        return write_shard(self.folder, self.name, segments, samples)
 
     def list_shards(self, shards: Sequence[Shard]) -> None:
         """Write the manifest, in an order that does not depend on when shards were added."""
@@ -175,45 +176,46 @@ class ClientCache:
         """Return the samples that a plan wants and the cache does not hold, class by class."""
         return missing_segments(self.shards(), wanted)
 
-    def images(self, wanted: Sequence[int]) -> tuple[Bytes, Ints]:
-        """Return the first `wanted[c]` images of every class c, and their labels.
+    def samples(self, wanted: Sequence[int]) -> tuple[Array, Ints]:
+        """Return the first `wanted[c]` samples of every class c, and their labels.
 
-        A smaller plan is a prefix of a larger one: images beyond it are left out. A shard that is
+        A smaller plan is a prefix of a larger one: samples beyond it are left out. A shard that is
         not as it was written is refused.
         """
         shards = self.shards()
         if missing := missing_segments(shards, wanted):
             first = missing[0]
             raise InputError(
-                f"client {self.name!r} lacks images of class {first.label}",
+                f"client {self.name!r} lacks samples of class {first.label}",
                 got=f"{first.start} of {wanted[first.label]}",
                 fix="run `fedeas fill` with this plan",
             )
         offsets = np.cumsum([0, *wanted])  # where each class begins
-        images = np.empty((0, 0, 0, 0), np.uint8)
+        samples: Array | None = None
         for listed in shards:
             if not any(_wanted(segment, wanted) for segment in listed.segments):
                 continue
             path = self.folder / listed.name
-            shard, pixels = read_shard(path, self.name)
+            shard, values = read_shard(path, self.name)
             if shard != listed:
-                raise damaged(self.manifest, f"{listed.name} holds other images")
-            if not images.size:
-                images = np.empty((int(offsets[-1]), *pixels.shape[1:]), np.uint8)
-            elif images.shape[1:] != pixels.shape[1:]:
+                raise damaged(self.manifest, f"{listed.name} holds other samples")
+            if samples is None:
+                samples = np.empty((int(offsets[-1]), *values.shape[1:]), values.dtype)
+            elif (samples.shape[1:], samples.dtype) != (values.shape[1:], values.dtype):
                 raise InputError(
-                    f"{self.folder} holds images of several sizes",
-                    got=f"{images.shape[1:]} and {pixels.shape[1:]}",
-                    fix="delete that folder: its images are then generated again",
+                    f"{self.folder} holds samples of several shapes",
+                    got=f"{samples.shape[1:]} and {values.shape[1:]}",
+                    fix="delete that folder: its samples are then generated again",
                 )
             at = 0
             for segment in shard.segments:
                 size = _wanted(segment, wanted)
                 if size:
                     begin = offsets[segment.label] + segment.start
-                    images[begin : begin + size] = pixels[at : at + size]
+                    samples[begin : begin + size] = values[at : at + size]
                 at += segment.size
-        return images, np.repeat(np.arange(len(wanted), dtype=np.int64), wanted)
+        labels = np.repeat(np.arange(len(wanted), dtype=np.int64), wanted)
+        return np.empty((0, 0)) if samples is None else samples, labels
 
     def check(self) -> list[str]:
         """Mend what can be mended without generating, and say what was wrong.
@@ -238,7 +240,7 @@ class ClientCache:
         try:
             listed = {shard.name: shard for shard in self.shards()}
             if lies := [n for n, shard in listed.items() if whole.get(n, shard) != shard]:
-                raise damaged(self.manifest, f"{lies[0]} holds other images")
+                raise damaged(self.manifest, f"{lies[0]} holds other samples")
         except InputError as error:
             wrong.append(error.what)
             self.cache.quarantine(self.manifest)

@@ -32,7 +32,7 @@ class Summary:
     generator: str
     seed: int | None
     clients: int
-    images: int
+    samples: int
     size: int  # bytes
     wrong: str | None = None
 
@@ -62,16 +62,16 @@ def verify(folder: Path) -> Iterator[Problem]:
 def summary(folder: Path) -> Summary:
     """Count what a cache holds."""
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    images = clients = 0
+    samples = clients = 0
     try:
         about = Cache.at(folder).about
         for manifest in (folder / "clients").glob("*/manifest.json"):
             clients += 1
             for shard in read_manifest(manifest)[1]:
-                images += sum(segment.size for segment in shard.segments)
+                samples += sum(segment.size for segment in shard.segments)
     except InputError as error:
-        return Summary(folder, "?", None, clients, images, size, str(error))
-    return Summary(folder, str(about["generator"]), int(about["seed"]), clients, images, size)
+        return Summary(folder, "?", None, clients, samples, size, str(error))
+    return Summary(folder, str(about["generator"]), int(about["seed"]), clients, samples, size)
 
 
 def remove(path: Path, waiting: Callable[[], None]) -> None:
@@ -116,7 +116,7 @@ def _verify_client(folder: Path) -> Iterator[Problem]:
             if not path.exists():
                 yield Problem(path, "is gone")
             elif check_shard(path, client) != listed:
-                yield Problem(manifest, f"says that {listed.name} holds other images than it does")
+                yield Problem(manifest, f"says that {listed.name} holds other samples than it does")
         except InputError:
             yield Problem(path, "is damaged")
     yield from _damaged_journal(folder)

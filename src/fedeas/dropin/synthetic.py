@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedeas.cache import Cache, client_images
+from fedeas.cache import Cache, client_samples
 from fedeas.errors import InputError
 from fedeas.generators import Generator, open_generator
 from fedeas.policies import FedEAS
@@ -60,7 +60,7 @@ def synthesize(labels: ArrayLike, classes: Classes | None, order: Order) -> Synt
     known = getattr(generator, "classes", None)
     known = classes if known is None else known
     cache = Cache.of_client(order.cache, generator.fingerprint, known, order.seed)
-    images = client_images(order.client, wanted, generator, cache, order.batch_size)
+    images = client_samples(order.client, wanted, generator, cache, order.batch_size)
     return Synthetic(real, *images)
 
 

@@ -191,7 +191,8 @@ def _generate(
         return made
     augment = config.augment
     cache = ready.open_cache(augment)
-    filled = fill(ready.plan, ready.generator, cache, augment.batch, progress)
+    real = ready.federation.data.samples
+    filled = fill(ready.plan, ready.generator, cache, augment.batch, progress, like=real)
     try:
         before = read_json(note)
         made = {"made": int(before["made"]), "seconds": float(before["seconds"])}

@@ -21,7 +21,7 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
-from fedeas.cache import Cache, check_classes, client_images
+from fedeas.cache import Cache, check_classes, client_samples
 from fedeas.counts import LabelCounts, names
 from fedeas.data import Dataset, load_images
 from fedeas.errors import InputError
@@ -260,8 +260,8 @@ def _augmented(config: SiteConfig, real: Samples, spec: str) -> Samples:
     # Known by classes, not by counts: a site that gets more images keeps what it generated.
     cache = Cache.of_client(config.cache_folder, generator.fingerprint, classes)
     name = str(config.partition_id)
-    images = client_images(name, wanted.tolist(), generator, cache, config.batch)
-    return Samples.of(real.data, real.indices, *images)
+    made = client_samples(name, wanted.tolist(), generator, cache, config.batch, real.data.samples)
+    return Samples.of(real.data, real.indices, *made)
 
 
 def _affordable(wanted: Ints, most: int) -> Ints:

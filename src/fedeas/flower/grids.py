@@ -163,7 +163,7 @@ def _on_ray(
         "client_resources": {"num_cpus": threads, "num_gpus": gpus},
         "init_args": {"num_cpus": max(threads, usable_cores()), "log_to_driver": False},
     }
-    with _quiet_flower(), warnings.catch_warnings():
+    with quiet_flower(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # marked deprecated in favour of a daemon
         try:
             run_simulation(server, app, num_supernodes=clients, backend_config=config)
@@ -176,7 +176,7 @@ def _on_ray(
 
 
 @contextmanager
-def _quiet_flower() -> Iterator[None]:
+def quiet_flower() -> Iterator[None]:
     """Silence Flower's own logger while it simulates; what fails is raised here instead."""
     logger = logging.getLogger("flwr")
     before = logger.level

@@ -9,10 +9,9 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from fedeas.errors import InputError
-from fedeas.tensors import Tensors
+from fedeas.tensors import NUMBER_FORMATS, Tensors
 
 SETTINGS = "settings"
-_DTYPES = {"float32", "float64", "int64", "float16", "uint8"}
 
 
 def pack(
@@ -47,7 +46,7 @@ def tensors(content: RecordDict, group: str) -> Tensors:
     found: Tensors = {}
     for name, array in content.array_records[group].items():
         # `Array.numpy` loads with allow_pickle=False; a strange type or form is refused before.
-        if array.stype != "numpy.ndarray" or array.dtype not in _DTYPES:
+        if array.stype != "numpy.ndarray" or array.dtype not in NUMBER_FORMATS:
             raise InputError(f"array {name!r} is of a kind that is not accepted", got=array.dtype)
         try:
             values = array.numpy()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flwr.app import Context
 
-from fedeas.cache import Cache, check_classes, client_images
+from fedeas.cache import Cache, check_classes, client_samples
 from fedeas.data import Dataset, load_images
 from fedeas.flower.client import OpenSite, Site
 from fedeas.generators import open_generator
@@ -64,8 +64,8 @@ def _augmented(simulation: Simulation, real: Samples, number: int, _policy: str)
     generator = open_generator(simulation.generator, simulation.offered)
     check_classes(plan, generator)
     cache = Cache(simulation.cache, generator.fingerprint, plan.counts_hash, simulation.cache_seed)
-    images = client_images(name, wanted, generator, cache, simulation.batch)
-    return Samples.of(real.data, real.indices, *images)
+    made = client_samples(name, wanted, generator, cache, simulation.batch, real.data.samples)
+    return Samples.of(real.data, real.indices, *made)
 
 
 # Opened once a process, however many clients take their turns in it.

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from fedeas.cores import wait_without_spinning
 from fedeas.data import load_images
+from fedeas.data.kinds import Array
 from fedeas.errors import InputError, MissingExtraError
 from fedeas.generators.pool import pool_of_data
 from fedeas.specs import Registry
 
 Ints = NDArray[np.int64]
 Seeds = NDArray[np.uint64]
-Bytes = NDArray[np.uint8]
 
 
 def heavy(module: str, purpose: str, extra: str) -> Any:
@@ -78,20 +78,21 @@ _REGISTRY = Registry(
 
 @runtime_checkable
 class Generator(Protocol):
-    """Anything that draws images: two members are enough.
+    """Anything that draws samples: two members are enough.
 
-    `fingerprint` names everything that an image depends on besides its label and seed. `sample`
-    returns one image (height x width x channels, uint8) per label and seed; the same label and
-    seed give the same image in every batch, up to the rounding of floating point.
+    `fingerprint` names everything that a sample depends on besides its label and seed. `sample`
+    returns one sample per label and seed, all of the shape and number format of the data's: for
+    images height x width x channels of uint8, for rows of a table float32. The same label and seed
+    give the same sample in every batch, up to the rounding of floating point.
     """
 
     @property
     def fingerprint(self) -> str:
-        """Name the generator: another fingerprint, other images."""
+        """Name the generator: another fingerprint, other samples."""
         ...
 
-    def sample(self, labels: Ints, seeds: Seeds) -> Bytes:
-        """Draw one image for every label, with its own seed; a batch may mix classes."""
+    def sample(self, labels: Ints, seeds: Seeds) -> Array:
+        """Draw one sample for every label, with its own seed; a batch may mix classes."""
         ...
 
 

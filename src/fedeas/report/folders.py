@@ -85,7 +85,7 @@ def first_images(cache: Cache, plan: Plan) -> Bytes:
     for client, wanted in zip(plan.client_names, plan.samples.tolist(), strict=True):
         short = [min(n, _EACH - len(own)) for n, own in zip(wanted, found, strict=True)]
         if any(short):
-            for image, label in zip(*cache.client(client).images(short), strict=True):
+            for image, label in zip(*cache.client(client).samples(short), strict=True):
                 found[label].append(image)
     shown = next(own[0] for own in found if own)
     blank = np.full_like(shown, 255)
