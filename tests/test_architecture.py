@@ -14,7 +14,7 @@ ROOMS = [
     "errors", "cores", "limits", "scalars", "seeds", "specs", "blocks", "files", "locks", "hub",
     "tensors", "parquet", "tables", "counts", "skew", "cost", "plan", "policies", "select",
     "overfill", "comparison", "stream", "secure", "partition", "sources", "data", "training",
-    "generators", "cache", "dropin", "methods", "flower", "experiments", "report", "cli",
+    "generators", "cache", "dropin", "methods", "flower", "experiments", "report", "paper", "cli",
 ]  # fmt: skip
 # The only places outside `cli` that import another package, and then where it is used.
 LEAVES = {
@@ -101,6 +101,15 @@ def test_a_room_imports_only_from_rooms_above_it(module):
             assert ROOMS.index(parts[1]) <= own, f"{module} imports {name}"
         else:  # `from fedeas import Plan`: the public face, for commands only
             assert room(module) == "cli", f"{module} imports {name}"
+
+
+def test_only_two_commands_know_the_paper():
+    def knows(module: str) -> bool:
+        names = imports(module, top_level=True) | imports(module, top_level=False)
+        return any(f"{name}.".startswith("fedeas.paper.") for name in names)
+
+    outside = {module for module in MODULES if room(module) != "paper" and knows(module)}
+    assert outside == {"cli/paper.py", "cli/report.py"}
 
 
 @pytest.mark.parametrize("module", sorted(HEAVY))

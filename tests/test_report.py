@@ -9,10 +9,10 @@ from html.parser import HTMLParser
 import pytest
 
 from fedeas import InputError
-from fedeas.experiments.paper_claims import RECORDED, recorded
-from fedeas.experiments.paper_tables import printed
 from fedeas.experiments.tables import find_runs, make_tables, write_index
 from fedeas.files import read_json, write_json
+from fedeas.paper.claims import RECORDED, recorded
+from fedeas.paper.tables import printed
 from fedeas.report import curves, page
 
 
