@@ -107,6 +107,20 @@ def test_a_report_of_own_runs_holds_nothing_of_the_paper(tmp_path, fedeas, folde
     assert not (tmp_path / "own" / "img" / "demand.svg").exists()
 
 
+def test_claims_are_judged_from_all_folders_also_of_one_name(tmp_path, fedeas, folder):
+    whole = copied(folder, tmp_path / "runs")
+    halves = [tmp_path / half / "runs" for half in "ab"]
+    for n, path in enumerate(sorted(whole.iterdir())):
+        shutil.copytree(path, halves[n % 2] / path.name)
+
+    def claims(*runs):
+        assert fedeas("report", *runs, "--paper", "--out", tmp_path / "r").code == 0
+        text = (tmp_path / "r" / "report.md").read_text()
+        return text.partition("## The paper's claims")[2]
+
+    assert claims(*halves) == claims(whole)
+
+
 def test_runs_of_two_codes_are_mixed_when_asked_for(tmp_path, fedeas, folder):
     own = copied(folder, tmp_path / "runs")
     changed(next(own.iterdir()), code_hash="0" * 64)
