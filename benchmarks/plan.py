@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedeas import FedEAS, Greedy, LabelCounts, WaterFill
-from fedeas.experiments.paper_counts import paper_counts
+from fedeas.paper.counts import paper_counts
 from fedeas.parquet import BATCH_CELLS
 from fedeas.stream import plan_stream
 

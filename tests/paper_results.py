@@ -16,11 +16,11 @@ import pytest
 from fedeas import LabelCounts
 from fedeas.experiments import run, sweep
 from fedeas.experiments.config import Config, Cut
-from fedeas.experiments.paper_tables import BETAS, COMBINED_PEAK, printed
 from fedeas.experiments.results import curves, figures
 from fedeas.experiments.sweep import Cell, fill_in, plan_runs, read_sweep
 from fedeas.experiments.tables import write_index
 from fedeas.files import write_json
+from fedeas.paper.tables import BETAS, COMBINED_PEAK, printed
 from fedeas.partition import FLBench
 from fedeas.policies.registry import make_policy
 

@@ -15,7 +15,7 @@ ROOMS = [
     "errors", "cores", "limits", "scalars", "seeds", "specs", "blocks", "files", "locks", "hub",
     "tensors", "parquet", "tables", "counts", "skew", "cost", "plan", "policies", "select",
     "overfill", "comparison", "stream", "secure", "partition", "sources", "data", "training",
-    "generators", "cache", "dropin", "methods", "flower", "experiments", "report", "cli",
+    "generators", "cache", "dropin", "methods", "flower", "experiments", "report", "paper", "cli",
 ]  # fmt: skip
 # The only places outside `cli` that import another package, and then where it is used.
 LEAVES = {
@@ -38,7 +38,8 @@ LEAVES = {
 HEAVY = {
     "tensors.py", "training/loop.py", "training/normalise.py", "training/optimizers.py",
     "training/models/__init__.py", "training/models/classifier.py", "training/models/cnn.py",
-    "training/models/mlp.py", "training/models/registry.py", "training/models/resnet.py", "generators/diffusion.py",
+    "training/models/mlp.py", "training/models/registry.py", "training/models/resnet.py",
+    "generators/diffusion.py",
     "generators/train.py", "generators/turbo.py", "generators/judge.py",
     "dropin/torch_set.py", "methods/method.py",
     "methods/fedprox.py", "methods/scaffold.py", "methods/moon.py", "methods/fedgen.py",
@@ -104,6 +105,15 @@ def test_a_room_imports_only_from_rooms_above_it(module):
             assert ROOMS.index(parts[1]) <= own, f"{module} imports {name}"
         else:  # `from fedeas import Plan`: the public face, for commands only
             assert room(module) == "cli", f"{module} imports {name}"
+
+
+def test_only_two_commands_know_the_paper():
+    def knows(module: str) -> bool:
+        names = imports(module, top_level=True) | imports(module, top_level=False)
+        return any(f"{name}.".startswith("fedeas.paper.") for name in names)
+
+    outside = {module for module in MODULES if room(module) != "paper" and knows(module)}
+    assert outside == {"cli/paper.py", "cli/report.py"}
 
 
 @pytest.mark.parametrize("module", sorted(HEAVY))

@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from fedeas.experiments.evidence import (
+from fedeas.experiments.results import Mean
+from fedeas.experiments.tables import Run, make_tables, write_index
+from fedeas.files import write_json
+from fedeas.paper.claims import EXACT, INFERRED, NEEDS_GPU, all_claims, recorded
+from fedeas.paper.evidence import (
     AGREES,
     AGREES_REDUCED,
     CANNOT_TELL,
@@ -23,10 +27,6 @@ from fedeas.experiments.evidence import (
     minus,
     points,
 )
-from fedeas.experiments.paper_claims import EXACT, INFERRED, NEEDS_GPU, all_claims, recorded
-from fedeas.experiments.results import Mean
-from fedeas.experiments.tables import Run, make_tables, write_index
-from fedeas.files import write_json
 from paper_results import cells_of, write_results
 
 STATES = {EXACT, INFERRED, AGREES, AGREES_REDUCED, DISAGREES, CANNOT_TELL, NEEDS_GPU}

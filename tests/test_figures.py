@@ -87,7 +87,7 @@ def test_the_note_on_concentration_is_not_over_the_legend(kind, paper):
     plan = FedEAS().plan(counts)
     for height in (4.2, 2.4):
         figure, renderer = drawn(
-            lambda figure: figures._draw_concentration(figure.subplots(), counts, plan), 4.2, height
+            lambda figure: figures.draw_concentration(figure.subplots(), counts, plan), 4.2, height
         )
         (axes,) = figure.axes
         (note,) = axes.texts

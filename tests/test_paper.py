@@ -1,7 +1,7 @@
 """Every count-level number of the paper, and the numbers on which it disagrees with itself."""
 
 from fedeas import FedEAS, FullBalance
-from fedeas.experiments.paper_counts import claims, disagreements, paper_counts
+from fedeas.paper.counts import claims, disagreements, paper_counts
 from fedeas.partition import FLBench
 
 # Figures that the paper does not print but its partition determines.

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from fedeas.experiments.evidence import AGREES_REDUCED, CANNOT_TELL, DISAGREES
 from fedeas.experiments.sweep import plan_runs, read_sweep
+from fedeas.paper.evidence import AGREES_REDUCED, CANNOT_TELL, DISAGREES
 from paths import python_path
 from test_turbo import pipeline  # noqa: F401 - a fixture
 

@@ -9,10 +9,10 @@ from html.parser import HTMLParser
 import pytest
 
 from fedeas import InputError
-from fedeas.experiments.paper_claims import RECORDED, recorded
-from fedeas.experiments.paper_tables import printed
 from fedeas.experiments.tables import find_runs, make_tables, write_index
 from fedeas.files import read_json, write_json
+from fedeas.paper.claims import RECORDED, recorded
+from fedeas.paper.tables import printed
 from fedeas.report import curves, page
 
 
@@ -105,6 +105,20 @@ def test_a_report_of_own_runs_holds_nothing_of_the_paper(tmp_path, fedeas, folde
         assert words not in text
         assert words in asked
     assert not (tmp_path / "own" / "img" / "demand.svg").exists()
+
+
+def test_claims_are_judged_from_all_folders_also_of_one_name(tmp_path, fedeas, folder):
+    whole = copied(folder, tmp_path / "runs")
+    halves = [tmp_path / half / "runs" for half in "ab"]
+    for n, path in enumerate(sorted(whole.iterdir())):
+        shutil.copytree(path, halves[n % 2] / path.name)
+
+    def claims(*runs):
+        assert fedeas("report", *runs, "--paper", "--out", tmp_path / "r").code == 0
+        text = (tmp_path / "r" / "report.md").read_text()
+        return text.partition("## The paper's claims")[2]
+
+    assert claims(*halves) == claims(whole)
 
 
 def test_runs_of_two_codes_are_mixed_when_asked_for(tmp_path, fedeas, folder):

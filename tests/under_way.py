@@ -26,7 +26,7 @@ BEGINS_WITH = {
     "generator bench": "fedeas.generators.diffusion",
     "report": "fedeas.report.page",
     "partition": "fedeas.partition.flbench",
-    "paper counts": "fedeas.experiments.paper_counts",
+    "paper counts": "fedeas.paper.counts",
 }
 _HOOK = """
 import pathlib, sys

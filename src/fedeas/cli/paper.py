@@ -38,13 +38,10 @@ def everything(
     """
     if context.invoked_subcommand is not None:
         return
-    from fedeas.experiments.evidence import Evidence
-    from fedeas.experiments.paper_claims import all_claims
-    from fedeas.experiments.tables import read_index, read_runs
+    from fedeas.paper.claims import all_claims
+    from fedeas.paper.evidence import Evidence
 
-    own = None
-    if runs:
-        own = {str(root): Evidence(read_runs(root, read_index(root))[0]) for root in runs}
+    own = {str(folder): Evidence.read(folder) for folder in runs} if runs else None
     found = list(all_claims(own))
     if as_json:
         show.print_json([asdict(claim) for claim in found])
@@ -83,14 +80,14 @@ def counts(
 
     Example: `fedeas paper counts`
     """
-    from fedeas.experiments.paper_counts import claims, disagreements
+    from fedeas.paper.counts import claims, disagreements
 
     found, apart = list(claims(walk)), list(disagreements())
     differing = [claim for claim in found if not claim.agrees]
     if plot is not None:
-        from fedeas.report import figures
+        from fedeas.paper.figures import paper_figures
 
-        figures.paper_figures(plot)
+        paper_figures(plot)
     if as_json:
         show.print_json(
             {
@@ -141,7 +138,7 @@ def runs(
     Example: `fedeas paper runs cifar10 --grid policies`
     """
     from fedeas.experiments import tables
-    from fedeas.experiments.paper_claims import recorded
+    from fedeas.paper.claims import recorded
 
     known = recorded()
     show.check_known("sweep", [sweep], list(known))
@@ -150,6 +147,6 @@ def runs(
     chosen = [table for table in found if not only or table.grid in only]
     results.give(chosen, csv, as_json, per_class)
     if not as_json:
-        codes = {run.entry.grid: run.result["code_hash"][:8] for run in known[sweep].runs}
+        codes = known[sweep].codes
         listed = ", ".join(f"{table.grid} {codes[table.grid]}" for table in chosen)
         typer.echo(f"made by code: {listed}")

@@ -29,14 +29,15 @@ def report(
     Example: `fedeas report --out report`
     """
     from fedeas.errors import InputError
-    from fedeas.experiments.evidence import Evidence
-    from fedeas.experiments.paper_claims import RECORDED, all_claims
     from fedeas.experiments.tables import find_runs, make_tables
+    from fedeas.paper.claims import RECORDED
+    from fedeas.paper.sections import TABLE_1, paper_sections
     from fedeas.report import page, sections
     from fedeas.report.folders import folder_sections
 
     found = [find_runs(path) for path in runs or sorted(RECORDED.glob("*.jsonl"))]
     paper = paper or not runs
+    reference = TABLE_1 if paper else None
     parts, tables, said = [], [], []
     for name, own, missing in found:
         for line in missing:
@@ -44,14 +45,12 @@ def report(
         if not own:
             raise InputError(f"{name}: no run is finished", fix="let one come to its end")
         made = make_tables(own, mixed=mixed)
-        parts += list(sections.sweep_sections(name, own, made, paper))
+        parts += list(sections.sweep_sections(name, own, made, reference))
         parts += list(folder_sections(name, own))
         said += list(sections.summary(name, made))
         tables += made
     if paper:
-        known = {name: Evidence(own) for name, own, _ in found}
-        parts.append(sections.claims_section(all_claims(known)))
-        parts += sections.partition_sections()
+        parts += paper_sections([run for _, own, _ in found for run in own])
     if said:
         parts.insert(0, page.Section("In short", [*said]))
     path = page.write_report(out, title, parts, tables)

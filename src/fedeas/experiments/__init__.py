@@ -1,1 +1,1 @@
-"""Runs, sweeps and their tables, and what the paper claims beside them."""
+"""Runs and sweeps, and the tables of their results."""

@@ -15,11 +15,11 @@ import numpy as np
 from fedeas import skew
 from fedeas.counts import LabelCounts
 from fedeas.errors import InfeasibleError, MissingExtraError
-from fedeas.files import atomic_write, make_folder
+from fedeas.files import atomic_write
 from fedeas.plan import Plan
 from fedeas.policies import FedEAS, FullBalance, MissingOnly, Policy, Uniform, WaterFill
 from fedeas.report.labels import WHITE, Box, Label, draw_labels, text_box
-from fedeas.select import BetaInterval, admissible_betas, path
+from fedeas.select import BetaInterval, path
 
 BLUE, ORANGE, GREEN, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
 GREY = "#777777"
@@ -40,7 +40,7 @@ _LONGEST = 20  # characters of a client's name
 
 def demand(counts: LabelCounts, plan: Plan, file: Path) -> None:
     """Draw what every client generates beside full balance, and where the imbalance sits."""
-    _write(file, demand_picture(counts, plan, _kind(file)))
+    write_picture(file, demand_picture(counts, plan, _kind(file)))
 
 
 def demand_picture(counts: LabelCounts, plan: Plan, kind: str = "svg") -> bytes:
@@ -49,8 +49,8 @@ def demand_picture(counts: LabelCounts, plan: Plan, kind: str = "svg") -> bytes:
     def draw(figure: Any) -> None:
         left, right = figure.subplots(1, 2, width_ratios=[1.5, 1])
         full = FullBalance().plan(counts)
-        _draw_demand(left, counts, plan, full)
-        _draw_concentration(right, counts, plan)
+        draw_demand(left, counts, plan, full)
+        draw_concentration(right, counts, plan)
         caption(
             figure,
             f"{plan.policy} generates {plan.total:,} samples where balancing every class takes "
@@ -62,7 +62,7 @@ def demand_picture(counts: LabelCounts, plan: Plan, kind: str = "svg") -> bytes:
 
 def reduction(counts: LabelCounts, file: Path, mark: int | None = None) -> None:
     """Draw the imbalance that each policy removes against the samples it spends."""
-    _write(file, reduction_picture(counts, mark, _kind(file)))
+    write_picture(file, reduction_picture(counts, mark, _kind(file)))
 
 
 def reduction_picture(counts: LabelCounts, mark: int | None = None, kind: str = "svg") -> bytes:
@@ -127,7 +127,7 @@ def beta_selection(
     counts: LabelCounts, file: Path, choice: float, interval: BetaInterval | None = None
 ) -> None:
     """Draw imbalance removed against synthetic share along beta, with the two conditions."""
-    _write(file, beta_picture(counts, choice, interval, _kind(file)))
+    write_picture(file, beta_picture(counts, choice, interval, _kind(file)))
 
 
 def beta_picture(
@@ -200,36 +200,8 @@ def _betas(betas: Any, x: Any, reductions: Any, choice: float | None = None) -> 
     ]
 
 
-def paper_figures(folder: Path) -> None:
-    """Draw the paper's count-level figures on its main partition into a folder."""
-    from fedeas.experiments.paper_counts import main_plan, paper_counts
-
-    make_folder(folder)
-    counts, plan = paper_counts(), main_plan()
-    full = FullBalance().plan(counts)
-
-    def only_demand(figure: Any) -> None:
-        _draw_demand(figure.subplots(), counts, plan, full)
-        caption(
-            figure,
-            f"Balancing every class takes {full.total:,} samples; FedEAS (beta = 12) takes "
-            f"{plan.total:,}, most of them where the skew is.",
-        )
-
-    def only_concentration(figure: Any) -> None:
-        _draw_concentration(figure.subplots(), counts, plan)
-        caption(
-            figure, "Few clients hold most of the imbalance, and FedEAS gives them most samples."
-        )
-
-    _write(folder / "demand.png", picture(only_demand, "png"))
-    _write(folder / "concentration.png", picture(only_concentration, "png"))
-    reduction(counts, folder / "reduction.png", mark=plan.total)
-    interval = admissible_betas(counts)
-    beta_selection(counts, folder / "beta.png", interval.choice, interval)
-
-
-def _draw_demand(axes: Any, counts: LabelCounts, plan: Plan, full: Plan) -> None:
+def draw_demand(axes: Any, counts: LabelCounts, plan: Plan, full: Plan) -> None:
+    """Draw what every client generates, beside full balance."""
     order = np.argsort(-full.per_client, kind="stable")[:_MOST_CLIENTS]
     x = np.arange(len(order))
     own, all_of_it = plan.per_client[order], full.per_client[order]
@@ -261,7 +233,8 @@ def _short(samples: int) -> str:
     return f"{samples / 1000:.1f}k" if samples >= 1000 else str(samples)
 
 
-def _draw_concentration(axes: Any, counts: LabelCounts, plan: Plan) -> None:
+def draw_concentration(axes: Any, counts: LabelCounts, plan: Plan) -> None:
+    """Draw how few clients hold most of the imbalance, and what the plan gives them."""
     found = skew.concentration(counts, plan.samples)
     x = np.arange(counts.K + 1) / counts.K * 100
     for part, label, colour, marker in (
@@ -309,7 +282,8 @@ def caption(figure: Any, sentence: str) -> None:
     figure.supxlabel(textwrap.fill(sentence, width), size=9, color="#333333", x=0.02, ha="left")
 
 
-def _write(file: Path, content: bytes) -> None:
+def write_picture(file: Path, content: bytes) -> None:
+    """Write a picture's file, all of it or nothing."""
     with atomic_write(file) as temporary:
         temporary.write_bytes(content)
 

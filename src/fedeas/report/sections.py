@@ -1,31 +1,42 @@
-"""What a report says of runs: tables with the paper's figures beside them, pictures, claims."""
+"""What a report says of runs: tables, pictures, and what ran."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from fedeas.cost import duration
 from fedeas.experiments.generation import generations
-from fedeas.experiments.paper_claims import Claim
-from fedeas.experiments.paper_counts import main_plan, paper_counts
-from fedeas.experiments.paper_tables import printed
 from fedeas.experiments.results import PLUS_MINUS, Mean, Result
 from fedeas.experiments.tables import Row, Run, Table, common_setting, make_tables
-from fedeas.report import curves, figures
+from fedeas.report import curves
 from fedeas.report.page import Grid, Picture, Section
-from fedeas.select import admissible_betas
 
 _LEAST_MARKS, _MOST_MARKS = 3, 6  # that show a relation, and whose names have room
 
 
-def sweep_sections(
-    name: str, runs: Sequence[Run], tables: Sequence[Table], paper: bool = False
-) -> Iterator[Section]:
-    """Yield what a report says about the runs of a sweep and their tables.
+@dataclass(frozen=True)
+class ReferenceColumn:
+    """Accuracies from elsewhere, for a column beside those of the same setting.
 
-    With `paper` the accuracies that the paper prints stand beside those of the same setting.
+    `accuracy` returns one in percent, or None, for a row and the settings of its runs. `note` is
+    printed below a table that has any.
     """
+
+    heading: str
+    note: str
+    accuracy: Callable[[Row, Mapping[str, Any]], float | None]
+
+
+def sweep_sections(
+    name: str,
+    runs: Sequence[Run],
+    tables: Sequence[Table],
+    reference: ReferenceColumn | None = None,
+) -> Iterator[Section]:
+    """Yield what a report says about the runs of a sweep and their tables."""
     for table in tables:
         own = [run for run in runs if run.entry.grid == table.grid]
-        yield _table_section(name, table, own, runs, paper)
+        yield _table_section(name, table, own, runs, reference)
     yield Section(f"{name}: what ran", [_what_ran(runs)])
 
 
@@ -47,39 +58,6 @@ def summary(name: str, tables: Sequence[Table]) -> Iterator[str]:
         )
         where = name if name == table.grid else f"{name}, {table.grid}"
         yield (f"{where}: without synthetic samples {100 * plain.accuracy.value:.1f} %; {listed}.")
-
-
-def claims_section(claims: Iterable[Claim]) -> Section:
-    """Return the paper's claims with their states."""
-    rows = [(c.where, c.what, c.paper, c.command or c.ours, c.protocol, c.state) for c in claims]
-    said = (
-        "Exact: computed from label counts. Agrees, disagrees, cannot tell: judged from the runs "
-        "above, by Student's t over seeds with Holm's correction at .05; ± is half of the 95 % "
-        "interval. The rest waits for a GPU, with the command that runs it."
-    )
-    grid = Grid(("where", "what", "paper", "ours", "protocol", "state"), rows, facts=True)
-    return Section("The paper's claims", [said, grid])
-
-
-def partition_sections() -> Iterator[Section]:
-    """Yield the paper's figures that follow from label counts alone."""
-    counts, plan = paper_counts(), main_plan()
-    interval = admissible_betas(counts)
-    yield Section(
-        "The paper's partition, from label counts alone",
-        [
-            "CIFAR-10 on 20 clients, alpha = 0.1: the figures that need no training.",
-            Picture("demand", figures.demand_picture(counts, plan), "Samples per client."),
-            Picture(
-                "reduction", figures.reduction_picture(counts, plan.total), "Imbalance removed."
-            ),
-            Picture(
-                "beta",
-                figures.beta_picture(counts, interval.choice, interval),
-                "Choosing beta by two conditions.",
-            ),
-        ],
-    )
 
 
 def _what_ran(runs: Sequence[Run]) -> Grid:
@@ -133,11 +111,19 @@ def _generated(results: Sequence[Result]) -> str:
 
 
 def _table_section(
-    name: str, table: Table, runs: Sequence[Run], everything: Sequence[Run], paper: bool
+    name: str,
+    table: Table,
+    runs: Sequence[Run],
+    everything: Sequence[Run],
+    reference: ReferenceColumn | None,
 ) -> Section:
     section = Section(f"{name}: {table.title or table.grid}")
-    beside = [_printed(row, runs) if paper else None for row in table.rows]
-    section.parts.append(_results(table, beside))
+    beside = [
+        reference.accuracy(row, _settings(row, runs)) if reference else None for row in table.rows
+    ]
+    if not any(beside):
+        reference = None
+    section.parts.append(_results(table, beside, reference.heading if reference else ""))
     notes = list(table.notes)
     references = {row.match for row in table.rows} - {""}
     if references:
@@ -146,12 +132,8 @@ def _table_section(
     several = any(row.seeds > 1 for row in table.rows)
     spread = f" {PLUS_MINUS}." if several else ""
     notes.insert(0, f"Accuracy is the mean of the last {rounds} evaluated rounds.{spread}")
-    if any(beside):
-        notes.append(
-            "The paper's column is its Table 1: ResNet-18, 200 rounds of 10 epochs, 45,000 images, "
-            "a diffusion model, tests on the clients' own parts. Compare rankings and gaps, not "
-            "absolute accuracy."
-        )
+    if reference:
+        notes.append(reference.note)
     section.parts.extend(notes)
     if len(table.rows) > 1:
         section.parts.extend(_figures(f"{name}-{table.grid}", table, runs, everything))
@@ -160,21 +142,21 @@ def _table_section(
     return section
 
 
-def _results(table: Table, beside: Sequence[float | None]) -> Grid:
-    """Return the rows of a table, with the paper's accuracy beside where it prints one."""
+def _results(table: Table, beside: Sequence[float | None], heading: str) -> Grid:
+    """Return the rows of a table, with accuracies from elsewhere where they have a heading."""
     names = [name.rpartition(".")[2] for name, _ in table.rows[0].column] if table.rows else []
     head = [*names, "method", "policy", "seeds", "accuracy %"]
-    head += ["paper's %"] if any(beside) else []
+    head += [heading] if heading else []
     buffers = any(row.drift_all for row in table.rows)
     head += ["gain", "eta", "drift", *(["drift with buffers"] if buffers else [])]
     head += [f"rounds to {100 * table.threshold:g} %"] if table.threshold else []
     head += ["generated", "generation", "training"]
     rows = []
-    for row, paper in zip(table.rows, beside, strict=True):
+    for row, other in zip(table.rows, beside, strict=True):
         cells = [*(str(value) for _, value in row.column), row.method, _policy(row, table)]
         cells += [str(row.seeds), row.accuracy.points()]
-        if any(beside):
-            cells.append("" if paper is None else f"{paper:.2f}")
+        if heading:
+            cells.append("" if other is None else f"{other:.2f}")
         cells.append(row.gain.points("+") if row.gain else "")
         cells.append("" if row.eta is None else f"{row.eta.value:.2f}")
         cells.append(f"{row.drift.value:.3f}")
@@ -188,15 +170,15 @@ def _results(table: Table, beside: Sequence[float | None]) -> Grid:
     return Grid(head, rows)
 
 
-def _printed(row: Row, runs: Sequence[Run]) -> float | None:
-    settings = next(
+def _settings(row: Row, runs: Sequence[Run]) -> Mapping[str, Any]:
+    """Return the settings of the first run of a row."""
+    found: Mapping[str, Any] = next(
         run.result["settings"]
         for run in runs
         if (run.entry.column, run.entry.method, run.entry.policy)
         == (row.column, row.method, row.policy)
     )
-    cut = settings["partition"]
-    return printed(settings["data"]["name"], cut["clients"], cut["alpha"], row.method, row.policy)
+    return found
 
 
 def _policy(row: Row, table: Table) -> str:

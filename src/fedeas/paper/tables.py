@@ -1,6 +1,6 @@
 """What the paper's tables print, for a look beside ours."""
 
-from fedeas.experiments.evidence import Column
+from fedeas.paper.evidence import Column
 
 COLUMNS = tuple(
     Column(data, clients, alpha)

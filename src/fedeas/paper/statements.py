@@ -7,7 +7,7 @@ speak to it, and what noise is, `evidence` says. No state is written down by han
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fedeas.experiments.evidence import BySeed, Column, Group, PairedTest, chance, points
+from fedeas.paper.evidence import BySeed, Column, Group, PairedTest, chance, points
 
 MAIN = Column("cifar10", 20, 0.1)  # where the paper measures all but its Table 1
 FASHION = Column("fashion_mnist", 20, 0.1)  # where configs/cpu has a diffusion model

@@ -4,20 +4,20 @@ import itertools
 import statistics
 from collections.abc import Iterator, Sequence
 
-from fedeas.experiments.evidence import (
+from fedeas.paper.evidence import (
     BySeed,
     Group,
     PairedTest,
     figure,
     points,
 )
-from fedeas.experiments.paper_statements import (
+from fedeas.paper.statements import (
     MAIN,
     Measure,
     Statement,
     table_grid,
 )
-from fedeas.experiments.paper_tables import BETAS, COLUMNS, METHODS, POLICIES, printed
+from fedeas.paper.tables import BETAS, COLUMNS, METHODS, POLICIES, printed
 
 _NEAR = 0.02  # an accuracy this close to the printed one is the same
 

@@ -5,7 +5,8 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 
-from fedeas.experiments.evidence import (
+from fedeas.experiments.results import Result, efficiency
+from fedeas.paper.evidence import (
     EAS,
     BySeed,
     Column,
@@ -14,15 +15,14 @@ from fedeas.experiments.evidence import (
     figure,
     minus,
 )
-from fedeas.experiments.paper_statements import (
+from fedeas.paper.statements import (
     FASHION,
     MAIN,
     Measure,
     Show,
     Statement,
 )
-from fedeas.experiments.paper_tables import BETAS, COMBINED_PEAK, printed
-from fedeas.experiments.results import Result, efficiency
+from fedeas.paper.tables import BETAS, COMBINED_PEAK, printed
 
 _PAPER_TIMES = 3.7
 

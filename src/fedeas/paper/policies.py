@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Iterator
 
-from fedeas.experiments.evidence import (
+from fedeas.paper.evidence import (
     EAS,
     BySeed,
     Column,
@@ -12,7 +12,7 @@ from fedeas.experiments.evidence import (
     minus,
     points,
 )
-from fedeas.experiments.paper_statements import (
+from fedeas.paper.statements import (
     FASHION,
     MAIN,
     Measure,
@@ -20,7 +20,7 @@ from fedeas.experiments.paper_statements import (
     cpu_grid,
     table_grid,
 )
-from fedeas.experiments.paper_tables import COLUMNS, METHODS, lead, printed
+from fedeas.paper.tables import COLUMNS, METHODS, lead, printed
 
 _NAMES = {"uniform": "Uniform", "missing-only": "Missing-only", "none": "FedAvg"}
 _PAPER_THRESHOLD = 0.70

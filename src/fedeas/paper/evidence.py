@@ -18,10 +18,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from fedeas.experiments.results import Mean, Result, figures, p_value, rounds_to
-from fedeas.experiments.tables import Run, flat_settings, seconds_per_sample
+from fedeas.experiments.tables import (
+    Run,
+    flat_settings,
+    read_index,
+    read_runs,
+    seconds_per_sample,
+)
 from fedeas.specs import parse
 
 AGREES, AGREES_REDUCED = "agrees", "agrees at reduced size"
@@ -177,6 +184,16 @@ class Evidence:
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = runs
+
+    @classmethod
+    def read(cls, folder: Path) -> "Evidence":
+        """Read the finished runs of a sweep's folder."""
+        return cls(read_runs(folder, read_index(folder))[0])
+
+    @property
+    def codes(self) -> dict[str, str]:
+        """The short name of the code behind the runs of a grid, by grid."""
+        return {run.entry.grid: run.result["code_hash"][:8] for run in self.runs}
 
     @cached_property
     def rates(self) -> dict[str, float]:

@@ -10,17 +10,17 @@ from itertools import chain
 from pathlib import Path
 
 from fedeas import skew
-from fedeas.experiments import paper_budget, paper_levels, paper_policies
-from fedeas.experiments.evidence import CANNOT_TELL, DISAGREES, Evidence, Group, PairedTest, judge
-from fedeas.experiments.paper_counts import claims as count_claims
-from fedeas.experiments.paper_counts import disagreements
-from fedeas.experiments.paper_statements import Statement
 from fedeas.experiments.tables import read_export
+from fedeas.paper import budget, levels, policies
+from fedeas.paper.counts import claims as count_claims
+from fedeas.paper.counts import disagreements
+from fedeas.paper.evidence import CANNOT_TELL, DISAGREES, Evidence, Group, PairedTest, judge
+from fedeas.paper.statements import Statement
 from fedeas.policies import FedEAS
 
 EXACT, INFERRED, NEEDS_GPU = "exact", "constant inferred", "needs a GPU"
 RECORDED = Path(__file__).parent / "recorded"
-_PARTS = (paper_policies, paper_budget, paper_levels)
+_PARTS = (policies, budget, levels)
 _CPU_FILES = {"cifar10": "configs/cpu/cifar10.toml", "fashion_mnist": "configs/cpu/fashion.toml"}
 
 

@@ -1,0 +1,1 @@
+"""Everything that only reproduces the paper: its numbers, its claims and the recorded runs."""
