@@ -173,10 +173,11 @@ def fashion(tmp_path_factory, store) -> Path:
     return out
 
 
-def test_killed_at_random_moments_it_ends_with_the_same_bytes(fashion, tmp_path, store):
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_killed_at_random_moments_it_ends_with_the_same_bytes(fashion, tmp_path, store, times):
     environment = {**os.environ, "FEDEAS_STORE": str(store)}
     chance, checkpoint = random.Random(0), tmp_path / "checkpoint.safetensors"
-    for _ in range(3):
+    for _ in range(times):
         before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
         process = subprocess.Popen(
             command(tmp_path), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -193,6 +194,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(fashion, tmp_path,
     assert files(tmp_path / "model") == files(fashion / "model")
 
 
+@pytest.mark.slow
 def test_two_processes_share_one_batch(fashion, tmp_path, store):
     environment = {**os.environ, "FEDEAS_STORE": str(store), "OMP_NUM_THREADS": "1"}
     launcher = ["--cpu", "--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no",

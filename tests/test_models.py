@@ -1,5 +1,6 @@
 """Models by name: ours, a package's, anybody's; and torch's optimisers."""
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,15 @@ from fedeas import InfeasibleError, InputError
 from fedeas.training.loop import Local
 from fedeas.training.models import ModelSettings, make_model
 from fedeas.training.task import Task
-from federations import federation, run, same_as_on_ray, settings, train_on_ray
+from federations import (
+    counts_of,
+    federation,
+    negotiated,
+    run,
+    same_as_on_ray,
+    settings,
+    train_on_ray,
+)
 
 TESTS = Path(__file__).parent
 METHODS = ("fedavg", "fedprox", "scaffold", "moon", "fedgen", "fedmix")
@@ -26,12 +35,18 @@ def examples(monkeypatch):
 
 
 def test_a_network_that_nobody_knows_trains_with_every_method(tmp_path, examples):
-    """The example of the documents: inline and on Ray to the same bits."""
+    """The example of the documents: inline and on Ray, whose clients answer in any order, alike.
+
+    Before training beta is chosen from secure sums, as it follows from all counts.
+    """
     made = federation(tmp_path, policy="fedeas(beta=12)")
     methods = [(method, 0, STRANGE) for method in METHODS]
     inline = {m: run(made, tmp_path, settings(m, p, s)).weights for m, p, s in methods}
     train_on_ray(tmp_path, methods)
     assert same_as_on_ray(tmp_path, inline)
+    chosen = negotiated(counts_of(tmp_path).n)
+    settled = json.loads((tmp_path / "ray" / "beta.json").read_text())
+    assert settled == [chosen.policy.beta, chosen.samples]
     assert len({w["network.out.bias"].sum() for w in inline.values()}) == len(METHODS)
 
 

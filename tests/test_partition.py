@@ -70,6 +70,7 @@ def test_counts_without_labels_are_the_counts_with_labels(paper):
     assert recipe.partition(y).counts(y) == paper
 
 
+@pytest.mark.slow
 def test_the_waypoint_is_where_ten_thousand_tries_lead():
     """Walks the whole search of the paper's hardest partition (some 15 s)."""
     recipe = FLBench(clients=100, alpha=0.05)
