@@ -141,7 +141,7 @@ def test_images_of_several_sizes_are_refused_with_a_way_out(tmp_path):
         for label, side in ((0, 4), (1, 5))
     ]
     own.list_shards(shards)
-    with pytest.raises(InputError, match=r"several sizes.*delete that folder"):
+    with pytest.raises(InputError, match=r"several shapes.*delete that folder"):
         own.samples([2, 2])
 
 
@@ -452,7 +452,7 @@ def test_images_of_another_size_are_refused(tmp_path):
             return np.zeros((len(labels), 5, 5, 1), np.uint8)
 
     cache = Cache(tmp_path, Larger.fingerprint, plan.counts_hash)
-    with pytest.raises(InputError, match="changed the size"):
+    with pytest.raises(InputError, match="changed the shape"):
         fill(plan, Larger(), cache)
 
 

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,8 +21,13 @@ def test_saving_and_loading_changes_nothing(c, data, ending, tmp_path_factory):
     c = LabelCounts(c.n, clients, classes)
     path = tmp_path_factory.mktemp("counts") / f"counts{ending}"
     c.save(path)
-    assert LabelCounts.load(path) == c
-    assert LabelCounts.load(path).fingerprint == c.fingerprint
+    found = LabelCounts.load(path, layout="wide")
+    assert found == c
+    assert found.fingerprint == c.fingerprint
+    try:
+        assert LabelCounts.load(path) == c
+    except InputError as error:  # a class is called "label" or "y"
+        assert re.search(r"can be read in two ways|--layout wide", str(error))
 
 
 @given(counts, st.integers(1, 6))

@@ -468,6 +468,14 @@ def test_facts_of_others_and_of_earlier_plans_are_no_obstacle(paper, tmp_path):
     assert read_json(beside)
 
 
+@pytest.mark.parametrize("ending", [".csv", ".tsv"])
+def test_a_plan_is_read_whatever_its_classes_are_called(tmp_path, ending):
+    counts = LabelCounts([[9, 1, 0], [0, 1, 9]], ["a", "b"], ["label", "y", "count"])
+    plan = FedEAS(beta=4).plan(counts)
+    plan.save(tmp_path / f"plan{ending}")
+    assert Plan.load(tmp_path / f"plan{ending}") == plan
+
+
 def test_a_plan_of_the_first_version_is_still_read(paper, tmp_path):
     """It has its facts in a comment above the table."""
     plan = FedEAS(beta=8).plan(paper)

@@ -31,11 +31,11 @@ def list_caches(folder: Path = _folder(), as_json: bool = show.json_option()) ->
         return
     table = show.new_table(
         f"{len(found)} caches", ("cache", False), ("generator", False), ("seed", True),
-        ("clients", True), ("images", True), ("MB", True),
+        ("clients", True), ("samples", True), ("MB", True),
     )  # fmt: skip
     for one in found:
         seed = "?" if one.seed is None else str(one.seed)
-        numbers = [seed, f"{one.clients:,}", f"{one.images:,}", f"{one.size / 1e6:,.1f}"]
+        numbers = [seed, f"{one.clients:,}", f"{one.samples:,}", f"{one.size / 1e6:,.1f}"]
         table.add_row(one.folder.name, one.generator, *numbers)
     show.print_table(table)
     for one in found:

@@ -20,7 +20,14 @@ from fedeas.files import atomic_write, check_regular
 from fedeas.tables.cells import LARGEST
 from fedeas.tables.delimited import opened
 from fedeas.tables.doubts import find_doubts
-from fedeas.tables.facts import check_not_facts, facts_file, facts_text, read_facts, remove_facts
+from fedeas.tables.facts import (
+    check_not_facts,
+    facts_file,
+    facts_text,
+    has_facts,
+    read_facts,
+    remove_facts,
+)
 from fedeas.tables.headings import names_clients
 from fedeas.tables.json_table import loads, read_json_table, write_json_table
 from fedeas.tables.layout import Reading, choose
@@ -102,6 +109,10 @@ def _refuse(path: Path, doubts: Sequence[Doubt]) -> None:
 
 
 def _read_csv(path: Path, options: Options) -> tuple[Table, str]:
+    if options.layout is None and has_facts(
+        path
+    ):  # a plan of ours, whatever its classes are called
+        options = replace(options, layout=WIDE)
     with opened(path, options.delimiter) as rows:
         iterator = iter(rows)
         head = next(iterator, [])

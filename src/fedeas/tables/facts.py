@@ -46,6 +46,11 @@ def read_facts(path: Path, table: Table) -> Mapping[str, Any] | None:
     return facts if isinstance(facts, dict) else None
 
 
+def has_facts(path: Path) -> bool:
+    """Tell whether there are facts beside a table."""
+    return _body(facts_file(path)) is not None
+
+
 def check_not_facts(path: Path) -> None:
     """Refuse the facts where their table is meant."""
     if _body(path) is not None:

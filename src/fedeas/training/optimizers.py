@@ -26,9 +26,10 @@ def make_optimizer(
     kind, own = find_optimizer(spec, **settings)
     given = {key: value for key, value in settings.items() if value}
     try:
-        return kind(parameters, lr=learning_rate, **given, **own)
+        made: Optimizer = kind(parameters, lr=learning_rate, **given, **own)
     except (TypeError, ValueError) as error:
         raise InputError(f"optimizer {spec!r} cannot be made: {error}") from None
+    return made
 
 
 def find_optimizer(spec: str, **settings: float) -> tuple[type[Any], dict[str, Any]]:
