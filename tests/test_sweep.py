@@ -679,6 +679,22 @@ def test_comments_do_not_change_the_codes_name_and_code_does(tmp_path, monkeypat
     assert code.code_hash.__wrapped__() == known
 
 
+def test_a_run_of_other_code_goes_on_when_allowed_and_says_so(tmp_path, finished, monkeypatch):
+    config = finished[1][0].config
+    cut_off(config, tmp_path / "run")
+    known = code.code_hash()
+    monkeypatch.setattr("fedeas.experiments.run.code_hash", lambda: "a" * 64)
+    result = run_config(config, tmp_path / "run", allow_other_code=True)
+    assert result["codes"] == [known, "a" * 64]
+    assert result["code_hash"] not in result["codes"]  # it is in no table with runs of either
+    assert run_config(config, tmp_path / "run", allow_other_code=True) == result
+    straight = read_result(finished[0] / finished[1][0].name / "result.json")
+    assert result["accuracy"] == straight["accuracy"]
+    other = replace(config, seed=config.seed + 1)
+    with pytest.raises(InputError, match="holds another run"):
+        run_config(other, tmp_path / "run", allow_other_code=True)
+
+
 def test_a_run_of_other_code_is_not_gone_on_with(tmp_path, finished, monkeypatch):
     config = finished[1][0].config
     cut_off(config, tmp_path / "run")

@@ -16,6 +16,9 @@ def run(
     track: list[str] | None = typer.Option(
         None, help="Also write for 'tensorboard' or 'mlflow'; may be repeated."
     ),
+    allow_other_code: bool = typer.Option(
+        False, "--allow-other-code", help="Go on with a run that another version began."
+    ),
     as_json: bool = show.json_option(),
 ) -> None:
     """Train a federation, with or without synthetic samples; called again, it goes on.
@@ -36,7 +39,9 @@ def run(
     folder = out or Path("runs") / config_file.stem
     with show.progress(folder.name) as update:
         reporter = _Reporter(update, config.federated.rounds)
-        result = runs.run(config, folder, show.note, reporter, track or (), reporter.made)
+        result = runs.run(
+            config, folder, show.note, reporter, track or (), reporter.made, allow_other_code
+        )
     if as_json:
         show.print_json(result)
         return
@@ -47,6 +52,8 @@ def run(
     typer.echo(f"last {last:<2} rounds   {show.percent(result['accuracy_last'])} on average")
     typer.echo(f"generated        {result['generated']:,} samples")
     typer.echo(f"folder           {folder}")
+    if len(result.get("codes", ())) > 1:
+        show.note(f"{len(result['codes'])} versions of the code had a part in this run")
 
 
 class _Reporter:

@@ -32,6 +32,9 @@ def sweep(
     mixed: bool = typer.Option(
         False, "--mixed", help="Put runs into one table that differ in code, counts or generator."
     ),
+    allow_other_code: bool = typer.Option(
+        False, "--allow-other-code", help="Go on with runs that another version began."
+    ),
     export: Path | None = typer.Option(
         None, help="Write all finished runs into one file (.jsonl), with their curves."
     ),
@@ -67,7 +70,7 @@ def sweep(
     failed: list[Any] = []
     if not tables_only:
         with watching() as watch:
-            runs = crew.run_cells(chosen, root, jobs, watch)
+            runs = crew.run_cells(chosen, root, jobs, watch, allow_other_code)
         failed = [run for run in runs if run.state == crew.FAILED]
         for run in failed:
             show.note(f"{run.cell.name} failed: {run.wrong}")

@@ -46,7 +46,11 @@ Watch = Callable[[Sequence[Progress]], None]
 
 
 def run_cells(
-    cells: Sequence[Cell], root: Path, jobs: int | None = None, watch: Watch | None = None
+    cells: Sequence[Cell],
+    root: Path,
+    jobs: int | None = None,
+    watch: Watch | None = None,
+    allow_other_code: bool = False,
 ) -> list[Progress]:
     """Run what is not finished, resuming what was cut off; `watch` hears all runs, again and again.
 
@@ -66,7 +70,7 @@ def run_cells(
             waiting = (run for run in runs if run.state == WAITING)
             for place in (p for p in places if p not in workers):
                 for run in itertools.islice(waiting, 1):
-                    workers[place] = run, _Worker(run, root, places[place])
+                    workers[place] = run, _Worker(run, root, places[place], allow_other_code)
             if watch is not None:
                 watch(runs)
             if not workers:
@@ -115,7 +119,9 @@ def _visible_gpus() -> list[str]:
 class _Worker:
     """A process that runs one cell, and the thread that hears it."""
 
-    def __init__(self, run: Progress, root: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, run: Progress, root: Path, environment: dict[str, str], allow_other_code: bool
+    ) -> None:
         folder = root / run.cell.name
         folder.mkdir(parents=True, exist_ok=True)
         self._errors = folder / "errors.txt"
@@ -129,7 +135,8 @@ class _Worker:
                 start_new_session=True,  # Ctrl-C is for the sweep, which then stops its workers
             )
         run.state, run.begun = RUNNING, time.monotonic()
-        job = {"config": asdict(run.cell.config), "folder": str(folder)}
+        job: dict[str, object] = {"config": asdict(run.cell.config), "folder": str(folder)}
+        job["allow_other_code"] = allow_other_code
         with suppress(BrokenPipeError):  # it has died already: `ended` says why
             self._pipe.write(json.dumps(job).encode() + b"\n")
             self._pipe.flush()

@@ -9,6 +9,7 @@ import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,14 @@ class Prepared:
 
     federation: Federation
     plan: Plan
-    experiment: str
+    named: Callable[[str], str]  # the experiment as code of some hash names it
     generator: Generator | None  # None where nothing is generated
+    codes: tuple[str, ...]  # hashes of the code that began it, and of that which went on with it
+
+    @property
+    def experiment(self) -> str:
+        """The name of all that the outcome depends on, as the code that began it says."""
+        return self.named(self.codes[0])
 
     @property
     def drawn_by(self) -> str:
@@ -87,8 +94,8 @@ def prepare(config: Config) -> Prepared:
     drawn_by = "" if generator is None else generator.fingerprint
     weights = config.federated.model.weights
     known = hashlib.sha256(_content(Path(weights))).hexdigest() if weights else ""
-    identity = config.identity(federation.data.fingerprint, drawn_by, known, code_hash())
-    return Prepared(federation, plan, identity, generator)
+    named = partial(config.identity, federation.data.fingerprint, drawn_by, known)
+    return Prepared(federation, plan, named, generator, (code_hash(),))
 
 
 def run(
@@ -98,18 +105,22 @@ def run(
     report: Callable[[Line], None] | None = None,
     track: Sequence[str] = (),
     generated: Progress | None = None,
+    allow_other_code: bool = False,
 ) -> dict[str, Any]:
     """Train a federation and return the result; called again, it goes on where it was.
 
     `report` hears a line a round; `track` names others that do: 'tensorboard', 'mlflow';
-    `generated` hears the images made and to be made, before the first round.
+    `generated` hears the samples made and to be made, before the first round. A run that another
+    version of the code or its libraries began is refused unless `allow_other_code`: its result then
+    names all of them.
     """
     config = replace(config, device=str(choose_device(config.device)))
     check_grid(config.grid)
     check_trackers(track)
     ready = prepare(config)
     with _alone(folder):
-        _claim(folder / "config.json", config, ready.experiment)
+        codes = _claim(folder / "config.json", config, ready, allow_other_code)
+        ready = replace(ready, codes=codes)
         if (done := _finished(folder / "result.json", ready.experiment)) is not None:
             return done
         if say is not None:
@@ -246,7 +257,8 @@ def _about(config: Config, ready: Prepared) -> dict[str, Any]:
         "seed": config.seed,
         "counts_hash": ready.plan.counts_hash,
         "generator_hash": ready.drawn_by,
-        "code_hash": code_hash(),
+        "code_hash": _code_name(ready.codes),
+        "codes": list(ready.codes),
         "generated": ready.plan.total,
         "reduction": ready.plan.reduction,
         "synthetic_share": ready.plan.synthetic_share,
@@ -270,24 +282,33 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _claim(path: Path, config: Config, experiment: str) -> None:
-    """Write the config down, or see that the folder is of the same experiment.
+def _claim(path: Path, config: Config, ready: Prepared, allow_other: bool) -> tuple[str, ...]:
+    """Write the config down, or see that the folder is of the same run; return whose code it is.
 
     A damaged config is written anew: result and checkpoint name their experiment themselves.
     """
+    now = code_hash()
     try:
         found = read_json(path)
     except InputError:
-        write_json(path, {"experiment": experiment, "code": code_hash(), "config": asdict(config)})
-        return
-    if found["experiment"] == experiment:
-        return
-    if found["code"] != code_hash():
-        raise InputError(
-            f"{path.parent} was begun by another version of the code or its libraries",
-            fix="remove it to run it again, or choose another folder",
-        )
-    raise InputError(f"{path.parent} holds another run", fix="choose another folder")
+        found = {"experiment": ready.experiment, "code": now, "config": asdict(config)}
+        write_json(path, found)
+    codes = tuple(dict.fromkeys([found["code"], *found.get("later_code", ()), now]))
+    if found["experiment"] != ready.named(codes[0]):
+        raise InputError(f"{path.parent} holds another run", fix="choose another folder")
+    if len(codes) > 1:
+        if not allow_other:
+            raise InputError(
+                f"{path.parent} was begun by another version of the code or its libraries",
+                fix="run it again in another folder, or go on with --allow-other-code",
+            )
+        write_json(path, {**found, "later_code": list(codes[1:])})
+    return codes
+
+
+def _code_name(codes: tuple[str, ...]) -> str:
+    """Name the code of a run; one that several versions made is comparable with no other."""
+    return codes[0] if len(codes) == 1 else hashlib.sha256(" ".join(codes).encode()).hexdigest()
 
 
 def _finished(path: Path, experiment: str) -> dict[str, Any] | None:

@@ -29,7 +29,8 @@ def main() -> int:
         # then wait, and find what it leaves.
         with locked(folder):
             pass
-        run(config, folder, report=_say, generated=_made)
+        allowed = bool(job.get("allow_other_code"))
+        run(config, folder, report=_say, generated=_made, allow_other_code=allowed)
     except FedeasError as error:
         sys.stderr.write(f"{error}\n")
         return FAILED
