@@ -1,6 +1,7 @@
 """The direction of imports: data flows one way, and the core needs NumPy alone."""
 
 import ast
+import importlib
 import json
 import subprocess
 import sys
@@ -48,6 +49,14 @@ HEAVY = {
     "secure/server.py", "flower/secure_sum.py", "flower/negotiate.py",
 }  # fmt: skip
 HEAVY_PACKAGES = {"torch", "diffusers", "accelerate", "safetensors", "flwr", "cryptography"}
+# Public names that need an extra, and which.
+WITH_EXTRA = {
+    **dict.fromkeys(["Method", "Task"], "torch"),
+    **dict.fromkeys(["Config", "read_config", "run", "serve", "make_deployed_app"], "train"),
+    **dict.fromkeys(
+        ["Holding", "answer_negotiation", "negotiate_beta", "negotiate_price"], "train"
+    ),
+}
 MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))
 INNER = [m for m in MODULES if m not in ("__init__.py", "__main__.py")]
 
@@ -133,9 +142,20 @@ def test_the_command_line_starts_without_numpy():
 def test_the_public_names_are_there():
     import fedeas
 
-    assert set(fedeas.__all__) <= set(dir(fedeas))
-    assert all(getattr(fedeas, name).__name__ == name for name in fedeas.__all__)
+    public = {*fedeas.__all__, *WITH_EXTRA}
+    assert public <= set(dir(fedeas))
+    assert all(getattr(fedeas, name).__name__ == name for name in public)
     assert not hasattr(fedeas, "nothing_of_this_name")
+
+
+def test_type_checkers_see_the_public_names():
+    import fedeas
+
+    shown = [name for name in imports("__init__.py", top_level=True) if name.startswith("fedeas.")]
+    assert {name.split(".")[-1] for name in shown} == {*fedeas.__all__, *WITH_EXTRA}
+    for name in shown:
+        module, _, own = name.rpartition(".")
+        assert getattr(importlib.import_module(module), own) is getattr(fedeas, own)
 
 
 def test_importing_fedeas_loads_numpy_alone():
@@ -156,6 +176,30 @@ def test_importing_fedeas_loads_numpy_alone():
         "flwr",
     }
     assert not heavy & set(json.loads(done.stdout))
+
+
+def test_a_public_name_names_the_extra_that_it_needs():
+    """And `dir`, which `help(fedeas)` goes through, leaves it out where that is not installed."""
+    code = (
+        "import sys, json; sys.modules |= dict.fromkeys(['torch', 'flwr'])\n"
+        "import fedeas\n"
+        "said = {}\n"
+        "for name in sys.argv[1:]:\n"
+        "    try: getattr(fedeas, name)\n"
+        "    except fedeas.MissingExtraError as error: said[name] = [str(error), error.extra]\n"
+        "listed = set(sys.argv[1:]) & set(dir(fedeas))\n"
+        "print(json.dumps([said, sorted(listed), 'Plan' in dir(fedeas)]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *WITH_EXTRA], capture_output=True, text=True, check=True
+    )
+    said, listed, core = json.loads(done.stdout)
+    assert not listed
+    assert core
+    assert {name: extra for name, (_, extra) in said.items()} == WITH_EXTRA
+    assert said["run"][0] == (
+        'fedeas.run needs an optional package; install it with: pip install "fedeas[train]"'
+    )
 
 
 @pytest.mark.parametrize("module", MODULES)

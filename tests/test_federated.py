@@ -520,6 +520,19 @@ def test_the_command_runs_and_goes_on(tmp_path, fedeas):
     assert fedeas("run", config, "--out", tmp_path / "other").code == 0
 
 
+def test_a_run_from_python_takes_a_file_or_a_config(tmp_path):
+    import fedeas
+
+    config = config_file(tmp_path, rounds=1, method="fedavg")
+    heard = []
+    result = fedeas.run(str(config), out=str(tmp_path / "run"), report=heard.append)
+    assert result == read_result(tmp_path / "run" / "result.json")
+    assert [line["round"] for line in heard] == [1]
+    assert fedeas.run(fedeas.read_config(str(config)), out=tmp_path / "run") == result
+    with pytest.raises(fedeas.InputError, match="nowhere"):
+        fedeas.run("nowhere.toml", out=tmp_path / "other")
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # within MLflow
 def test_others_can_follow_a_run(tmp_path, fedeas):
     import mlflow

@@ -126,8 +126,8 @@ class LabelCounts:
 
         `layout` is 'wide' (a row per client), 'long' (a row per sample) or 'counts' (a row per
         client and class). With it the file is read exactly so; without it a file that can be read
-        in two ways, or that seems to hold totals, is refused. `fedeas.sources.read_counts` takes
-        the names of columns too.
+        in two ways, or that seems to hold totals, is refused. `fedeas.read_counts` takes the
+        names of columns too.
         """
         table = tables.read(path, tables.Options(delimiter, layout))
         if table.meta is not None:

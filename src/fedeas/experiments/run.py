@@ -20,7 +20,7 @@ from fedeas.cores import usable_cores
 from fedeas.data import Federation, federate, load_images
 from fedeas.errors import InputError
 from fedeas.experiments.code import code_hash, library_version
-from fedeas.experiments.config import Augment, Config
+from fedeas.experiments.config import Augment, Config, read_config
 from fedeas.experiments.results import curves, figures, read_result
 from fedeas.experiments.tracking import check_trackers, followers
 from fedeas.files import read_json, unreadable, write_json
@@ -91,8 +91,8 @@ def prepare(config: Config) -> Prepared:
 
 
 def run(
-    config: Config,
-    folder: Path,
+    config: Config | Path | str,
+    out: Path | str,
     say: Callable[[str], None] | None = None,
     report: Callable[[Line], None] | None = None,
     track: Sequence[str] = (),
@@ -100,9 +100,30 @@ def run(
 ) -> dict[str, Any]:
     """Train a federation and return the result; called again, it goes on where it was.
 
-    `report` hears a line a round; `track` names others that do: 'tensorboard', 'mlflow';
-    `generated` hears the images made and to be made, before the first round.
+    Parameters
+    ----------
+    config : Config, path or str
+        The run's settings, or the TOML file that holds them.
+    out : path or str
+        The run's folder: config, partition, plan, checkpoint, log and result.
+    say : callable, optional
+        Is given a line about the data and one about the plan.
+    report : callable, optional
+        Is given a dict after every round, as in `log.jsonl`.
+    track : sequence of str
+        Where else rounds are logged: 'tensorboard', 'mlflow'.
+    generated : callable, optional
+        Is given the number of images made and to be made, before the first round.
+
+    Returns
+    -------
+    dict
+        What `result.json` holds: `accuracy`, `accuracy_last`, `generated`, `curves` and more.
+
     """
+    if not isinstance(config, Config):
+        config = read_config(config)
+    folder = Path(out)
     config = replace(config, device=str(choose_device(config.device)))
     check_grid(config.grid)
     check_trackers(track)
