@@ -14,6 +14,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from fedeas.plotting import set_drawing
+
 if TYPE_CHECKING:
     from fedeas.cache import Cache
     from fedeas.cache.fill import fill
@@ -156,6 +158,9 @@ _WITH_EXTRA = {
     "serve": ("flower.server", "train"),
 }
 _PACKAGES = {"torch": ("torch", "safetensors"), "train": ("torch", "flwr", "cryptography")}
+
+
+set_drawing(lambda: import_module("fedeas.report.objects").figure_of)
 
 
 def __getattr__(name: str) -> object:
