@@ -10,6 +10,7 @@ array([[ 0, 38, 48],
        [ 0,  0,  0]])
 """
 
+import logging
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -160,6 +161,8 @@ _WITH_EXTRA = {
 _PACKAGES = {"torch": ("torch", "safetensors"), "train": ("torch", "flwr", "cryptography")}
 
 
+# A library logs and leaves it to programs what is shown.
+logging.getLogger("fedeas").addHandler(logging.NullHandler())
 set_drawing(lambda: import_module("fedeas.report.objects").figure_of)
 
 

@@ -31,6 +31,7 @@ _QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+_LOG = logging.getLogger("fedeas.flwr")
 _PATIENCE = 120.0  # seconds for the nodes of a simulation to come up
 _RUN = 1
 _SERVER = 1  # node id; clients follow
@@ -177,11 +178,17 @@ def _on_ray(
 
 @contextmanager
 def _quiet_flower() -> Iterator[None]:
-    """Silence Flower's own logger while it simulates; what fails is raised here instead."""
+    """Pass what Flower logs while it simulates to our logger; what fails is raised here instead."""
     logger = logging.getLogger("flwr")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
+    logger.addFilter(_pass_on)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        logger.removeFilter(_pass_on)
+
+
+def _pass_on(record: logging.LogRecord) -> bool:
+    """Handle a record of Flower's as ours, and keep it from Flower's own handlers."""
+    if _LOG.isEnabledFor(record.levelno):
+        _LOG.handle(record)
+    return False
