@@ -26,7 +26,7 @@ TASKS = {
         "FullBalance FillToMean Greedy NoGeneration BetaInterval admissible_betas beta_for_total "
         "Comparison compare plan_stream"
     ),
-    "I have a Flower app": "augment real_examples_mod from_partitioner",
+    "I have a Flower app": "augment real_examples_mod from_partitioner to_partitioner",
     "I do research": (
         "Config read_config run Policy LocalPolicy make_policy make_plan Generator make_generator "
         "Cache fill load_images Method Task Partition Dirichlet FLBench IID Shards make_recipe"

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         Shards,
         from_partitioner,
         make_recipe,
+        to_partitioner,
     )
     from fedeas.plan import Plan
     from fedeas.policies import (
@@ -125,6 +126,7 @@ __all__ = [
     "plan_stream",
     "read_counts",
     "real_examples_mod",
+    "to_partitioner",
 ]
 
 # Modules that hold the names of `__all__`. An earlier one may be imported on the way to a later.
