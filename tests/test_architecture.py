@@ -1,6 +1,7 @@
 """The direction of imports: data flows one way, and the core needs NumPy alone."""
 
 import ast
+import importlib
 import json
 import re
 import subprocess
@@ -12,13 +13,15 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "fedeas"
 # A room imports only from rooms above it.
 ROOMS = [
-    "errors", "cores", "limits", "scalars", "seeds", "specs", "blocks", "files", "locks", "hub",
+    "errors", "plotting", "notebook",
+    "cores", "limits", "scalars", "seeds", "specs", "blocks", "files", "locks", "hub",
     "tensors", "parquet", "tables", "counts", "skew", "cost", "plan", "policies", "select",
     "overfill", "comparison", "stream", "secure", "partition", "sources", "data", "training",
     "generators", "cache", "dropin", "methods", "flower", "experiments", "report", "paper", "cli",
 ]  # fmt: skip
 # The only places outside `cli` that import another package, and then where it is used.
 LEAVES = {
+    "notebook.py": {"pandas"},
     "parquet/arrow.py": {"pyarrow"},
     "partition/flower.py": {"datasets", "flwr_datasets"},
     "hub.py": {"huggingface_hub"},
@@ -30,6 +33,7 @@ LEAVES = {
     "generators/quality.py": {"torch", "torchmetrics"},
     "experiments/tracking.py": {"torch", "mlflow"},
     "experiments/demo.py": {"PIL", "sklearn"},
+    "report/canvas.py": {"matplotlib"},
     "report/figures.py": {"matplotlib"},
     "report/samples.py": {"PIL"},
 }
@@ -46,12 +50,20 @@ HEAVY = {
     "methods/fedmix.py", "methods/registry.py", "flower/sums.py", "flower/records.py",
     "flower/state.py", "flower/client.py", "flower/rounds.py", "flower/grids.py", "flower/site.py",
     "flower/exchange.py", "flower/limits.py", "flower/members.py", "flower/robust.py",
-    "flower/deployed.py", "flower/server.py",
+    "flower/deployed.py", "flower/server.py", "flower/private.py",
     "experiments/config.py", "experiments/run.py", "experiments/sweep.py", "experiments/crew.py",
     "experiments/worker.py", "experiments/estimate.py", "secure/keys.py", "secure/client.py",
     "secure/server.py", "flower/secure_sum.py", "flower/negotiate.py",
 }  # fmt: skip
 HEAVY_PACKAGES = {"torch", "diffusers", "accelerate", "safetensors", "flwr", "cryptography"}
+# Public names that need an extra, and which.
+WITH_EXTRA = {
+    **dict.fromkeys(["Method", "Task"], "torch"),
+    **dict.fromkeys(["Config", "read_config", "run", "serve", "make_deployed_app"], "train"),
+    **dict.fromkeys(
+        ["Holding", "answer_negotiation", "negotiate_beta", "negotiate_price"], "train"
+    ),
+}
 MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))
 INNER = [m for m in MODULES if m not in ("__init__.py", "__main__.py")]
 
@@ -156,9 +168,23 @@ def test_the_command_line_starts_without_numpy():
 def test_the_public_names_are_there():
     import fedeas
 
-    assert set(fedeas.__all__) <= set(dir(fedeas))
-    assert all(getattr(fedeas, name).__name__ == name for name in fedeas.__all__)
+    public = {*fedeas.__all__, *WITH_EXTRA}
+    assert public <= set(dir(fedeas))
+    assert all(getattr(fedeas, name).__name__ == name for name in public)
     assert not hasattr(fedeas, "nothing_of_this_name")
+
+
+def test_type_checkers_see_the_public_names():
+    import fedeas
+
+    for_types = imports("__init__.py", top_level=True) - imports(
+        "__init__.py", top_level=True, executed=True
+    )
+    shown = [name for name in for_types if name.startswith("fedeas.")]
+    assert {name.split(".")[-1] for name in shown} == {*fedeas.__all__, *WITH_EXTRA}
+    for name in shown:
+        module, _, own = name.rpartition(".")
+        assert getattr(importlib.import_module(module), own) is getattr(fedeas, own)
 
 
 def test_importing_fedeas_loads_numpy_alone():
@@ -179,6 +205,30 @@ def test_importing_fedeas_loads_numpy_alone():
         "flwr",
     }
     assert not heavy & set(json.loads(done.stdout))
+
+
+def test_a_public_name_names_the_extra_that_it_needs():
+    """And `dir`, which `help(fedeas)` goes through, leaves it out where that is not installed."""
+    code = (
+        "import sys, json; sys.modules |= dict.fromkeys(['torch', 'flwr'])\n"
+        "import fedeas\n"
+        "said = {}\n"
+        "for name in sys.argv[1:]:\n"
+        "    try: getattr(fedeas, name)\n"
+        "    except fedeas.MissingExtraError as error: said[name] = [str(error), error.extra]\n"
+        "listed = set(sys.argv[1:]) & set(dir(fedeas))\n"
+        "print(json.dumps([said, sorted(listed), 'Plan' in dir(fedeas)]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *WITH_EXTRA], capture_output=True, text=True, check=True
+    )
+    said, listed, core = json.loads(done.stdout)
+    assert not listed
+    assert core
+    assert {name: extra for name, (_, extra) in said.items()} == WITH_EXTRA
+    assert said["run"][0] == (
+        'fedeas.run needs an optional package; install it with: pip install "fedeas[train]"'
+    )
 
 
 @pytest.mark.parametrize("module", MODULES)

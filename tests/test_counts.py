@@ -1,4 +1,5 @@
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -271,3 +272,40 @@ def test_other_delimiters_on_request(tmp_path):
     path = tmp_path / "counts.csv"
     path.write_text("1;2\n3;4\n")
     np.testing.assert_array_equal(LabelCounts.load(path, delimiter=";").n, [[1, 2], [3, 4]])
+
+
+@given(c=counts)
+def test_to_a_data_frame_and_back(c):
+    assert LabelCounts.from_pandas(c.to_pandas()) == c
+
+
+def test_a_class_may_be_called_client_in_a_data_frame_too():
+    c = LabelCounts([[9, 1], [1, 2]], classes=["client", "id"])
+    assert LabelCounts.from_pandas(c.to_pandas()) == c
+
+
+def test_only_a_data_frame_is_a_data_frame():
+    with pytest.raises(InputError, match=r"not a data frame; got 'list'; use LabelCounts\(n\)"):
+        LabelCounts.from_pandas([[9, 1], [1, 2]])
+
+
+def test_large_counts_are_abbreviated_in_a_notebook():
+    c = LabelCounts(np.ones((1000, 100), int))
+    table = ElementTree.fromstring(c._repr_html_())
+    assert "1,000 clients x 100 classes" in table.find("caption").text
+    cells = ["".join(row.itertext()) for row in table.iter("tr")]
+    assert len(cells) == 22
+    assert cells[-1] == "… 980 more clients"
+    assert "… 84 more" in cells[0]
+    assert cells[1].endswith("…100")  # a row's sum is that of all its classes
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (6, 3), (300, 4), (50, 100)])
+def test_counts_of_any_size_are_drawn(shape):
+    n = np.random.default_rng(0).integers(0, 99, shape)
+    n[0] = 0, *[1] * (shape[1] - 1)
+    figure = LabelCounts(n, clients=[f"a hospital of number {k}" for k in range(shape[0])]).plot()
+    axes = figure.axes[0]
+    assert axes.get_images()[0].get_array().shape == (min(40, shape[0]), shape[1])
+    assert all(len(label.get_text()) <= 20 for label in axes.get_yticklabels())
+    assert figure._repr_png_().startswith(b"\x89PNG")

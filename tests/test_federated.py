@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import logging
 import math
 import os
 import shutil
@@ -30,7 +29,7 @@ from fedeas.experiments.run import run as run_config
 from fedeas.flower import records
 from fedeas.flower.client import make_client_app
 from fedeas.flower.exchange import exchange
-from fedeas.flower.grids import InlineGrid, quiet_flower
+from fedeas.flower.grids import InlineGrid
 from fedeas.flower.members import Node
 from fedeas.flower.rounds import Added, Weights, draw_cohort, run_rounds
 from fedeas.flower.state import Kept
@@ -133,20 +132,6 @@ def test_the_grids_agree_bit_for_bit_for_every_method(tmp_path):
     assert settled == [chosen.policy.beta, chosen.samples]
     assert same_as_on_ray(tmp_path, inline)
     assert len({w["conv1.bias"].sum() for w in inline.values()}) == len(METHODS)
-
-
-@pytest.mark.parametrize("before", [logging.DEBUG, logging.NOTSET])
-def test_flowers_logger_is_silenced_only_while_it_simulates(before):
-    logger = logging.getLogger("flwr")
-    found = logger.level
-    logger.setLevel(before)
-    try:
-        with pytest.raises(KeyError), quiet_flower():
-            assert not logger.isEnabledFor(logging.ERROR)
-            raise KeyError
-        assert logger.level == before
-    finally:
-        logger.setLevel(found)
 
 
 def test_aggregation_weights_are_the_real_samples_whatever_the_cache_adds(tmp_path):
@@ -528,6 +513,19 @@ def test_the_command_runs_and_goes_on(tmp_path, fedeas):
     assert "name a generator" in fedeas("run", config, "--out", tmp_path / "other").err
     config.write_text(text)
     assert fedeas("run", config, "--out", tmp_path / "other").code == 0
+
+
+def test_a_run_from_python_takes_a_file_or_a_config(tmp_path):
+    import fedeas
+
+    config = config_file(tmp_path, rounds=1, method="fedavg")
+    heard = []
+    result = fedeas.run(str(config), out=str(tmp_path / "run"), report=heard.append)
+    assert result == read_result(tmp_path / "run" / "result.json")
+    assert [line["round"] for line in heard] == [1]
+    assert fedeas.run(fedeas.read_config(str(config)), out=tmp_path / "run") == result
+    with pytest.raises(fedeas.InputError, match="nowhere"):
+        fedeas.run("nowhere.toml", out=tmp_path / "other")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # within MLflow

@@ -16,7 +16,14 @@ from fedeas import (
     Partition,
     Shards,
 )
-from fedeas.partition import IndexLists, balanced_labels, from_partitioner, make_recipe, read_labels
+from fedeas.partition import (
+    IndexLists,
+    balanced_labels,
+    from_partitioner,
+    make_recipe,
+    read_labels,
+    to_partitioner,
+)
 from fedeas.partition.flbench import participants
 
 labels = balanced_labels(5, 200)
@@ -272,6 +279,61 @@ def test_flwr_datasets_partitioners_become_partitions():
         from_partitioner(IidPartitioner(num_partitions=2), dataset, label="fine_label")
     with pytest.raises(InputError, match="not a partitioner"):
         from_partitioner(object(), dataset)
+
+
+def numbered_set(y):
+    from datasets import Dataset
+
+    return Dataset.from_dict({"label": y, "place": np.arange(len(y))})
+
+
+@given(recipe=recipes)
+@settings(max_examples=20, deadline=None)
+def test_a_partition_goes_to_flower_and_comes_back(recipe):
+    try:
+        partition = recipe.partition(labels)
+    except InfeasibleError:
+        return
+    dataset = numbered_set(labels)
+    made = to_partitioner(partition)
+    made.dataset = dataset
+    parts = [list(made.load_partition(k)["place"]) for k in range(made.num_partitions)]
+    assert parts == [own.tolist() for own in partition.train]
+    again = from_partitioner(to_partitioner(partition), dataset)
+    assert [own.tolist() for own in again.train] == parts
+    if partition.test is not None:
+        tested = from_partitioner(to_partitioner(partition, test=True), dataset)
+        assert [own.tolist() for own in tested.train] == [own.tolist() for own in partition.test]
+
+
+def test_a_partitioner_of_flower_comes_and_goes_back():
+    from flwr_datasets.partitioner import DirichletPartitioner
+
+    y = np.random.default_rng(0).permutation(labels)
+    theirs = DirichletPartitioner(num_partitions=5, partition_by="label", alpha=0.5, seed=1)
+    ours = to_partitioner(from_partitioner(theirs, numbered_set(y)))
+    ours.dataset = numbered_set(y)
+    assert ours.num_partitions == 5
+    for k in range(5):
+        assert list(ours.load_partition(k)["place"]) == list(theirs.load_partition(k)["place"])
+
+
+def test_another_data_set_or_order_is_refused():
+    partition = IID(clients=4).partition(labels)
+    for dataset, said in (
+        (numbered_set(labels).shuffle(seed=1), r"FederatedDataset\(\.\.\., shuffle=False\)"),
+        (numbered_set(labels[:-1]), "not the data set that was partitioned"),
+        (numbered_set(labels).rename_column("label", "kind"), "no such column; got 'label'"),
+    ):
+        made = to_partitioner(partition)
+        made.dataset = dataset
+        with pytest.raises(InputError, match=said):
+            made.load_partition(0)
+    named = to_partitioner(partition, "kind")
+    named.dataset = numbered_set(labels).rename_column("label", "kind")
+    assert len(named.load_partition(0)) == 250
+    with pytest.raises(InputError, match="iid@1 has no test part"):
+        to_partitioner(partition, test=True)
 
 
 def test_read_labels(tmp_path):

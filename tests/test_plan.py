@@ -1,11 +1,23 @@
 import json
+import sys
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedeas import Cost, FedEAS, InputError, LabelCounts, Plan, Uniform, WaterFill, skew
+from fedeas import (
+    Cost,
+    FedEAS,
+    InputError,
+    LabelCounts,
+    MissingExtraError,
+    Plan,
+    Uniform,
+    WaterFill,
+    skew,
+)
 from strategies import betas, counts
 
 FORMATS = [".csv", ".tsv", ".json", ".parquet"]
@@ -135,3 +147,44 @@ def test_costs_and_back():
 def test_bad_costs(text):
     with pytest.raises(InputError, match="cost"):
         Cost.parse(text)
+
+
+def test_a_plan_becomes_a_data_frame(monkeypatch):
+    c = LabelCounts([[9, 0], [0, 5]], clients=["north", "south"], classes=["cat", "dog"])
+    plan = WaterFill(total=7).plan(c)
+    frame = plan.to_pandas()
+    assert frame.loc["north", "dog"] == plan.samples[0, 1] > 0
+    assert (frame.index.name, frame.columns.name) == ("client", "class")
+    frame.loc["north", "dog"] = 0  # its own copy: a plan never changes
+    assert plan.total == 7
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match=r"fedeas\[pandas\]"):
+        plan.to_pandas()
+
+
+def test_a_plan_shows_itself_in_a_notebook():
+    c = LabelCounts([[9, 0], [0, 5]], clients=["north", "<b>south"], classes=["cat", "dog & co"])
+    shown = WaterFill(total=7).plan(c)._repr_html_()
+    table = ElementTree.fromstring(shown)  # well-formed, so no name got in as markup
+    assert [cell.text for cell in table.iter("th")] == [
+        "client", "cat", "dog & co", "all", "north", "<b>south",
+    ]  # fmt: skip
+    assert table.find("caption").text.startswith("Plan(waterfill: 7 samples")
+
+
+def test_a_plan_is_drawn_as_the_command_draws_it(fedeas, paper_csv, paper, tmp_path):
+    plan = FedEAS(beta=12).plan(paper)
+    plan.plot().savefig(tmp_path / "ours.png", dpi=160)
+    assert fedeas("plan", paper_csv, "--beta", "12", "--plot", tmp_path / "theirs.png").code == 0
+    assert (tmp_path / "ours.png").read_bytes() == (tmp_path / "theirs.png").read_bytes()
+    assert plan.plot()._repr_png_().startswith(b"\x89PNG")  # without pyplot, also in a notebook
+
+
+def test_a_loaded_plan_is_drawn_with_its_counts(paper, tmp_path):
+    FedEAS(beta=12).plan(paper).save(tmp_path / "plan.json")
+    plan = Plan.load(tmp_path / "plan.json")
+    with pytest.raises(InputError, match=r"use plan\.plot\(counts\)"):
+        plan.plot()
+    with pytest.raises(InputError, match="made from other counts"):
+        plan.plot(LabelCounts([[9, 0], [0, 5]]))
+    assert len(plan.plot(paper).axes) == 2

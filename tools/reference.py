@@ -1,4 +1,4 @@
-"""Write the reference of commands and of config keys from the code itself.
+"""Write the reference of Python names, commands and config keys from the code itself.
 
 python tools/reference.py          rewrite
 python tools/reference.py --check  fail when a page is not what the code says
@@ -14,10 +14,53 @@ from typing import Any
 
 import typer.main
 
+import fedeas
 from fedeas.cli import app
 from fedeas.experiments.config import Config
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+# Every public name once, below what one has or wants to do.
+TASKS = {
+    "I have counts": (
+        "LabelCounts Columns read_counts Plan Cost FedEAS WaterFill Uniform MissingOnly "
+        "FullBalance FillToMean Greedy NoGeneration BetaInterval admissible_betas beta_for_total "
+        "Comparison compare plan_stream"
+    ),
+    "I have a Flower app": "augment real_examples_mod from_partitioner to_partitioner",
+    "I do research": (
+        "Config read_config run Policy LocalPolicy make_policy make_plan Generator make_generator "
+        "Cache fill load_images Method Task Partition Dirichlet FLBench IID Shards make_recipe"
+    ),
+    "I run a federation": (
+        "make_deployed_app serve negotiate_beta negotiate_price Holding answer_negotiation"
+    ),
+    "Errors": "FedeasError InputError FileAccessError InfeasibleError MissingExtraError",
+}
+
+
+def python() -> str:
+    """Return a page with every public name by task: what it is, and its documentation."""
+    listed = [name for names in TASKS.values() for name in names.split()]
+    public = [name for name in dir(fedeas) if name in fedeas.__all__ or name in fedeas._WITH_EXTRA]
+    if sorted(listed) != sorted(public):
+        raise SystemExit(f"not public, or not in TASKS: {set(listed) ^ set(public)}")
+    lines = [
+        "# Python",
+        "",
+        "All names are in `fedeas` itself and are imported when they are first used. What needs an",
+        'extra has it beside its name: `pip install "fedeas[train]"`. The others need NumPy alone;',
+        "where a file or a generator needs more (Parquet, a diffusion model), an error names it.",
+        "",
+    ]
+    for task, names in TASKS.items():
+        lines += [f"## {task}", "", "| name | what it is | extra |", "|---|---|---|"]
+        for name in names.split():
+            first = inspect.cleandoc(getattr(fedeas, name).__doc__).splitlines()[0]
+            extra = fedeas._WITH_EXTRA.get(name, ("", ""))[1]
+            lines.append(f"| [`{name}`][fedeas.{name}] | {first} | {extra} |")
+        lines += ["", *(f"::: fedeas.{name}\n" for name in names.split())]
+    lines += ["## Skew", "", "::: fedeas.skew", ""]
+    return "\n".join(lines)
 
 
 def commands() -> str:
@@ -97,10 +140,11 @@ def _comments(kind: Any) -> dict[str, str]:
 
 
 def main(check: bool) -> int:
-    """Write both pages, or tell which is out of date."""
+    """Write the pages, or tell which is out of date."""
     stale = 0
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, text in (("commands.md", commands()), ("config.md", config())):
+    pages = {"python.md": python(), "commands.md": commands(), "config.md": config()}
+    for name, text in pages.items():
         path = FOLDER / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale += 1

@@ -1,5 +1,8 @@
 """fedeas: who should generate how many synthetic samples of which class.
 
+Every public name is here and is imported when it is first used: `import fedeas` loads nothing else.
+`__all__` holds the names that need no extra, so that `from fedeas import *` always works.
+
 >>> from fedeas import FedEAS, LabelCounts
 >>> counts = LabelCounts([[90, 10, 0], [30, 40, 30]])
 >>> FedEAS(beta=12).plan(counts).samples
@@ -7,51 +10,105 @@ array([[ 0, 38, 48],
        [ 0,  0,  0]])
 """
 
+import logging
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from fedeas.plotting import set_drawing
+
 if TYPE_CHECKING:
+    from fedeas.cache import Cache
+    from fedeas.cache.fill import fill
     from fedeas.comparison import Comparison, compare
     from fedeas.cost import Cost
     from fedeas.counts import LabelCounts
+    from fedeas.data import load_images
     from fedeas.dropin import augment, real_examples_mod
-    from fedeas.errors import FedeasError, InfeasibleError, InputError, MissingExtraError
-    from fedeas.partition import IID, Dirichlet, FLBench, Partition, Shards
+    from fedeas.errors import (
+        FedeasError,
+        FileAccessError,
+        InfeasibleError,
+        InputError,
+        MissingExtraError,
+    )
+    from fedeas.experiments.config import Config as Config
+    from fedeas.experiments.config import read_config as read_config
+    from fedeas.experiments.run import run as run
+    from fedeas.flower.deployed import make_deployed_app as make_deployed_app
+    from fedeas.flower.negotiate import (
+        Holding as Holding,
+    )
+    from fedeas.flower.negotiate import (
+        answer_negotiation as answer_negotiation,
+    )
+    from fedeas.flower.negotiate import (
+        negotiate_beta as negotiate_beta,
+    )
+    from fedeas.flower.negotiate import (
+        negotiate_price as negotiate_price,
+    )
+    from fedeas.flower.server import serve as serve
+    from fedeas.generators import Generator, make_generator
+    from fedeas.methods.method import Method as Method
+    from fedeas.partition import (
+        IID,
+        Dirichlet,
+        FLBench,
+        Partition,
+        Shards,
+        from_partitioner,
+        make_recipe,
+        to_partitioner,
+    )
     from fedeas.plan import Plan
     from fedeas.policies import (
         FedEAS,
         FillToMean,
         FullBalance,
         Greedy,
+        LocalPolicy,
         MissingOnly,
         NoGeneration,
+        Policy,
         Uniform,
         WaterFill,
+        make_plan,
+        make_policy,
     )
     from fedeas.select import BetaInterval, admissible_betas, beta_for_total
+    from fedeas.sources import Columns, read_counts
+    from fedeas.stream import plan_stream
+    from fedeas.training.task import Task as Task
 
 __version__ = "0.1.0"
 
 __all__ = [
     "IID",
     "BetaInterval",
+    "Cache",
+    "Columns",
     "Comparison",
     "Cost",
     "Dirichlet",
     "FLBench",
     "FedEAS",
     "FedeasError",
+    "FileAccessError",
     "FillToMean",
     "FullBalance",
+    "Generator",
     "Greedy",
     "InfeasibleError",
     "InputError",
     "LabelCounts",
+    "LocalPolicy",
     "MissingExtraError",
     "MissingOnly",
     "NoGeneration",
     "Partition",
     "Plan",
+    "Policy",
     "Shards",
     "Uniform",
     "WaterFill",
@@ -59,10 +116,21 @@ __all__ = [
     "augment",
     "beta_for_total",
     "compare",
+    "fill",
+    "from_partitioner",
+    "load_images",
+    "make_generator",
+    "make_plan",
+    "make_policy",
+    "make_recipe",
+    "plan_stream",
+    "read_counts",
     "real_examples_mod",
+    "to_partitioner",
 ]
 
-_ROOMS = (
+# Modules that hold the names of `__all__`. An earlier one may be imported on the way to a later.
+_MODULES = (
     "errors",
     "cost",
     "counts",
@@ -70,22 +138,56 @@ _ROOMS = (
     "policies",
     "select",
     "comparison",
+    "stream",
     "partition",
+    "sources",
+    "data",
+    "generators",
+    "cache",
     "dropin",
 )
+# Names that need an extra: where they are, and which extra.
+_WITH_EXTRA = {
+    "Config": ("experiments.config", "train"),
+    "Holding": ("flower.negotiate", "train"),
+    "Method": ("methods.method", "torch"),
+    "Task": ("training.task", "torch"),
+    "answer_negotiation": ("flower.negotiate", "train"),
+    "make_deployed_app": ("flower.deployed", "train"),
+    "negotiate_beta": ("flower.negotiate", "train"),
+    "negotiate_price": ("flower.negotiate", "train"),
+    "read_config": ("experiments.config", "train"),
+    "run": ("experiments.run", "train"),
+    "serve": ("flower.server", "train"),
+}
+_PACKAGES = {"torch": ("torch", "safetensors"), "train": ("torch", "flwr", "cryptography")}
+
+
+# A library logs and leaves it to programs what is shown.
+logging.getLogger("fedeas").addHandler(logging.NullHandler())
+set_drawing(lambda: import_module("fedeas.report.objects").figure_of)
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name on first use, so that `fedeas --help` does not wait for NumPy."""
+    """Import a public name on first use, so that `fedeas --help` does not wait for NumPy."""
     if name in __all__:
-        for room in _ROOMS:
-            module = import_module(f"fedeas.{room}")
+        for part in _MODULES:
+            module = import_module(f"fedeas.{part}")
             if name in vars(module):
-                value: object = vars(module)[name]
-                globals()[name] = value
-                return value
-    raise AttributeError(f"module 'fedeas' has no attribute {name!r}")
+                break
+    elif name in _WITH_EXTRA:
+        part, extra = _WITH_EXTRA[name]
+        heavy = import_module("fedeas.generators.generator").heavy
+        module = heavy(f"fedeas.{part}", f"fedeas.{name}", extra)
+    else:
+        raise AttributeError(f"module 'fedeas' has no attribute {name!r}")
+    value: object = getattr(module, name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """List what can be imported here: `help(fedeas)` looks at every name."""
+    there = {extra for extra, packages in _PACKAGES.items() if all(map(find_spec, packages))}
+    more = [name for name, (_, extra) in _WITH_EXTRA.items() if extra in there]
+    return sorted({*globals(), *__all__, *more})

@@ -12,10 +12,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedeas import tables
+from fedeas import plotting, tables
 from fedeas.blocks import row_slices
 from fedeas.errors import InputError
 from fedeas.limits import LARGEST_LABEL, check_cells
+from fedeas.notebook import data_frame, html_table
 from fedeas.scalars import integer
 
 
@@ -119,6 +120,17 @@ class LabelCounts:
         return cls(n.reshape(-1, C), [str(k) for k in client_names], class_names)
 
     @classmethod
+    def from_pandas(cls, frame: Any) -> "LabelCounts":
+        """Read a data frame with a row per client and a column per class, as `to_pandas` makes it.
+
+        Its index and columns are the names. Two columns of a label and a client per sample are for
+        `from_labels`.
+        """
+        if not _is_frame(frame):
+            raise InputError("not a data frame", got=type(frame).__name__, fix="use LabelCounts(n)")
+        return cls(frame)
+
+    @classmethod
     def load(
         cls, path: Path | str, delimiter: str | None = None, layout: str | None = None
     ) -> "LabelCounts":
@@ -126,8 +138,8 @@ class LabelCounts:
 
         `layout` is 'wide' (a row per client), 'long' (a row per sample) or 'counts' (a row per
         client and class). With it the file is read exactly so; without it a file that can be read
-        in two ways, or that seems to hold totals, is refused. `fedeas.sources.read_counts` takes
-        the names of columns too.
+        in two ways, or that seems to hold totals, is refused. `fedeas.read_counts` takes the
+        names of columns too.
         """
         table = tables.read(path, tables.Options(delimiter, layout))
         if table.meta is not None:
@@ -137,6 +149,14 @@ class LabelCounts:
     def save(self, path: Path | str) -> None:
         """Write counts as CSV, TSV, JSON or Parquet."""
         tables.write(path, tables.Table(self.n, self.clients, self.classes))
+
+    def to_pandas(self) -> Any:
+        """Return a pandas data frame with a row per client and a column per class."""
+        return data_frame(self.n, self.client_names, self.class_names)
+
+    def plot(self) -> Any:
+        """Return a matplotlib figure of the share of each class in each client's samples."""
+        return plotting.figure(self)
 
     @property
     def K(self) -> int:  # noqa: N802 - the paper's name
@@ -192,6 +212,9 @@ class LabelCounts:
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
+
+    def _repr_html_(self) -> str:
+        return html_table(repr(self), self.n, self.client_names, self.class_names)
 
     def __repr__(self) -> str:
         absent = int((self.n[self.sizes > 0] == 0).sum())
@@ -283,18 +306,25 @@ def _unpacked(n: Any) -> tuple[Any, Sequence[str] | None, Sequence[str] | None]:
     """Split what knows its names, counts or a data frame of any library, into values and names."""
     if isinstance(n, LabelCounts):
         return n.n, n.clients, n.classes
-    if not (hasattr(n, "columns") and hasattr(n, "to_numpy")):
+    if not _is_frame(n):
         return n, None, None
     classes = [str(column) for column in n.columns]
     clients = [str(k) for k in n.index] if hasattr(n, "index") else []
     numbered = clients == [str(k) for k in range(len(clients))]
     ids = [name for name in classes if name and tables.names_clients(name)]
+    index_name = getattr(getattr(n, "index", None), "name", None)
+    if index_name is not None and tables.names_clients(str(index_name)):
+        ids = []  # the index says who the clients are
     if numbered and ids:  # numbers above which 'client' stands are not counts
         raise InputError(
             f"the data frame's column {ids[0]!r} names clients, not a class",
             fix=f"move it to the index: frame.set_index({ids[0]!r})",
         )
     return n.to_numpy(), clients or None, classes
+
+
+def _is_frame(n: object) -> bool:
+    return hasattr(n, "columns") and hasattr(n, "to_numpy")
 
 
 def _columns(

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedeas import skew, tables
+from fedeas import plotting, skew, tables
 from fedeas.blocks import class_major, in_order, row_slices
 from fedeas.cost import Cost
 from fedeas.counts import LabelCounts, names, whole_matrix
 from fedeas.errors import InputError
+from fedeas.notebook import data_frame, html_table
 
 _FORMAT = "plan/1"
 
@@ -165,6 +166,28 @@ class Plan:
             raise InputError(f"{path} is a damaged plan", fix="make it again")
         return plan
 
+    def to_pandas(self) -> Any:
+        """Return the samples as a pandas data frame, a row per client and a column per class."""
+        return data_frame(self.samples, self.client_names, self.class_names)
+
+    def plot(self, counts: LabelCounts | None = None) -> Any:
+        """Return the matplotlib figure that `fedeas plan --plot` saves.
+
+        Parameters
+        ----------
+        counts : LabelCounts, optional
+            The counts that the plan was made from. A plan that was loaded from a file needs them.
+
+        """
+        held = self._source if counts is None else counts
+        if isinstance(held, str):
+            raise InputError(
+                "a plan that was loaded does not hold its counts", fix="use plan.plot(counts)"
+            )
+        if counts is not None and counts.fingerprint != self.counts_hash:
+            raise InputError("the plan was made from other counts", got=counts)
+        return plotting.figure(self, held)
+
     def _facts(self) -> dict[str, Any]:
         return plan_facts(
             policy=self.policy,
@@ -187,6 +210,9 @@ class Plan:
 
     def __hash__(self) -> int:
         return hash((self.policy, self.total, self.score_after))
+
+    def _repr_html_(self) -> str:
+        return html_table(repr(self), self.samples, self.client_names, self.class_names)
 
     def __repr__(self) -> str:
         busy = int((self.per_client > 0).sum())

@@ -34,7 +34,7 @@ class Found:
 
 
 def read_counts(
-    source: str,
+    source: Path | str,
     columns: Columns | None = None,
     delimiter: str | None = None,
     layout: str | None = None,
@@ -62,6 +62,7 @@ def read_counts(
         Read a table that has a row per class.
 
     """
+    source = str(source)
     options = tables.Options(
         delimiter, layout, columns or Columns(), tuple(drop_columns), tuple(drop_rows), transpose
     )

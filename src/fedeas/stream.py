@@ -62,18 +62,30 @@ def client_count(path: Path) -> int:
 
 
 def plan_stream(
-    path: Path,
+    path: Path | str,
     policy: LocalPolicy,
-    out: Path | None = None,
+    out: Path | str | None = None,
     cost: Cost | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> StreamedPlan:
     """Plan for a Parquet file of any length with a local policy, in constant memory.
 
-    With `out` the plan is written as it is made, in the form that `Plan.load` reads; that client
-    names differ is then checked batch by batch only. `progress` is called with the clients done
-    and the clients in all.
+    Parameters
+    ----------
+    path : path or str
+        A Parquet file of counts, a row per client.
+    policy : LocalPolicy
+        A policy that plans each client from its own counts.
+    out : path or str, optional
+        Where the plan is written as it is made, in the form that `Plan.load` reads; that client
+        names differ is then checked batch by batch only.
+    cost : Cost, optional
+        The cost of a sample, saved with the plan.
+    progress : callable, optional
+        Is given the number of clients done and of all clients.
+
     """
+    path, out = Path(path), None if out is None else Path(out)
     if out is not None and out.suffix.lower() != ".parquet":
         raise InputError("a streamed plan is written as Parquet", got=out.name, allowed=".parquet")
     with ExitStack() as stack:

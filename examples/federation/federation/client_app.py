@@ -1,5 +1,5 @@
 """The app of a site: all that it has is named in its node's configuration."""
 
-from fedeas.flower.deployed import make_deployed_app
+from fedeas import make_deployed_app
 
 app = make_deployed_app()

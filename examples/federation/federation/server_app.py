@@ -3,7 +3,7 @@
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedeas.flower.server import serve
+from fedeas import serve
 
 app = ServerApp()
 

@@ -1,13 +1,16 @@
 """A client's synthetic images, from its own labels alone: generated once, then read from disk."""
 
-from collections.abc import Sequence
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedeas.cache import Cache, client_samples
+from fedeas.cache import Cache, ClientCache, client_samples
 from fedeas.errors import InputError
 from fedeas.generators import Generator, open_generator
 from fedeas.policies import FedEAS
@@ -15,6 +18,7 @@ from fedeas.policies import FedEAS
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 Classes = Sequence[str] | int  # their names, or how many there are
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,28 @@ def synthesize(labels: ArrayLike, classes: Classes | None, order: Order) -> Synt
     known = getattr(generator, "classes", None)
     known = classes if known is None else known
     cache = Cache.of_client(order.cache, generator.fingerprint, known, order.seed)
-    images = client_samples(order.client, wanted, generator, cache, order.batch_size)
+    with _logged(cache.client(order.client), wanted):
+        images = client_samples(order.client, wanted, generator, cache, order.batch_size)
     return Synthetic(real, *images)
+
+
+@contextmanager
+def _logged(own: ClientCache, wanted: Sequence[int]) -> Iterator[None]:
+    """Log what is generated for a client, and how long that took."""
+    total = f"{sum(wanted):,} images"
+    try:
+        missing = sum(segment.size for segment in own.missing(wanted))
+        to_do = f"generating {missing:,} of {total}"
+    except InputError:  # how many can be kept is known when they are mended
+        to_do = f"mending {total}"
+    else:
+        if not missing:
+            yield
+            return
+    _LOG.info("client %s: %s, kept in %s", own.name, to_do, own.folder)
+    begun = time.monotonic()
+    yield
+    _LOG.info("client %s: %s ready after %.1f s", own.name, total, time.monotonic() - begun)
 
 
 def _checked(labels: ArrayLike, classes: int) -> Ints:

@@ -81,9 +81,9 @@ class Config:
         return hashlib.sha256(json.dumps(held, sort_keys=True).encode()).hexdigest()
 
 
-def read_config(path: Path) -> Config:
+def read_config(path: Path | str) -> Config:
     """Read a TOML file; a wrong key is an error that names the nearest right one."""
-    return build(Config, read_toml(path), str(path))
+    return build(Config, read_toml(Path(path)), str(path))
 
 
 def build(kind: type[Settings], content: object, where: str) -> Settings:

@@ -21,7 +21,7 @@ from fedeas.cores import usable_cores
 from fedeas.data import Federation, federate, load_images
 from fedeas.errors import InputError
 from fedeas.experiments.code import code_hash, library_version
-from fedeas.experiments.config import Augment, Config
+from fedeas.experiments.config import Augment, Config, read_config
 from fedeas.experiments.results import curves, figures, read_result
 from fedeas.experiments.tracking import check_trackers, followers
 from fedeas.files import read_json, unreadable, write_json
@@ -99,8 +99,8 @@ def prepare(config: Config) -> Prepared:
 
 
 def run(
-    config: Config,
-    folder: Path,
+    config: Config | Path | str,
+    out: Path | str,
     say: Callable[[str], None] | None = None,
     report: Callable[[Line], None] | None = None,
     track: Sequence[str] = (),
@@ -109,11 +109,33 @@ def run(
 ) -> dict[str, Any]:
     """Train a federation and return the result; called again, it goes on where it was.
 
-    `report` hears a line a round; `track` names others that do: 'tensorboard', 'mlflow';
-    `generated` hears the samples made and to be made, before the first round. A run that another
-    version of the code or its libraries began is refused unless `allow_other_code`: its result then
-    names all of them.
+    Parameters
+    ----------
+    config : Config, path or str
+        The run's settings, or the TOML file that holds them.
+    out : path or str
+        The run's folder: config, partition, plan, checkpoint, log and result.
+    say : callable, optional
+        Is given a line about the data and one about the plan.
+    report : callable, optional
+        Is given a dict after every round, as in `log.jsonl`.
+    track : sequence of str
+        Where else rounds are logged: 'tensorboard', 'mlflow'.
+    generated : callable, optional
+        Is given the number of samples made and to be made, before the first round.
+    allow_other_code : bool
+        Go on with a run that another version of the code or its libraries began, which is refused
+        otherwise. Its result names all of them.
+
+    Returns
+    -------
+    dict
+        What `result.json` holds: `accuracy`, `accuracy_last`, `generated`, `curves` and more.
+
     """
+    if not isinstance(config, Config):
+        config = read_config(config)
+    folder = Path(out)
     config = replace(config, device=str(choose_device(config.device)))
     check_grid(config.grid)
     check_trackers(track)

@@ -133,6 +133,9 @@ def read_flat(cls: type[Read], config: Mapping[str, object], what: str) -> Read:
 
 def make_deployed_app() -> ClientApp:
     """Return the ClientApp of a site: it negotiates and trains with what its node names."""
+    if not logging.getLogger().handlers and logging.lastResort is not None:
+        # A site's owner reads on standard error why requests were refused.
+        logging.getLogger("fedeas").addHandler(logging.lastResort)
     app = make_client_app(open_deployed, mods=[refuse_alike(_refusals)])
     answer_negotiation(app, hold_counts)
     return app

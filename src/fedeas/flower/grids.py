@@ -16,13 +16,10 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
-# Two private names are used here: a Message outside of Flower's own processes asks TaskIdentity for
-# a run's number, and a message's `_message_id` is set by the grid that takes it.
-from flwr.supercore.task_identity import TaskIdentity
-
 from fedeas.cores import usable_cores
 from fedeas.errors import FedeasError, InputError, MissingExtraError
 from fedeas.flower.exchange import wait_for_nodes
+from fedeas.flower.private import set_identity, set_message_id
 
 Result = TypeVar("Result")
 GRIDS = ("inline", "ray")
@@ -31,6 +28,7 @@ _QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+_LOG = logging.getLogger("fedeas.flwr")
 _PATIENCE = 120.0  # seconds for the nodes of a simulation to come up
 _RUN = 1
 _SERVER = 1  # node id; clients follow
@@ -56,7 +54,7 @@ class InlineGrid(Grid):
         }
         self._waiting: dict[str, Message] = {}
         self._sent = 0
-        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, _RUN, _SERVER
+        set_identity(_RUN, _SERVER)
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the nodes' ids."""
@@ -68,7 +66,7 @@ class InlineGrid(Grid):
         for message in messages:
             self._sent += 1
             name = str(self._sent)
-            message.metadata.__dict__["_message_id"] = name
+            set_message_id(message, name)
             self._waiting[name] = message
             taken.append(name)
         return taken
@@ -177,11 +175,17 @@ def _on_ray(
 
 @contextmanager
 def quiet_flower() -> Iterator[None]:
-    """Silence Flower's own logger while it simulates; what fails is raised here instead."""
+    """Pass what Flower logs while it simulates to our logger; what fails is raised here instead."""
     logger = logging.getLogger("flwr")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
+    logger.addFilter(_pass_on)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        logger.removeFilter(_pass_on)
+
+
+def _pass_on(record: logging.LogRecord) -> bool:
+    """Handle a record of Flower's as ours, and keep it from Flower's own handlers."""
+    if _LOG.isEnabledFor(record.levelno):
+        _LOG.handle(record)
+    return False

@@ -6,7 +6,7 @@ from typing import Any
 from fedeas.files import make_folder
 from fedeas.paper.counts import main_plan, paper_counts
 from fedeas.policies import FullBalance
-from fedeas.report import figures
+from fedeas.report import canvas, figures
 from fedeas.select import admissible_betas
 
 
@@ -18,7 +18,7 @@ def paper_figures(folder: Path) -> None:
 
     def only_demand(figure: Any) -> None:
         figures.draw_demand(figure.subplots(), counts, plan, full)
-        figures.caption(
+        canvas.caption(
             figure,
             f"Balancing every class takes {full.total:,} samples; FedEAS (beta = 12) takes "
             f"{plan.total:,}, most of them where the skew is.",
@@ -26,12 +26,12 @@ def paper_figures(folder: Path) -> None:
 
     def only_concentration(figure: Any) -> None:
         figures.draw_concentration(figure.subplots(), counts, plan)
-        figures.caption(
+        canvas.caption(
             figure, "Few clients hold most of the imbalance, and FedEAS gives them most samples."
         )
 
-    figures.write_picture(folder / "demand.png", figures.picture(only_demand, "png"))
-    figures.write_picture(folder / "concentration.png", figures.picture(only_concentration, "png"))
+    figures.write_picture(folder / "demand.png", canvas.picture(only_demand, "png"))
+    figures.write_picture(folder / "concentration.png", canvas.picture(only_concentration, "png"))
     figures.reduction(counts, folder / "reduction.png", mark=plan.total)
     interval = admissible_betas(counts)
     figures.beta_selection(counts, folder / "beta.png", interval.choice, interval)

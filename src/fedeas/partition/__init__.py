@@ -3,7 +3,7 @@
 from fedeas.partition.dirichlet import Dirichlet
 from fedeas.partition.even import IID, Shards
 from fedeas.partition.flbench import FLBench
-from fedeas.partition.flower import from_partitioner
+from fedeas.partition.flower import from_partitioner, to_partitioner
 from fedeas.partition.labels import balanced_labels, read_labels
 from fedeas.partition.partition import IndexLists, Partition, Recipe
 from fedeas.partition.recipes import make_recipe
@@ -20,4 +20,5 @@ __all__ = [
     "from_partitioner",
     "make_recipe",
     "read_labels",
+    "to_partitioner",
 ]

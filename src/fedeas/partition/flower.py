@@ -1,5 +1,6 @@
-"""Partitions from flwr-datasets: any of its partitioners becomes a `Partition`."""
+"""Partitions to and from flwr-datasets: a partitioner becomes a `Partition`, and the reverse."""
 
+from functools import lru_cache
 from importlib.metadata import version as package_version
 from typing import Any
 
@@ -17,11 +18,7 @@ def from_partitioner(partitioner: Any, dataset: Any, label: str = "label") -> Pa
     The partitioner's own class and version are the recipe's name, so nothing is hidden. Use
     `Partition.counts(dataset[label])` to go on.
     """
-    try:
-        from datasets import Dataset
-        from flwr_datasets.partitioner import Partitioner
-    except ImportError:
-        raise MissingExtraError("a flwr-datasets partitioner", "flower") from None
+    Dataset, Partitioner = _classes()
     if not isinstance(partitioner, Partitioner) or not isinstance(dataset, Dataset):
         raise InputError(
             "not a partitioner and a data set",
@@ -45,3 +42,72 @@ def from_partitioner(partitioner: Any, dataset: Any, label: str = "label") -> Pa
         f"flwr-datasets/{type(partitioner).__name__}@{package_version('flwr-datasets')}",
         {},
     )
+
+
+def to_partitioner(partition: Partition, label: str = "label", *, test: bool = False) -> Any:
+    """Return a flwr-datasets partitioner that cuts a data set as this partition does.
+
+    Give it to a `FederatedDataset` with `shuffle=False`, or set its `dataset`: a data set with
+    other labels, or in another order, is refused when a client's part is loaded.
+
+    Parameters
+    ----------
+    partition : Partition
+        Who holds which samples.
+    label : str
+        The column of the labels, by which the data set is recognised.
+    test : bool
+        Whether clients get their test parts instead of their training parts.
+
+    """
+    lists = partition.test if test else partition.train
+    if lists is None:
+        raise InputError(f"recipe {partition.recipe} has no test part")
+    return _fixed_partitioner()(lists, partition.labels_hash, label)
+
+
+@lru_cache(maxsize=1)
+def _fixed_partitioner() -> Any:
+    """Define the class of `to_partitioner`: its base is imported with the optional package."""
+    _, Partitioner = _classes()
+
+    class FixedPartitioner(Partitioner):  # type: ignore[misc, valid-type]
+        """Gives clients the samples that a `Partition` lists."""
+
+        def __init__(self, lists: IndexLists, labels_hash: str, label: str) -> None:
+            super().__init__()
+            self._lists, self._labels_hash, self._label = lists, labels_hash, label
+            self._checked = False
+
+        @property
+        def num_partitions(self) -> int:
+            """The number of clients."""
+            return len(self._lists)
+
+        def load_partition(self, partition_id: int) -> Any:
+            """Return the samples of a client."""
+            if not self._checked:
+                self._check()
+                self._checked = True
+            return self.dataset.select(self._lists[partition_id])
+
+        def _check(self) -> None:
+            if self._label not in (columns := self.dataset.column_names):
+                raise InputError("no such column", got=self._label, allowed=", ".join(columns))
+            labels = check_labels(np.asarray(self.dataset[self._label]))
+            if hash_labels(labels) != self._labels_hash:
+                raise InputError(
+                    "not the data set that was partitioned, or in another order",
+                    fix="use FederatedDataset(..., shuffle=False)",
+                )
+
+    return FixedPartitioner
+
+
+def _classes() -> tuple[Any, Any]:
+    try:
+        from datasets import Dataset
+        from flwr_datasets.partitioner import Partitioner
+    except ImportError:
+        raise MissingExtraError("a flwr-datasets partitioner", "flower") from None
+    return Dataset, Partitioner

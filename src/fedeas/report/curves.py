@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedeas.experiments.results import figures, tail
 from fedeas.experiments.tables import Row, Run, Table
-from fedeas.report.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION, caption, picture
+from fedeas.report.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION, caption, picture
 from fedeas.report.labels import Label, draw_labels
 
 Ints = NDArray[np.intp]

@@ -1,12 +1,10 @@
 """The count-level figures, drawn with matplotlib.
 
-Colours are those of Okabe and Ito, which people with the common kinds of colour blindness can tell
-apart; every series also differs in marker or hatching. Each figure ends in one sentence.
+Every series differs in marker or hatching beside its colour. Each figure ends in one sentence.
 """
 
-import io
-import textwrap
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +12,15 @@ import numpy as np
 
 from fedeas import skew
 from fedeas.counts import LabelCounts
-from fedeas.errors import InfeasibleError, MissingExtraError
+from fedeas.errors import InfeasibleError
 from fedeas.files import atomic_write
 from fedeas.plan import Plan
 from fedeas.policies import FedEAS, FullBalance, MissingOnly, Policy, Uniform, WaterFill
+from fedeas.report.canvas import BLUE, GREEN, GREY, ORANGE, VERMILION, caption, picture
 from fedeas.report.labels import WHITE, Box, Label, draw_labels, text_box
 from fedeas.select import BetaInterval, path
 
-BLUE, ORANGE, GREEN, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
-GREY = "#777777"
-
-_STYLE = {
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "legend.frameon": False,
-    "svg.hashsalt": "fedeas",  # the same picture is the same file
-}
+DEMAND_WIDTH = 10.5  # inches
 _MOST_CLIENTS = 40
 _LONGEST = 20  # characters of a client's name
 
@@ -45,19 +32,20 @@ def demand(counts: LabelCounts, plan: Plan, file: Path) -> None:
 
 def demand_picture(counts: LabelCounts, plan: Plan, kind: str = "svg") -> bytes:
     """Return the picture of `demand`."""
+    return picture(partial(draw_demand_figure, counts=counts, plan=plan), kind, width=DEMAND_WIDTH)
 
-    def draw(figure: Any) -> None:
-        left, right = figure.subplots(1, 2, width_ratios=[1.5, 1])
-        full = FullBalance().plan(counts)
-        draw_demand(left, counts, plan, full)
-        draw_concentration(right, counts, plan)
-        caption(
-            figure,
-            f"{plan.policy} generates {plan.total:,} samples where balancing every class takes "
-            f"{full.total:,}, and removes {100 * plan.reduction:.0f} % of the imbalance.",
-        )
 
-    return picture(draw, kind, width=10.5)
+def draw_demand_figure(figure: Any, counts: LabelCounts, plan: Plan) -> None:
+    """Draw the two parts of `demand`."""
+    left, right = figure.subplots(1, 2, width_ratios=[1.5, 1])
+    full = FullBalance().plan(counts)
+    draw_demand(left, counts, plan, full)
+    draw_concentration(right, counts, plan)
+    caption(
+        figure,
+        f"{plan.policy} generates {plan.total:,} samples where balancing every class takes "
+        f"{full.total:,}, and removes {100 * plan.reduction:.0f} % of the imbalance.",
+    )
 
 
 def reduction(counts: LabelCounts, file: Path, mark: int | None = None) -> None:
@@ -216,8 +204,7 @@ def draw_demand(axes: Any, counts: LabelCounts, plan: Plan, full: Plan) -> None:
             )
             text.set(size=7, color=BLUE, bbox=WHITE, zorder=3)
     axes.yaxis.set_major_formatter("{x:,.0f}")
-    names = [counts.client_names[k] for k in order]
-    names = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in names]
+    names = [shortened(counts.client_names[k]) for k in order]
     upright = len(order) <= 25 and max(map(len, names)) <= 2
     axes.set_xticks(x, names, rotation=0 if upright else 90, size=8)
     more = counts.K - len(order)
@@ -227,6 +214,11 @@ def draw_demand(axes: Any, counts: LabelCounts, plan: Plan, full: Plan) -> None:
     )
     axes.set_title("What each client generates")
     axes.legend(loc="upper right", ncols=2)
+
+
+def shortened(name: str) -> str:
+    """Return a name that fits below or beside an axis."""
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
 
 
 def _short(samples: int) -> str:
@@ -276,12 +268,6 @@ def _legend_below(axes: Any) -> None:
     )  # fmt: skip
 
 
-def caption(figure: Any, sentence: str) -> None:
-    """Write the one sentence below a figure."""
-    width = int(figure.get_figwidth() * 14)
-    figure.supxlabel(textwrap.fill(sentence, width), size=9, color="#333333", x=0.02, ha="left")
-
-
 def write_picture(file: Path, content: bytes) -> None:
     """Write a picture's file, all of it or nothing."""
     with atomic_write(file) as temporary:
@@ -290,21 +276,3 @@ def write_picture(file: Path, content: bytes) -> None:
 
 def _kind(file: Path) -> str:
     return file.suffix.lower().removeprefix(".")
-
-
-def picture(
-    draw: Callable[[Any], None], kind: str = "svg", width: float = 6.6, height: float = 4.2
-) -> bytes:
-    """Draw a figure, leaving no trace in matplotlib's state, and return it as a file's content."""
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("a picture", "plot") from None
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        draw(figure)
-        content = io.BytesIO()
-        metadata = {"Date": None} if kind == "svg" else None
-        figure.savefig(content, format=kind, dpi=160, metadata=metadata)
-    return content.getvalue()

@@ -1,0 +1,48 @@
+"""Counts and plans in a notebook: a data frame, and a small table in HTML."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas.errors import MissingExtraError
+
+_ROWS, _COLUMNS = 20, 16  # clients and classes that a table shows
+
+
+def data_frame(n: NDArray[np.int64], clients: Sequence[str], classes: Sequence[str]) -> Any:
+    """Return a matrix as a pandas data frame of its own, clients in rows."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise MissingExtraError("a data frame", "pandas") from None
+    index, columns = pd.Index(clients, name="client"), pd.Index(classes, name="class")
+    return pd.DataFrame(n.copy(), index=index, columns=columns)
+
+
+def html_table(
+    caption: str, n: NDArray[np.int64], clients: Sequence[str], classes: Sequence[str]
+) -> str:
+    """Return a matrix as a table with the sums of its rows, abbreviated where it is large.
+
+    >>> html_table("<2 clients>", np.array([[9, 1], [0, 5]]), ["north", "south"], ["a", "b"])[:69]
+    '<table><caption>&lt;2 clients&gt;</caption><thead><tr><th>client</th>'
+    """
+    K, C = n.shape
+    rows, columns = min(K, _ROWS), min(C, _COLUMNS)
+    more = [f"… {C - columns:,} more"] if columns < C else []
+    head = ["client", *classes[:columns], *more, "all"]
+    lines = [f"<tr>{_cells(head, 'th')}</tr></thead><tbody>"]
+    for name, row in zip(clients[:rows], n[:rows], strict=True):
+        cells = [*(f"{x:,}" for x in row[:columns].tolist()), *("…" for _ in more)]
+        lines.append(f"<tr>{_cells([name], 'th')}{_cells([*cells, f'{int(row.sum()):,}'])}</tr>")
+    if rows < K:
+        lines.append(f'<tr><td colspan="{len(head)}">… {K - rows:,} more clients</td></tr>')
+    body = "\n".join(lines)
+    return f"<table><caption>{escape(caption)}</caption><thead>{body}</tbody></table>"
+
+
+def _cells(texts: Sequence[str], tag: str = "td") -> str:
+    return "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts)

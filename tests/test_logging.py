@@ -1,0 +1,66 @@
+"""The library logs under "fedeas", and leaves it to programs what is shown."""
+
+import logging
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from drawn import Bars
+from fedeas import augment
+from fedeas.flower.grids import quiet_flower
+
+WARN = "import logging; logging.getLogger('fedeas').warning('one line')"
+
+
+def shown(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
+
+
+def test_nothing_is_shown_unless_the_program_asks_for_it():
+    assert shown(WARN) == "one line\n"  # as any logger does by default
+    assert shown(f"import fedeas; {WARN}") == ""
+    assert "one line" in shown(f"import fedeas, logging; logging.basicConfig(); {WARN}")
+
+
+def test_a_site_still_reads_why_it_refused():
+    assert shown(f"import fedeas; fedeas.make_deployed_app(); {WARN}") == "one line\n"
+    configured = "import fedeas, logging; logging.basicConfig(); fedeas.make_deployed_app()"
+    assert shown(f"{configured}; {WARN}") == "WARNING:fedeas:one line\n"  # once
+
+
+def test_augment_says_what_it_generates_and_how_long_that_took(tmp_path, caplog):
+    images, labels = np.zeros((100, 28, 28), np.uint8), np.repeat([0, 1], [90, 10])
+
+    def said() -> list[str]:
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "fedeas"):
+            augment(
+                images, labels, Bars(tmp_path / "drawn"), beta=8, client="north", cache=tmp_path
+            )
+        assert all(record.name.startswith("fedeas.") for record in caplog.records)
+        return [record.getMessage() for record in caplog.records]
+
+    first, last = said()
+    folder = next(tmp_path.glob("*/clients/north-*"))
+    assert first == f"client north: generating 168 of 168 images, kept in {folder}"
+    assert last.startswith("client north: 168 images ready after ")
+    assert last.endswith(" s")
+    assert said() == []  # read from disk
+    (folder / "manifest.json").write_text("{")
+    assert said()[0] == f"client north: mending 168 images, kept in {folder}"
+
+
+def test_what_flower_logs_while_it_simulates_is_passed_on(caplog, capsys):
+    logger = logging.getLogger("flwr")
+    handlers = list(logger.handlers)
+    with quiet_flower(), caplog.at_level(logging.INFO, "fedeas"):
+        logger.info("a round of Flower's")
+    assert [r.getMessage() for r in caplog.records] == ["a round of Flower's"]
+    assert "a round" not in capsys.readouterr().err
+    assert (logger.handlers, logger.filters) == (handlers, [])
+    with pytest.raises(KeyError), quiet_flower():
+        raise KeyError
+    assert logger.filters == []
