@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from fedeas.select import BetaInterval, admissible_betas, beta_for_total
     from fedeas.sources import Columns, read_counts
     from fedeas.stream import plan_stream
-    from fedeas.training.task import Task as Task
+    from fedeas.training.task import Task
 
 __version__ = "0.1.0"
 
@@ -110,6 +110,7 @@ __all__ = [
     "Plan",
     "Policy",
     "Shards",
+    "Task",
     "Uniform",
     "WaterFill",
     "admissible_betas",
@@ -142,6 +143,7 @@ _MODULES = (
     "partition",
     "sources",
     "data",
+    "training.task",
     "generators",
     "cache",
     "dropin",
@@ -151,7 +153,6 @@ _WITH_EXTRA = {
     "Config": ("experiments.config", "train"),
     "Holding": ("flower.negotiate", "train"),
     "Method": ("methods.method", "torch"),
-    "Task": ("training.task", "torch"),
     "answer_negotiation": ("flower.negotiate", "train"),
     "make_deployed_app": ("flower.deployed", "train"),
     "negotiate_beta": ("flower.negotiate", "train"),
