@@ -58,7 +58,7 @@ HEAVY = {
 HEAVY_PACKAGES = {"torch", "diffusers", "accelerate", "safetensors", "flwr", "cryptography"}
 # Public names that need an extra, and which.
 WITH_EXTRA = {
-    **dict.fromkeys(["Method", "Task"], "torch"),
+    "Method": "torch",
     **dict.fromkeys(["Config", "read_config", "run", "serve", "make_deployed_app"], "train"),
     **dict.fromkeys(
         ["Holding", "answer_negotiation", "negotiate_beta", "negotiate_price"], "train"
