@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedeas import skew
 from fedeas.policies import FedEAS
-from fedeas.secure.paths import Betas, words_of
+from fedeas.secure.paths import Betas, encode_counts
 
 CLASSES, MOVES = 10, 64
 Ints = NDArray[np.int64]
@@ -100,7 +100,9 @@ def main() -> None:
         for trial in range(given.trials):
             rng = np.random.default_rng([sites, trial])
             true = draw(rng, sites)
-            target = np.sum([words_of(Betas(CLASSES), row) for row in true], axis=0, dtype=float)
+            target = np.sum(
+                [encode_counts(Betas(CLASSES), row) for row in true], axis=0, dtype=float
+            )
             sizes = true.sum(axis=1)
             errors += wrong(search(target, sizes, rng, given.seconds), true)
             guess = [rng.multinomial(n, rng.dirichlet([0.1] * CLASSES)) for n in sizes]

@@ -154,7 +154,7 @@ def contest(grid: object, context: object) -> None:
 
     from fedeas.flower import records
     from fedeas.flower.exchange import exchange
-    from fedeas.flower.members import Deployment, Manner, Members
+    from fedeas.flower.members import Deployment, HelloSettings, Members
     from fedeas.flower.rounds import Federated, run_rounds
     from fedeas.training.models import ModelSettings, make_model
     from fedeas.training.task import Task
@@ -177,7 +177,7 @@ def contest(grid: object, context: object) -> None:
         return [Message(content, node, kind, ttl=600) for node in nodes]
 
     def ours_empty() -> None:
-        manner = Manner("fedavg", task, 0, count, 600.0, 1.0)
+        manner = HelloSettings("fedavg", task, 0, count, 600.0, 1.0)
         Members(grid, manner, deployment).gather()
 
     def ours_model() -> None:

@@ -16,7 +16,7 @@ import pytest
 from fedeas import LabelCounts
 from fedeas.experiments import run, sweep
 from fedeas.experiments.config import Config, Cut
-from fedeas.experiments.results import curves, figures
+from fedeas.experiments.results import curves, summarise
 from fedeas.experiments.sweep import Cell, fill_in, plan_runs, read_sweep
 from fedeas.experiments.tables import write_index
 from fedeas.files import write_json
@@ -119,7 +119,7 @@ def write_results(
         made = {"made": plan.total, "seconds": 0.0}
         result = {
             **run._about(config, ready),
-            **figures(found),
+            **summarise(found),
             "generation": made,
             "curves": found,
         }

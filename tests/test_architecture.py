@@ -51,7 +51,7 @@ HEAVY = {
     "flower/state.py", "flower/client.py", "flower/rounds.py", "flower/grids.py", "flower/site.py",
     "flower/exchange.py", "flower/limits.py", "flower/members.py", "flower/robust.py",
     "flower/deployed.py", "flower/server.py", "flower/private.py",
-    "experiments/config.py", "experiments/run.py", "experiments/sweep.py", "experiments/crew.py",
+    "experiments/config.py", "experiments/run.py", "experiments/sweep.py", "experiments/runner.py",
     "experiments/worker.py", "experiments/estimate.py", "secure/keys.py", "secure/client.py",
     "secure/server.py", "flower/secure_sum.py", "flower/negotiate.py",
 }  # fmt: skip

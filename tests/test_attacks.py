@@ -42,7 +42,7 @@ from fedeas.secure.keys import (
     purpose,
     unseal,
 )
-from fedeas.secure.memory import Folder, Said
+from fedeas.secure.memory import FileStore, StageRecord
 from fedeas.secure.messages import (
     DEALT,
     HASH,
@@ -54,7 +54,7 @@ from fedeas.secure.messages import (
     pieces,
     safe_threshold,
 )
-from fedeas.secure.paths import Betas, asked_of, read_question
+from fedeas.secure.paths import Betas, encode_query, read_question
 from fedeas.secure.server import Server
 from fedeas.secure.shares import SHARE, join
 from fedeas.training.models import ModelSettings, make_model
@@ -149,7 +149,7 @@ def test_a_server_cannot_choose_a_rule_that_counts_cells():
     cells = np.bincount(histograms.ravel(), minlength=1000)
     read = [at[v + 1] - 2 * at[v] + at.get(v - 1, 0) == cells[v] for v in range(1, 998)]
     assert sum(read) == len(read)  # exact for all of them, whatever the number of clients
-    question = asked_of(Betas(CLASSES))
+    question = encode_query(Betas(CLASSES))
     assert read_question(question) == Betas(CLASSES)
     for setting in (
         {"size_exponent": 0.0},
@@ -165,16 +165,16 @@ class Memory:
     """A client's memory that lasts as long as the test."""
 
     def __init__(self) -> None:
-        self.said: dict[str, Said] = {}
+        self.said: dict[str, StageRecord] = {}
 
-    def recall(self, stage: str) -> Said | None:
+    def recall(self, stage: str) -> StageRecord | None:
         return self.said.get(stage)
 
-    def keep(self, stage: str, said: Said) -> None:
+    def keep(self, stage: str, said: StageRecord) -> None:
         self.said.setdefault(stage, said)
 
     def forget(self, stage: str) -> None:
-        self.said[stage] = Said(self.said[stage].asked, b"", b"")
+        self.said[stage] = StageRecord(self.said[stage].asked, b"", b"")
 
 
 def stories(n: int, threshold: int, colluders: int) -> dict[int, set[int]] | None:
@@ -291,7 +291,7 @@ def test_a_roster_of_many_keys_does_not_keep_a_client_busy():
 def dropped_sum(folder: Path) -> list[Client]:
     """Run a sum of five clients of which the last one is dropped before it is unmasked."""
     words = np.arange(5, dtype=np.uint64)
-    clients = [Client("a sum", Folder(folder / str(k) / "sum-1")) for k in range(5)]
+    clients = [Client("a sum", FileStore(folder / str(k) / "sum-1")) for k in range(5)]
     server = Server("a sum", len(words))
     requests = server.roster({k: c.keys(lambda: words) for k, c in enumerate(clients)})
     requests = server.deliver({k: clients[k].shares(r) for k, r in requests.items()})
@@ -307,16 +307,16 @@ def test_a_dropped_client_forgets_its_keys_and_words(tmp_path):
 
     dropped_sum(tmp_path)
     left = tmp_path / "4"
-    secret = Folder(left / "sum-1").recall("keys").secret
+    secret = FileStore(left / "sum-1").recall("keys").secret
     held = b"".join(p.read_bytes() for p in left.rglob("*") if p.is_file())
     assert secret in held  # nobody told it that the sum is over
     end_sums(left, but="sum-1")
-    assert Folder(left / "sum-1").recall("keys").secret == secret  # its own sum may go on
+    assert FileStore(left / "sum-1").recall("keys").secret == secret  # its own sum may go on
     end_sums(left, but="sum-2")  # the next one begins, or training does
     held = b"".join(p.read_bytes() for p in left.rglob("*") if p.is_file())
     assert all(secret[i : i + 32] not in held for i in range(0, 96, 32))
     with pytest.raises(RefusedError, match="is over"):
-        Client("a sum", Folder(left / "sum-1")).keys(lambda: np.zeros(5, np.uint64))
+        Client("a sum", FileStore(left / "sum-1")).keys(lambda: np.zeros(5, np.uint64))
 
 
 def test_a_folder_that_others_can_write_to_is_refused(tmp_path):
@@ -329,22 +329,22 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path):
         folder_was_taken = folder.is_dir() and os.access(folder, os.W_OK)
         assert folder_was_taken  # 0.1.0 looked no further
         with pytest.raises(InputError, match=why):
-            Folder(folder)
+            FileStore(folder)
     assert not list(elsewhere.iterdir())
     readable = tmp_path / "readable"
     readable.mkdir(mode=0o755)
-    Folder(readable)
+    FileStore(readable)
     assert stat.S_IMODE(readable.stat().st_mode) == 0o700
 
 
 def test_a_damaged_record_of_a_sum_is_noticed(tmp_path):
-    client = Client("a sum", Folder(tmp_path))
+    client = Client("a sum", FileStore(tmp_path))
     client.keys(lambda: np.arange(3, dtype=np.uint64))
     whole = (tmp_path / "keys").read_bytes()
     for content in (b"", whole[:10], whole[:-1], whole[:50] + b"\0" + whole[51:], whole + b"\0"):
         (tmp_path / "keys").write_bytes(content)
         with pytest.raises(InputError, match="damaged"):
-            Client("a sum", Folder(tmp_path)).keys(lambda: np.zeros(3, np.uint64))
+            Client("a sum", FileStore(tmp_path)).keys(lambda: np.zeros(3, np.uint64))
 
 
 # What a hostile server asks of a site.

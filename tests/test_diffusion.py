@@ -19,12 +19,12 @@ from safetensors.torch import load_file
 
 from fedeas import InputError
 from fedeas.generators import Generator, make_generator
-from fedeas.generators.diffusion import Design, Diffusion, to_images, to_pixels
-from fedeas.generators.train import PRESETS, Moment, Training, train
+from fedeas.generators.diffusion import Diffusion, UNetConfig, to_images, to_pixels
+from fedeas.generators.train import PRESETS, Training, TrainingProgress, train
 from pictures import CLASSES, shapes
 
 MICRO = Training(
-    Design((8, 16), 1, (False, True), patch=1, prediction="v_prediction", timesteps=50),
+    UNetConfig((8, 16), 1, (False, True), patch=1, prediction="v_prediction", timesteps=50),
     steps=6, batch=4, learning_rate=1e-3, warmup=2, decay=True, average=0.9, drop=0.2,
 )  # fmt: skip
 
@@ -114,7 +114,7 @@ def test_the_paper_preset_is_the_papers():
 
 
 def test_training_learns(data, tmp_path):
-    moments: list[Moment] = []
+    moments: list[TrainingProgress] = []
     longer = dataclasses.replace(MICRO, steps=60, batch=16, learning_rate=3e-3)
     train(data, tmp_path, longer, device="cpu", checkpoint_every=10, report=moments.append)
     assert moments[-1].step == 60

@@ -8,12 +8,12 @@ import torch
 from flwr.app import Message
 
 from fedeas.cli.results import shown
-from fedeas.experiments.results import curves, figures
+from fedeas.experiments.results import curves, summarise
 from fedeas.experiments.tables import Entry, Run, make_tables
 from fedeas.flower import records
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.members import Node
-from fedeas.flower.rounds import Added, Weights
+from fedeas.flower.rounds import RoundAggregator, Weights
 from fedeas.methods.method import FedAvg
 from fedeas.report.sections import sweep_sections
 
@@ -38,7 +38,7 @@ def line(order: tuple[int, ...], buffers: bool = True) -> dict:
     model = Small(buffers)
     nodes = {k: Node(k, k, n) for k, n in enumerate(SIZES)}
     weights_of = Weights(nodes, None)
-    added = Added(dict(model.state_dict()), model, FedAvg(), sum(SIZES), weights_of)
+    added = RoundAggregator(dict(model.state_dict()), model, FedAvg(), sum(SIZES), weights_of)
     for k in order:
         weights = {"w": torch.tensor(ENDS[k])}
         if buffers:
@@ -98,8 +98,8 @@ def run(policy: str, drift_all: float | None) -> Run:
 
 def test_both_are_kept_and_shown_where_they_differ():
     runs = [run("none", 0.001), run("uniform", None)]
-    assert figures(runs[0].result["curves"])["drift_all_median"] == pytest.approx(0.002)
-    assert "drift_all_median" not in figures(runs[1].result["curves"])
+    assert summarise(runs[0].result["curves"])["drift_all_median"] == pytest.approx(0.002)
+    assert "drift_all_median" not in summarise(runs[1].result["curves"])
     (table,) = make_tables(runs)
     heads = [str(column.header) for column in shown(table).columns]
     assert heads[heads.index("drift") + 1] == "with buffers"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedeas.experiments import crew, estimate, run
+from fedeas.experiments import estimate, run, runner
 from fedeas.experiments.config import Config, Data
 from fedeas.training.loop import Correction, Local, fit, repeatable
 from fedeas.training.models import ModelSettings, make_model
@@ -26,7 +26,7 @@ def places(monkeypatch, mask: str | None, count: int, jobs: int | None = None) -
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     cell = SimpleNamespace(config=replace(CONFIG, device="auto"))
-    made = crew._places([crew.Progress(cell)], jobs)
+    made = runner._places([runner.Progress(cell)], jobs)
     return [place.get("CUDA_VISIBLE_DEVICES", "-") for place in made.values()]
 
 

@@ -23,7 +23,7 @@ from fedeas.flower import records
 from fedeas.flower.client import Site, make_client_app
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.members import Node
-from fedeas.flower.rounds import Added, Federated, Weights, run_rounds
+from fedeas.flower.rounds import Federated, RoundAggregator, Weights, run_rounds
 from fedeas.methods.fedgen import FedGen
 from fedeas.methods.fedmix import FedMix
 from fedeas.methods.fedprox import FedProx
@@ -484,7 +484,7 @@ def test_what_a_hostile_client_shows_fedgen_is_refused(changed, message):
         shown[name] = torch.full_like(shown[name], value) if given.dim() == 0 else given
     before = dict(model.state_dict())
     InlineGrid(None, 1)  # messages need a run
-    added = Added(before, model, FedGen(), 5, Weights({0: Node(1, 0, 5)}, None))
+    added = RoundAggregator(before, model, FedGen(), 5, Weights({0: Node(1, 0, 5)}, None))
     numbers = {"num-examples": 5, "partition": 0, "steps": 1, "trained-on": 5}
     asked = Message(records.pack({}, {}), 1, "train")
     reply = Message(

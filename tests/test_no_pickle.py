@@ -16,7 +16,7 @@ from fedeas import IID, FedEAS, FedeasError, LabelCounts, Partition, Plan
 from fedeas.cache import Cache, fill, verify
 from fedeas.data import Dataset, load_images
 from fedeas.files import read_json
-from fedeas.generators.diffusion import Design, Diffusion
+from fedeas.generators.diffusion import Diffusion, UNetConfig
 from fedeas.generators.judge import Judge
 from fedeas.generators.train import Training, train
 from fedeas.generators.turbo import Turbo
@@ -27,7 +27,7 @@ from pictures import shapes
 SOURCE = Path(__file__).parents[1] / "src" / "fedeas"
 UNSAFE_MODULES = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 SMALL = Training(
-    Design((8, 8), 1, (False, False), timesteps=10),
+    UNetConfig((8, 8), 1, (False, False), timesteps=10),
     steps=1, batch=2, learning_rate=1e-3, warmup=0, decay=False, average=0.9, drop=0.0,
 )  # fmt: skip
 

@@ -22,7 +22,7 @@ from fedeas.flower.secure_sum import Summand, answer_secure_sum, secure_sum
 from fedeas.secure import client as client_module
 from fedeas.secure.client import Client
 from fedeas.secure.keys import agree, load_key, new_key, public_key
-from fedeas.secure.memory import Folder, Said
+from fedeas.secure.memory import FileStore, StageRecord
 from fedeas.secure.messages import (
     HASH,
     KEY,
@@ -36,14 +36,14 @@ from fedeas.secure.messages import (
 from fedeas.secure.paths import (
     Betas,
     Prices,
-    asked_of,
     choose_by_conditions,
     choose_within,
+    encode_counts,
+    encode_query,
     length_of,
     one_digit_numbers,
     plain_sums,
     read_question,
-    words_of,
 )
 from fedeas.secure.server import Server
 from fedeas.secure.shares import SHARE, join, split
@@ -57,7 +57,7 @@ class Held:
     """A memory that lasts as long as the test."""
 
     def __init__(self) -> None:
-        self.said: dict[str, Said] = {}
+        self.said: dict[str, StageRecord] = {}
 
     def recall(self, stage):
         return self.said.get(stage)
@@ -67,7 +67,7 @@ class Held:
 
     def forget(self, stage):
         if stage in self.said:
-            self.said[stage] = Said(self.said[stage].asked, b"", b"")
+            self.said[stage] = StageRecord(self.said[stage].asked, b"", b"")
 
 
 class Cohort:
@@ -406,19 +406,19 @@ def test_replies_of_clients_that_were_not_asked_do_not_count():
 
 
 def test_a_folder_keeps_the_first_and_lets_nobody_else_read(tmp_path):
-    folder = Folder(tmp_path / "own")
-    said = [Said(bytes([k]) * 32, b"reply %d" % k, b"secret") for k in range(8)]
+    folder = FileStore(tmp_path / "own")
+    said = [StageRecord(bytes([k]) * 32, b"reply %d" % k, b"secret") for k in range(8)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda s: folder.keep("keys", s), said))
     kept = folder.recall("keys")
     assert kept in said
-    folder.keep("keys", Said(bytes(32), b"later", b""))
-    assert Folder(tmp_path / "own").recall("keys") == kept
+    folder.keep("keys", StageRecord(bytes(32), b"later", b""))
+    assert FileStore(tmp_path / "own").recall("keys") == kept
     assert [p.name for p in (tmp_path / "own").iterdir()] == ["keys"]
     assert stat.S_IMODE((tmp_path / "own" / "keys").stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "own").stat().st_mode) == 0o700
     folder.forget("keys")
-    assert folder.recall("keys") == Said(kept.asked, b"", b"")
+    assert folder.recall("keys") == StageRecord(kept.asked, b"", b"")
     folder.keep("keys", said[0])
     assert folder.recall("keys").reply == b""
 
@@ -464,7 +464,7 @@ def leaks(transcript, n, question):
     """What of the counts, and of the words made of them, stands in the transcript in clear."""
     heard = b"\0".join(content for _, content in transcript)
     numbers = {
-        int(x) for row in n for x in (*row, row.sum(), *words_of(question, row)) if x > 10**6
+        int(x) for row in n for x in (*row, row.sum(), *encode_counts(question, row)) if x > 10**6
     }
     whole = np.array(sorted(numbers), np.uint64)
     found = [int(digits) for digits in re.findall(rb"\d{7,}", heard) if int(digits) in numbers]
@@ -531,7 +531,7 @@ def test_no_secret_is_left_on_the_disk(tmp_path):
         for k in range(4):
             path = tmp_path / str(k) / "sum-1"
             if message.metadata.message_type == "query.secure_unmask" and path.exists():
-                secrets.append(Folder(path).recall("keys").secret[: 3 * KEY])
+                secrets.append(FileStore(path).recall("keys").secret[: 3 * KEY])
         return InlineGrid._reply(grid, message)
 
     grid._reply = note
@@ -629,7 +629,7 @@ def test_questions_that_are_none_are_refused(asked):
 
 @pytest.mark.parametrize("question", [Betas(10), Prices(7)])
 def test_a_question_arrives_as_it_was_asked(question):
-    assert read_question(asked_of(question)) == question
+    assert read_question(encode_query(question)) == question
 
 
 def test_the_grid_is_coarse_and_the_words_are_whole():
@@ -637,7 +637,7 @@ def test_the_grid_is_coarse_and_the_words_are_whole():
     assert Betas(3).numbers.tolist() == [*range(1, 10), *range(10, 100, 10)]
     assert len(Prices(3).numbers) == 27
     assert length_of(Betas(3)) == 38
-    words = words_of(Betas(3), [90, 10, 0])
+    words = encode_counts(Betas(3), [90, 10, 0])
     # 100 (0.82 - 1/3) = 48.67 before; b = 4, 8, 12 fill [10, 0] with 0 + 4, 0 + 8, 2 + 12.
     assert words[:5].tolist() == [100, 49, 4, 8, 14]
 
@@ -779,9 +779,9 @@ def test_sums_of_the_most_and_largest_clients_fit():
     """The largest client there may be, as often as a sum allows, in Python's own numbers."""
     for n in ([2**40 - 1, 0, 0], [2**39, 2**39 - 1, 0]):
         for question in (Betas(3), Prices(3)):
-            assert max(int(word) for word in words_of(question, n)) * MOST < 2**64
+            assert max(int(word) for word in encode_counts(question, n)) * MOST < 2**64
     with pytest.raises(RefusedError, match="too many samples"):
-        words_of(Betas(3), [2**40, 0, 0])
+        encode_counts(Betas(3), [2**40, 0, 0])
 
 
 def test_conditions_are_checked_before_anybody_is_asked(tmp_path):

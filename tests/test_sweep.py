@@ -16,7 +16,6 @@ import pytest
 from fedeas import InfeasibleError, InputError
 from fedeas.cache.spent import spent
 from fedeas.experiments import code, estimate
-from fedeas.experiments.crew import FAILED, FINISHED, finished_result, run_cells
 from fedeas.experiments.generation import generations
 from fedeas.experiments.results import (
     PLUS_MINUS,
@@ -28,6 +27,7 @@ from fedeas.experiments.results import (
     tail,
 )
 from fedeas.experiments.run import run as run_config
+from fedeas.experiments.runner import FAILED, FINISHED, finished_result, run_cells
 from fedeas.experiments.sweep import fill_in, plan_runs, read_sweep, with_total
 from fedeas.experiments.tables import (
     Run,

@@ -10,9 +10,9 @@ import torch
 
 from fedeas import InputError
 from fedeas.experiments.config import Config
-from fedeas.experiments.crew import FINISHED, run_cells
 from fedeas.experiments.results import read_result
 from fedeas.experiments.run import _offered
+from fedeas.experiments.runner import FINISHED, run_cells
 from fedeas.experiments.sweep import fill_in, plan_runs, read_sweep
 from fedeas.generators import Generator, open_generator
 from fedeas.generators.turbo import Turbo, reduce_images

@@ -17,7 +17,7 @@ FEDEAS = (sys.executable, "-W", "ignore", "-m", "fedeas")
 # What a long command imports last before it works.
 BEGINS_WITH = {
     "run": "fedeas.flower.rounds",
-    "sweep": "fedeas.experiments.crew",
+    "sweep": "fedeas.experiments.runner",
     "demo": "fedeas.experiments.demo",
     "fill": "fedeas.generators.diffusion",
     "generator train": "fedeas.generators.train",

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from fedeas.data import load_images
 from fedeas.experiments.demo import write_digits
-from fedeas.generators.diffusion import Design
+from fedeas.generators.diffusion import UNetConfig
 from fedeas.generators.train import Training, train
 
 MODEL = Path(__file__).parents[1] / "src" / "fedeas" / "generators" / "models" / "digits"
 TRAINING = Training(
-    Design((32, 64), 1, (False, True), prediction="v_prediction"),
+    UNetConfig((32, 64), 1, (False, True), prediction="v_prediction"),
     steps=3_000, batch=64, learning_rate=1e-3, warmup=100, decay=True, average=0.998, drop=0.15,
     precision="bfloat16",
 )  # fmt: skip

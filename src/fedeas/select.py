@@ -30,7 +30,7 @@ _PASSES, _POINTS = 11, 8  # of closing in on an edge between two betas of the gr
 _DOUBLINGS = 100
 
 
-class Path(NamedTuple):
+class BetaPath(NamedTuple):
     """What a range of betas does: samples, score, and from them the two quantities of selection."""
 
     betas: Floats
@@ -51,7 +51,7 @@ class Path(NamedTuple):
         return self.totals / (self.totals + self.real)
 
 
-_Condition = Callable[[Path], NDArray[np.bool_]]
+_Condition = Callable[[BetaPath], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class BetaInterval:
         return (low, high) if self.low <= low < high < self.high else (self.low, self.high)
 
 
-def path(counts: LabelCounts, betas: Floats, policy: FedEAS | None = None) -> Path:
+def path(counts: LabelCounts, betas: Floats, policy: FedEAS | None = None) -> BetaPath:
     """Return the samples and the imbalance score at the given betas, reading the counts once.
 
     >>> path(LabelCounts([[90, 10, 0], [30, 40, 30]]), np.array([6.0, 12.0])).totals
@@ -99,10 +99,10 @@ def path(counts: LabelCounts, betas: Floats, policy: FedEAS | None = None) -> Pa
         return result
 
     totals, scores = sum(in_order(sums, row_slices(counts.K, counts.C)), np.zeros((2, len(betas))))
-    return Path(betas, totals, scores / counts.total, skew.imbalance(counts), counts.total)
+    return BetaPath(betas, totals, scores / counts.total, skew.imbalance(counts), counts.total)
 
 
-def steps(counts: LabelCounts, top: float, policy: FedEAS | None = None) -> Path:
+def steps(counts: LabelCounts, top: float, policy: FedEAS | None = None) -> BetaPath:
     """Return every step of the path up to `top`: what holds from each beta up to the next.
 
     Where there are millions of steps (many thousand clients) a grid of betas stands in for them.
@@ -132,7 +132,7 @@ def steps(counts: LabelCounts, top: float, policy: FedEAS | None = None) -> Path
     before = skew.imbalance(counts)
     after = before + np.cumsum(np.concatenate(scores)[order]) / counts.total
     totals = np.cumsum(np.concatenate(samples)[order])
-    return Path(at[last], totals[last], after[last], before, counts.total, exact=True)
+    return BetaPath(at[last], totals[last], after[last], before, counts.total, exact=True)
 
 
 def admissible_betas(
@@ -153,7 +153,7 @@ def admissible_betas(
         counts, _enough(counts, max_share / (1 - max_share) * counts.total, policy), policy
     )
 
-    def satisfied(at: Path) -> NDArray[np.bool_]:
+    def satisfied(at: BetaPath) -> NDArray[np.bool_]:
         # Sums over steps are rounded: what is exactly at the threshold must not fall below it.
         return (at.shares < max_share) & (at.reductions >= min_reduction - 1e-12)
 
@@ -202,7 +202,7 @@ def interval_of(
     return BetaInterval(low, high, choice, min_reduction, max_share, others)
 
 
-def nothing_admissible(found: Path, max_share: float, none: str = "no beta") -> InfeasibleError:
+def nothing_admissible(found: BetaPath, max_share: float, none: str = "no beta") -> InfeasibleError:
     """Say how far one gets where no beta satisfies both conditions."""
     best = float(np.max(found.reductions, where=found.shares < max_share, initial=0.0))
     return InfeasibleError(

@@ -57,13 +57,13 @@ def demo(
 
 def _base(scene: Any, out: Path) -> Any:
     """Return the config that all runs of the demo share."""
-    from fedeas.experiments.config import Augment, Config, Cut, Data
+    from fedeas.experiments.config import Augment, Config, Data, PartitionConfig
     from fedeas.flower.rounds import Federated
     from fedeas.training.loop import Local
 
     return Config(
         data=Data(scene.data, scene.folder, hold_out=scene.hold_out),
-        partition=Cut("dirichlet", clients=scene.clients, alpha=0.1),
+        partition=PartitionConfig("dirichlet", clients=scene.clients, alpha=0.1),
         augment=Augment(generator=scene.generator, cache=str(out / "cache"), batch=64),
         federated=Federated(
             rounds=scene.rounds,
@@ -129,7 +129,7 @@ def _train(base: Any, beta: float, out: Path) -> tuple[Any, Any]:
 
     from fedeas.cli.sweep import watching
     from fedeas.errors import FedeasError
-    from fedeas.experiments import crew, sweep, tables
+    from fedeas.experiments import runner, sweep, tables
 
     policies = ["none", f"fedeas(beta={beta:g})"]
     grid = sweep.Grid(
@@ -141,9 +141,9 @@ def _train(base: Any, beta: float, out: Path) -> tuple[Any, Any]:
     entries = [cell.entry for cell in cells]
     tables.write_index(out / "runs", "demo", grid.title, entries)
     with watching() as watch:
-        ended = crew.run_cells(cells, out / "runs", watch=watch)
+        ended = runner.run_cells(cells, out / "runs", watch=watch)
     for run in ended:
-        if run.state == crew.FAILED:
+        if run.state == runner.FAILED:
             raise FedeasError(f"{run.cell.name} failed: {run.wrong}")
     found, _ = tables.read_runs(out / "runs", entries)
     return found, tables.make_tables(found, entries)

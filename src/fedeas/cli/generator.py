@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from fedeas.generators.diffusion import Diffusion
     from fedeas.generators.judge import Judge
-    from fedeas.generators.train import Moment
+    from fedeas.generators.train import TrainingProgress
 
 generator = typer.Typer(no_args_is_help=True, help="Train, look at and measure generators.")
 
@@ -71,7 +71,7 @@ class _Log:
     def __init__(self, out: Path, update: "show.Update") -> None:
         self._out, self._update = out, update
 
-    def report(self, moment: "Moment") -> None:
+    def report(self, moment: "TrainingProgress") -> None:
         with (self._out / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(moment)) + "\n")
         text = f"loss {moment.loss:.4f}, {moment.images_per_second:.0f} images/s"

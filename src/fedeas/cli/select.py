@@ -13,7 +13,7 @@ from fedeas.errors import InputError
 if TYPE_CHECKING:
     from fedeas import BetaInterval, Cost, LabelCounts
     from fedeas.overfill import Overfill
-    from fedeas.select import Path as BetaPath
+    from fedeas.select import BetaPath
 
 _SWEEP = (4.0, 8.0, 12.0, 16.0, 20.0)
 

@@ -53,7 +53,7 @@ def sweep(
 
     begun = time.monotonic()
     sweeps = heavy("fedeas.experiments.sweep", "federated training", "train")
-    crew = heavy("fedeas.experiments.crew", "federated training", "train")
+    runner = heavy("fedeas.experiments.runner", "federated training", "train")
     importing = time.monotonic() - begun
     read = sweeps.read_sweep(sweep_file)
     show.check_known("grid", only, [grid.name for grid in read.grids])
@@ -70,8 +70,8 @@ def sweep(
     failed: list[Any] = []
     if not tables_only:
         with watching() as watch:
-            runs = crew.run_cells(chosen, root, jobs, watch, allow_other_code)
-        failed = [run for run in runs if run.state == crew.FAILED]
+            runs = runner.run_cells(chosen, root, jobs, watch, allow_other_code)
+        failed = [run for run in runs if run.state == runner.FAILED]
         for run in failed:
             show.note(f"{run.cell.name} failed: {run.wrong}")
     finished, missing = tables.read_runs(root, [cell.entry for cell in cells])
@@ -175,7 +175,7 @@ class _Lines:
 
 def _live(runs: Sequence[Any], height: int) -> RichTable:
     """Return the table of all runs; where room is short, those that something happens to."""
-    from fedeas.experiments.crew import left
+    from fedeas.experiments.runner import seconds_left
 
     now = time.monotonic()
     done = sum(run.state == "finished" for run in runs)
@@ -191,7 +191,7 @@ def _live(runs: Sequence[Any], height: int) -> RichTable:
         number = f"{line['round']}/{run.rounds}" if line.get("round") else ""
         if run.state == "running" and line.get("of") and not number:
             number = f"{line['made']:,}/{line['of']:,} images"
-        remaining = left(run, now)
+        remaining = seconds_left(run, now)
         table.add_row(
             run.cell.name,
             run.wrong or run.state,

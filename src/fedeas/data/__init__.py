@@ -1,7 +1,7 @@
 """Real images: decoded once into memory-mapped arrays, shared by every process."""
 
 from fedeas.data.dataset import Dataset
-from fedeas.data.load import at_hand, load_images
+from fedeas.data.load import is_local, load_images
 from fedeas.data.protocol import Federation, federate
 
-__all__ = ["Dataset", "Federation", "at_hand", "federate", "load_images"]
+__all__ = ["Dataset", "Federation", "federate", "is_local", "load_images"]

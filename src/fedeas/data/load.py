@@ -101,7 +101,7 @@ def load_images(
     return Dataset.write(target, name, classes, sizes, batches, files.test_origin)
 
 
-def at_hand(name: str) -> bool:
+def is_local(name: str) -> bool:
     """Say whether a data set is below FEDEAS_DATA, without asking the hub."""
     return _local_files(name, None) is not None
 

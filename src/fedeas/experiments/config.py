@@ -28,7 +28,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Cut:
+class PartitionConfig:
     """How clients share the data."""
 
     recipe: str = "flbench"  # or dirichlet, iid, shards
@@ -54,7 +54,7 @@ class Config:
     """All that a run depends on; `grid` and `device` only say where it happens."""
 
     data: Data
-    partition: Cut = field(default_factory=Cut)
+    partition: PartitionConfig = field(default_factory=PartitionConfig)
     augment: Augment = field(default_factory=Augment)
     federated: Federated = field(default_factory=Federated)
     seed: int = 42  # of partition, held-out images, weights, cohorts and shuffling

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedeas.data import at_hand
+from fedeas.data import is_local
 from fedeas.errors import MissingExtraError
 from fedeas.parquet import write_images
 
@@ -33,7 +33,7 @@ def find_scene(folder: Path) -> Scene:
 
     `folder` is where the digits are written.
     """
-    if at_hand("fashion_mnist"):
+    if is_local("fashion_mnist"):
         return Scene(
             "fashion_mnist", None, "Fashion-MNIST",
             "diffusion(model=fashion_mnist, steps=8, precision=bfloat16)",

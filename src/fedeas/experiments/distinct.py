@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from fedeas.experiments.results import figures
+from fedeas.experiments.results import summarise
 
 if TYPE_CHECKING:
     from fedeas.experiments.tables import Entry, Run
@@ -32,7 +32,7 @@ def _note(first: "Run", other: "Run") -> str:
         return f"{names} are both of seed {seed}: only the first is counted"
     if first.result["curves"]["accuracy"] == other.result["curves"]["accuracy"]:
         return f"{names} are the same run: it is counted once"
-    accuracies = [100 * figures(run.result["curves"])["accuracy_last"] for run in (first, other)]
+    accuracies = [100 * summarise(run.result["curves"])["accuracy_last"] for run in (first, other)]
     return (
         f"{names} claim to be the same run but differ ({accuracies[0]:.1f} and "
         f"{accuracies[1]:.1f} %): only the first is counted"

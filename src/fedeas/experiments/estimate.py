@@ -12,8 +12,8 @@ import torch
 from fedeas.data import load_images
 from fedeas.errors import FedeasError
 from fedeas.experiments.config import Config
-from fedeas.experiments.crew import finished_result
 from fedeas.experiments.run import prepare, share_out
+from fedeas.experiments.runner import finished_result
 from fedeas.experiments.sweep import Cell, unique
 from fedeas.seeds import child_rng
 from fedeas.tensors import choose_device

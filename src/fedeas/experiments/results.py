@@ -46,7 +46,7 @@ def tail(rounds: int) -> int:
     return min(rounds, max(_LEAST, rounds // 10))
 
 
-def figures(found: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+def summarise(found: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """Return the figures of a run from its curves."""
     measured = [a for a in found["accuracy"] if a is not None]
     last = measured[-tail(len(measured)) :]

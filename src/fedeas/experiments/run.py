@@ -22,7 +22,7 @@ from fedeas.data import Federation, federate, load_images
 from fedeas.errors import InputError
 from fedeas.experiments.code import code_hash, library_version
 from fedeas.experiments.config import Augment, Config, read_config
-from fedeas.experiments.results import curves, figures, read_result
+from fedeas.experiments.results import curves, read_result, summarise
 from fedeas.experiments.tracking import check_trackers, followers
 from fedeas.files import read_json, unreadable, write_json
 from fedeas.flower.client import make_client_app
@@ -156,7 +156,7 @@ def run(
         found = curves(_train(config, ready, folder, report, track).history)
         result = {
             **_about(config, ready),
-            **figures(found),
+            **summarise(found),
             "generation": made,
             "curves": found,
         }

@@ -19,10 +19,10 @@ from fedeas.experiments.results import (
     Result,
     check_result,
     efficiency,
-    figures,
     known_by,
     read_result,
     rounds_to,
+    summarise,
 )
 from fedeas.experiments.shapes import ENTRY, fits
 from fedeas.files import atomic_write, read_json, read_text, sealed, unsealed, write_json
@@ -301,7 +301,7 @@ def _not_comparable(runs: Sequence[Run]) -> list[str]:
 def _without_generation(runs: Iterable[Run]) -> dict[str, float]:
     """Return FedAvg's accuracy without synthetic samples, by all that else a run depends on."""
     return {
-        common_setting(run.result): figures(run.result["curves"])["accuracy_last"]
+        common_setting(run.result): summarise(run.result["curves"])["accuracy_last"]
         for run in runs
         if run.result["method"] == "fedavg" and run.result["policy"] == "none"
     }
@@ -337,7 +337,7 @@ def _row(
             f"grid {entry.grid}: runs of {entry.policy} differ in rounds or classes",
             fix="put runs of one setting into one table",
         )
-    found = [figures(result["curves"]) for result in results]
+    found = [summarise(result["curves"]) for result in results]
     gains, etas = [], []
     for result, own in zip(results, found, strict=True):
         without = plain.get(common_setting(result))

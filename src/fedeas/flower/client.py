@@ -39,7 +39,7 @@ class Site:
     folder: Path
     device: str = "auto"
     methods: tuple[str, ...] | None = None  # that it takes part in; None: in all
-    discreet: bool = False  # whether it keeps to itself how much it generated
+    hide_sample_counts: bool = False  # whether it keeps to itself how much it generated
     limits: Limits | None = None  # of what a server may ask for; None in a simulation
 
 
@@ -119,8 +119,8 @@ def _train(message: Message, site: Site) -> Message:
         "partition": site.partition,
         "num-examples": len(site.real),
         # Both follow from what was generated, and that from the site's labels.
-        "trained-on": 0 if site.discreet else len(turn.samples),
-        "steps": 0 if site.discreet else steps,
+        "trained-on": 0 if site.hide_sample_counts else len(turn.samples),
+        "steps": 0 if site.hide_sample_counts else steps,
     }
     return Message(records.pack(arrays, numbers=numbers), reply_to=message)
 

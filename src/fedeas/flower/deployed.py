@@ -169,7 +169,7 @@ def open_site(config: SiteConfig) -> Site:
         Path(config.state) / "kept",
         config.device,
         tuple(config.methods.split()),
-        discreet=True,
+        hide_sample_counts=True,
         limits=config.limits,
     )
 

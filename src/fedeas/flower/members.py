@@ -74,7 +74,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Manner:
+class HelloSettings:
     """How clients are asked: the method that they introduce themselves for, and the waiting."""
 
     method: str
@@ -88,7 +88,7 @@ class Manner:
 class Members:
     """The clients of a federation, as far as the server has met them."""
 
-    def __init__(self, grid: Grid, manner: Manner, deployment: Deployment | None) -> None:
+    def __init__(self, grid: Grid, manner: HelloSettings, deployment: Deployment | None) -> None:
         self._grid, self._manner, self._deployment = grid, manner, deployment
         self._method = make_method(manner.method)
         # One content for all: the engine hashes and stores it once.

@@ -30,12 +30,12 @@ from fedeas.secure.paths import (
     Choice,
     Prices,
     Question,
-    asked_of,
     choose_by_conditions,
     choose_within,
+    encode_counts,
+    encode_query,
     length_of,
     read_question,
-    words_of,
 )
 from fedeas.select import check_conditions
 
@@ -62,7 +62,7 @@ def answer_negotiation(app: ClientApp, hold: Callable[[Context], Holding]) -> No
 
     def site(context: Context) -> Summand:
         histogram, folder = hold(context)
-        return Summand(lambda asked: words_of(read_question(asked), histogram), folder)
+        return Summand(lambda asked: encode_counts(read_question(asked), histogram), folder)
 
     answer_secure_sum(app, site)
 
@@ -121,7 +121,7 @@ def negotiate_price(
 
 
 def _sums(grid: Grid, nodes: Iterable[int], question: Question, timeout: float) -> Sums:
-    return secure_sum(grid, nodes, asked_of(question), length_of(question), timeout)
+    return secure_sum(grid, nodes, encode_query(question), length_of(question), timeout)
 
 
 def _within(question: Question, sums: Sums, total: int) -> Negotiated:

@@ -14,7 +14,7 @@ from fedeas.flower import records
 from fedeas.flower.client import TRAIN
 from fedeas.flower.exchange import exchange, reason
 from fedeas.flower.log import Line
-from fedeas.flower.members import Deployment, Manner, Members, Node, read_size
+from fedeas.flower.members import Deployment, HelloSettings, Members, Node, read_size
 from fedeas.flower.robust import MEAN, clip_update, make_aggregate
 from fedeas.flower.sums import ExactSum
 from fedeas.methods.method import Method, Round
@@ -96,7 +96,7 @@ def run_rounds(
     use_threads(federated.threads)  # of the server's own arithmetic too, on every grid
     method = make_method(federated.method)
     model = make_model(federated.model, task, _weight_seed(seed))
-    manner = Manner(
+    manner = HelloSettings(
         federated.method, task, seed, federated.window, federated.timeout, federated.minimum
     )
     members = Members(grid, manner, deployment)
@@ -143,7 +143,7 @@ def run_rounds(
         )
         weights_of = Weights(nodes, now.weight_cap)
         samples = sum(weights_of[p] for p in cohort if p in nodes)
-        added = Added(now.weights, model, method, samples, weights_of, deployment, absent)
+        added = RoundAggregator(now.weights, model, method, samples, weights_of, deployment, absent)
         by_node = {nodes[p].node: nodes[p] for p in there}
         for asked_node, reply in exchange(grid, messages, federated.window, federated.timeout):
             added.take(reply, by_node, asked_node)
@@ -209,7 +209,7 @@ class Weights:
         return sorted(p for p in partitions if self[p] < self._nodes[p].real)
 
 
-class Added:
+class RoundAggregator:
     """Replies of a round, added up as they come; what is wrong with one is noted, not added."""
 
     def __init__(

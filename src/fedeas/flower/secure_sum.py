@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from fedeas.errors import InputError
 from fedeas.flower.exchange import exchange, reason
 from fedeas.secure.client import Client
-from fedeas.secure.memory import Folder, end_sums
+from fedeas.secure.memory import FileStore, end_sums
 from fedeas.secure.messages import STAGES, RefusedError, Words
 from fedeas.secure.server import Server
 
@@ -118,7 +118,7 @@ def _answer(stage: str, message: Message, context: Context, site: Summand) -> by
     """Answer a stage from what the site remembers of this run."""
     session, content = _session(message), _content(message)
     own = f"sum-{int(context.run_id)}"
-    client = Client(session, Folder(site.folder / own))
+    client = Client(session, FileStore(site.folder / own))
     if stage == "keys":
         end_sums(site.folder, but=own)
         asked, words = _read(session)

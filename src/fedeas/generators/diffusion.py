@@ -35,7 +35,7 @@ _SAMPLERS = {"ddim": 250, "dpm": 20}  # with their usual numbers of steps
 
 
 @dataclass(frozen=True)
-class Design:
+class UNetConfig:
     """The network and its noise: all that is fixed before training.
 
     `patch` x `patch` pixels are folded into channels, which makes small images cheap on a CPU.
@@ -81,17 +81,17 @@ class Design:
 
 
 @dataclass(frozen=True)
-class Head:
+class ModelMetadata:
     """What a model knows about its images."""
 
     classes: tuple[str, ...]
     shape: tuple[int, int, int]  # height, width, colours
     data: str  # fingerprint of the data that it was trained on
-    design: Design
+    design: UNetConfig
     steps: int  # of training
 
 
-def save_model(folder: Path, network: UNet2DModel, head: Head) -> None:
+def save_model(folder: Path, network: UNet2DModel, head: ModelMetadata) -> None:
     """Write a model's folder; weights in half precision, which costs no quality and half the disk.
 
     The head comes last: a folder without it is no model.
@@ -106,7 +106,7 @@ def save_model(folder: Path, network: UNet2DModel, head: Head) -> None:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def read_head(folder: Path) -> Head:
+def read_head(folder: Path) -> ModelMetadata:
     """Read what a model knows about its images."""
     path = folder / _HEAD
     text = read_text(path)
@@ -119,7 +119,9 @@ def read_head(folder: Path) -> Head:
             design[key] = tuple(design[key])
         height, width, colours = map(int, content.pop("shape"))
         classes = tuple(map(str, content.pop("classes")))
-        return Head(classes, (height, width, colours), design=Design(**design), **content)
+        return ModelMetadata(
+            classes, (height, width, colours), design=UNetConfig(**design), **content
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(
             f"{path} describes no diffusion model", fix="name a folder of `fedeas generator train`"
@@ -132,7 +134,7 @@ class Diffusion:
     def __init__(
         self,
         network: UNet2DModel,
-        head: Head,
+        head: ModelMetadata,
         weights: str,
         sampler: str = "dpm",
         steps: int | None = None,
@@ -245,7 +247,7 @@ class Diffusion:
         return after
 
 
-def to_pixels(images: torch.Tensor, design: Design) -> torch.Tensor:
+def to_pixels(images: torch.Tensor, design: UNetConfig) -> torch.Tensor:
     """Turn uint8 images (N x height x width x colours) into what the network sees, -1 to 1."""
     x = images.permute(0, 3, 1, 2).float() / 127.5 - 1
     height, width = x.shape[2:]
@@ -256,7 +258,7 @@ def to_pixels(images: torch.Tensor, design: Design) -> torch.Tensor:
     return functional.pixel_unshuffle(x, design.patch)
 
 
-def to_images(x: torch.Tensor, head: Head) -> NDArray[np.uint8]:
+def to_images(x: torch.Tensor, head: ModelMetadata) -> NDArray[np.uint8]:
     """Turn what the network draws into uint8 images of the data's size."""
     x = functional.pixel_shuffle(x, head.design.patch)
     height, width, _ = head.shape

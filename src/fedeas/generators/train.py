@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fedeas.data.dataset import Dataset
 from fedeas.errors import InputError
-from fedeas.generators.diffusion import Design, Diffusion, Head, save_model, to_pixels
+from fedeas.generators.diffusion import Diffusion, ModelMetadata, UNetConfig, save_model, to_pixels
 from fedeas.seeds import child_rng
 from fedeas.tensors import (
     Tensors,
@@ -42,7 +42,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 class Training:
     """How a model is trained; `drop` of the labels are hidden, for classifier-free guidance."""
 
-    design: Design
+    design: UNetConfig
     steps: int
     batch: int
     learning_rate: float
@@ -57,13 +57,13 @@ class Training:
 PRESETS = {
     # The paper's: dim multipliers 1, 2, 4, 8; what it does not print is the public code's.
     "paper": Training(
-        Design((64, 128, 256, 512), 2, (False, True, True, True)),
+        UNetConfig((64, 128, 256, 512), 2, (False, True, True, True)),
         steps=300_000, batch=128, learning_rate=8e-5, warmup=0, decay=False, average=0.995,
         drop=0.5, precision="bfloat16",
     ),
     # For two CPU cores: 2.5 million weights, most of an hour.
     "tiny": Training(
-        Design((48, 96, 96), 1, (False, False, True), patch=2, prediction="v_prediction"),
+        UNetConfig((48, 96, 96), 1, (False, False, True), patch=2, prediction="v_prediction"),
         steps=6_000, batch=64, learning_rate=6e-4, warmup=200, decay=True, average=0.999,
         drop=0.15, precision="bfloat16",
     ),
@@ -78,7 +78,7 @@ def preset(name: str) -> Training:
 
 
 @dataclass(frozen=True)
-class Moment:
+class TrainingProgress:
     """How far a training is, for whoever shows it."""
 
     step: int
@@ -94,7 +94,7 @@ def train(
     seed: int = 0,
     device: str = "auto",
     checkpoint_every: int = 500,
-    report: Callable[[Moment], None] | None = None,
+    report: Callable[[TrainingProgress], None] | None = None,
     look: Callable[[int, Diffusion], None] | None = None,
 ) -> Path:
     """Train on the official training images and return the model's folder.
@@ -126,7 +126,7 @@ def train(
             elapsed = time.monotonic() - since
             if report is not None:
                 rate = seen * training.batch / elapsed
-                report(Moment(done, training.steps, float(losses) / seen, rate))
+                report(TrainingProgress(done, training.steps, float(losses) / seen, rate))
             losses.zero_()
             since, seen = time.monotonic(), 0
         if ending and accelerator.is_main_process:
@@ -144,7 +144,9 @@ def train(
 class _Run:
     """The weights, their average and the optimiser, on whatever devices there are."""
 
-    def __init__(self, training: Training, head: Head, seed: int, accelerator: Accelerator) -> None:
+    def __init__(
+        self, training: Training, head: ModelMetadata, seed: int, accelerator: Accelerator
+    ) -> None:
         self._training, self._accelerator = training, accelerator
         height, width, colours = head.shape
         side = training.design.padded(height, width)
@@ -213,7 +215,7 @@ class _Run:
         self._average.copy_to(network.parameters())
         return network
 
-    def generator(self, head: Head) -> Diffusion:
+    def generator(self, head: ModelMetadata) -> Diffusion:
         """Return the generator as it is now, for looking at its images."""
         return Diffusion(
             self.averaged(),
@@ -276,9 +278,11 @@ def _learning_rate(training: Training, step: int) -> float:
     return rate
 
 
-def _head(data: Dataset, training: Training, steps: int) -> Head:
+def _head(data: Dataset, training: Training, steps: int) -> ModelMetadata:
     height, width, colours = data.samples.shape[1:]
-    return Head(data.classes, (height, width, colours), data.fingerprint, training.design, steps)
+    return ModelMetadata(
+        data.classes, (height, width, colours), data.fingerprint, training.design, steps
+    )
 
 
 def _check(training: Training, checkpoint_every: int) -> None:

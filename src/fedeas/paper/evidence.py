@@ -21,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedeas.experiments.results import Mean, Result, figures, p_value, rounds_to
+from fedeas.experiments.results import Mean, Result, p_value, rounds_to, summarise
 from fedeas.experiments.tables import (
     Run,
     flat_settings,
@@ -243,7 +243,7 @@ class Evidence:
 
 def figure(results: Mapping[int, Result], name: str) -> BySeed:
     """Return a figure of results by seed, of those that have it."""
-    found = {seed: figures(result["curves"]) for seed, result in results.items()}
+    found = {seed: summarise(result["curves"]) for seed, result in results.items()}
     return {seed: own[name] for seed, own in found.items() if name in own}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.experiments.results import figures, tail
+from fedeas.experiments.results import summarise, tail
 from fedeas.experiments.tables import Row, Run, Table
 from fedeas.report.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION, caption, picture
 from fedeas.report.labels import Label, draw_labels
@@ -211,7 +211,7 @@ def cost(rows: Sequence[Row]) -> bytes:
 
 def last_rounds(runs: Sequence[Run]) -> int:
     """Return how many rounds the accuracies of a table are averaged over."""
-    rounds = max((figures(run.result["curves"])["rounds"] for run in runs), default=0)
+    rounds = max((summarise(run.result["curves"])["rounds"] for run in runs), default=0)
     return tail(rounds)
 
 

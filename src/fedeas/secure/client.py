@@ -18,7 +18,7 @@ from fedeas.secure.keys import (
     seal,
     unseal,
 )
-from fedeas.secure.memory import Memory, Said
+from fedeas.secure.memory import Memory, StageRecord
 from fedeas.secure.messages import (
     KEY,
     SEALED,
@@ -141,11 +141,11 @@ class Client:
         """Answer a stage, or say again what was answered."""
         asked = digest(self._session, request)
         if self._memory.recall(stage) is None:
-            self._memory.keep(stage, Said(asked, *work()))
+            self._memory.keep(stage, StageRecord(asked, *work()))
         # Read back: another process may have been first.
         return self._recall(stage, asked).reply
 
-    def _recall(self, stage: str, asked: bytes | None = None) -> Said:
+    def _recall(self, stage: str, asked: bytes | None = None) -> StageRecord:
         said = self._memory.recall(stage)
         if said is None:
             raise RefusedError(f"the stage {stage!r} has not been")

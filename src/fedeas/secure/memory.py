@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from fedeas.errors import InputError
 
 
-class Said(NamedTuple):
+class StageRecord(NamedTuple):
     """What was asked (its hash), what was replied, and what must be known at later stages."""
 
     asked: bytes
@@ -25,15 +25,15 @@ class Said(NamedTuple):
     def pack(self) -> bytes:
         """Return all of it as bytes, behind their checksum.
 
-        >>> said = Said(bytes(32), b"yes", b"no")
-        >>> Said.read(said.pack()) == said
+        >>> said = StageRecord(bytes(32), b"yes", b"no")
+        >>> StageRecord.read(said.pack()) == said
         True
         """
         body = self.asked + len(self.reply).to_bytes(8) + self.reply + self.secret
         return hashlib.sha256(body).digest() + body
 
     @classmethod
-    def read(cls, content: bytes) -> "Said":
+    def read(cls, content: bytes) -> "StageRecord":
         """Read what `pack` wrote; refuse every change to it."""
         checksum, body = content[:32], content[32:]
         end = 40 + int.from_bytes(body[32:40])
@@ -45,11 +45,11 @@ class Said(NamedTuple):
 class Memory(Protocol):
     """Where a client keeps what it said: `keep` takes the first of a stage alone."""
 
-    def recall(self, stage: str) -> Said | None:
+    def recall(self, stage: str) -> StageRecord | None:
         """Return what was said at a stage."""
         ...
 
-    def keep(self, stage: str, said: Said) -> None:
+    def keep(self, stage: str, said: StageRecord) -> None:
         """Keep what is said at a stage, unless something is kept already."""
         ...
 
@@ -58,21 +58,21 @@ class Memory(Protocol):
         ...
 
 
-class Folder:
+class FileStore:
     """A memory in a folder of the client's own, one file a stage, each whole or absent."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         own_folder(path)
 
-    def recall(self, stage: str) -> Said | None:
+    def recall(self, stage: str) -> StageRecord | None:
         """Return what was said at a stage."""
         try:
-            return Said.read((self._path / stage).read_bytes())
+            return StageRecord.read((self._path / stage).read_bytes())
         except FileNotFoundError:
             return None
 
-    def keep(self, stage: str, said: Said) -> None:
+    def keep(self, stage: str, said: StageRecord) -> None:
         """Keep what is said at a stage, unless something is kept already."""
         written = self._write(said)
         with written.open("rb") as file:
@@ -90,7 +90,7 @@ class Folder:
         """Keep of a stage only that it was."""
         kept = self.recall(stage)
         if kept is not None:
-            self._write(Said(kept.asked, b"", b"")).replace(self._path / stage)
+            self._write(StageRecord(kept.asked, b"", b"")).replace(self._path / stage)
 
     def forget_all(self) -> None:
         """Keep of every stage only that it was: the sum is over for this client."""
@@ -98,9 +98,9 @@ class Folder:
             if path.name.startswith("."):  # a process died before its record counted
                 path.unlink(missing_ok=True)
             else:
-                self._write(Said(_asked(path), b"", b"")).replace(path)
+                self._write(StageRecord(_asked(path), b"", b"")).replace(path)
 
-    def _write(self, said: Said) -> Path:
+    def _write(self, said: StageRecord) -> Path:
         path = self._path / f".{secrets.token_hex(8)}"
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
@@ -143,12 +143,12 @@ def end_sums(folder: Path, but: str = "") -> None:
         return
     for path in folder.iterdir():
         if path.name != but and path.is_dir():
-            Folder(path).forget_all()
+            FileStore(path).forget_all()
 
 
 def _asked(path: Path) -> bytes:
     """Return the hash of what was asked, of a damaged record one that no question has."""
     try:
-        return Said.read(path.read_bytes()).asked
+        return StageRecord.read(path.read_bytes()).asked
     except InputError:
         return bytes(32)

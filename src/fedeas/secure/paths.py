@@ -27,8 +27,8 @@ from fedeas.policies.waterfill import WaterFill, fill_at
 from fedeas.secure.messages import RefusedError, Words
 from fedeas.select import (
     BetaInterval,
+    BetaPath,
     Floats,
-    Path,
     check_conditions,
     interval_of,
     nothing_admissible,
@@ -107,10 +107,10 @@ class Choice:
     interval: BetaInterval | None = None  # None where a total was given, or no beta meets both
 
 
-def words_of(question: Question, histogram: ArrayLike) -> Words:
+def encode_counts(question: Question, histogram: ArrayLike) -> Words:
     """Return a client's words for a question.
 
-    >>> words_of(Betas(classes=3), [90, 10, 0])[:5]
+    >>> encode_counts(Betas(classes=3), [90, 10, 0])[:5]
     array([100,  49,   4,   8,  14], dtype=uint64)
     """
     given = np.asarray(histogram)
@@ -133,7 +133,7 @@ def plain_sums(question: Question, n: NDArray[np.int64]) -> Words:
 
     For whoever may see the counts: simulations, and checks of a negotiation.
     """
-    sums: Words = np.sum([words_of(question, row) for row in n], axis=0, dtype=np.uint64)
+    sums: Words = np.sum([encode_counts(question, row) for row in n], axis=0, dtype=np.uint64)
     return sums
 
 
@@ -142,7 +142,7 @@ def length_of(question: Question) -> int:
     return 2 + 2 * len(question.numbers)
 
 
-def path_of(question: Question, sums: Words) -> Path:
+def path_of(question: Question, sums: Words) -> BetaPath:
     """Return what every number of the grid does, from the sums of the clients' words."""
     numbers = question.numbers
     if sums.shape != (length_of(question),):
@@ -151,7 +151,7 @@ def path_of(question: Question, sums: Words) -> Path:
     if not real:
         raise InfeasibleError("no client of the sum has samples")
     samples, scores = sums[2:].astype(np.float64).reshape(2, len(numbers))
-    return Path(numbers, samples, scores / real, float(sums[1]) / real, real)
+    return BetaPath(numbers, samples, scores / real, float(sums[1]) / real, real)
 
 
 def choose_by_conditions(
@@ -163,7 +163,7 @@ def choose_by_conditions(
     `interval` is None. Scores are rounded at the clients, so a reduction is exact to within
     `clients / 2` of the summed score.
 
-    >>> sums = words_of(Betas(3), [90, 10, 0]) + words_of(Betas(3), [30, 40, 30])
+    >>> sums = encode_counts(Betas(3), [90, 10, 0]) + encode_counts(Betas(3), [30, 40, 30])
     >>> choose_by_conditions(Betas(3), sums, clients=2).policy.beta
     5.0
     """
@@ -188,7 +188,7 @@ def choose_by_conditions(
 def choose_within(question: Question, sums: Words, clients: int, total: int) -> Choice:
     """Choose the number of the grid that spends most within a total, and never more.
 
-    >>> sums = words_of(Prices(3), [90, 10, 0]) + words_of(Prices(3), [30, 40, 30])
+    >>> sums = encode_counts(Prices(3), [90, 10, 0]) + encode_counts(Prices(3), [30, 40, 30])
     >>> chosen = choose_within(Prices(3), sums, clients=2, total=64)
     >>> chosen.policy, chosen.samples
     (WaterFill(total=None, price=0.2), 43)
@@ -204,7 +204,7 @@ def choose_within(question: Question, sums: Words, clients: int, total: int) -> 
     return _choice(question, found, clients, int(within[-1]), None)
 
 
-def asked_of(question: Question) -> dict[str, object]:
+def encode_query(question: Question) -> dict[str, object]:
     """Return a question as it is sent."""
     return {"policy": question.name, **asdict(question)}
 
@@ -239,7 +239,7 @@ def one_digit_numbers(first: int, last: int) -> Floats:
 
 
 def _choice(
-    question: Question, found: Path, clients: int, at: int, interval: BetaInterval | None
+    question: Question, found: BetaPath, clients: int, at: int, interval: BetaInterval | None
 ) -> Choice:
     return Choice(
         question.rule(float(found.betas[at])),

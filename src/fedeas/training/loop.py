@@ -51,7 +51,7 @@ def check_settings(*checks: tuple[str, object, bool, str]) -> None:
     """Refuse the first wrong setting of (name, value, whether it is right, what is allowed)."""
     for name, value, right, allowed in checks:
         if not right:
-            raise InputError(f"{name} cannot be that", got=value, allowed=allowed)
+            raise InputError(f"{name} is out of range", got=value, allowed=allowed)
 
 
 class Correction:

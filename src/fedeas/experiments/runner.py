@@ -190,7 +190,7 @@ class _Worker:
         self._listener.join(5)
 
 
-def left(run: Progress, now: float) -> float | None:
+def seconds_left(run: Progress, now: float) -> float | None:
     """Return the seconds that a run still takes, by its rounds so far; None before the second."""
     number: int = run.line.get("round", 0)
     done = number - run.first_round
