@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "fedeas"
-# A room imports only from rooms above it.
-ROOMS = [
+# A package imports only from packages above it.
+PACKAGES = [
     "errors", "plotting", "notebook",
     "cores", "limits", "scalars", "seeds", "specs", "blocks", "files", "locks", "hub",
     "tensors", "parquet", "tables", "counts", "skew", "cost", "plan", "policies", "select",
@@ -68,7 +68,7 @@ MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*
 INNER = [m for m in MODULES if m not in ("__init__.py", "__main__.py")]
 
 
-def room(module: str) -> str:
+def package(module: str) -> str:
     return module.split("/", maxsplit=1)[0].removesuffix(".py")
 
 
@@ -102,21 +102,21 @@ def imports(module: str, *, top_level: bool, executed: bool = False) -> set[str]
     return found
 
 
-def test_every_room_is_on_the_map():
-    assert {room(module) for module in INNER} == set(ROOMS)
+def test_every_package_is_on_the_map():
+    assert {package(module) for module in INNER} == set(PACKAGES)
 
 
 @pytest.mark.parametrize("module", INNER)
-def test_a_room_imports_only_from_rooms_above_it(module):
-    own = ROOMS.index(room(module))
+def test_a_package_imports_only_from_packages_above_it(module):
+    own = PACKAGES.index(package(module))
     for name in imports(module, top_level=True) | imports(module, top_level=False):
         parts = name.split(".")
         if parts[0] != "fedeas":
             continue
-        if len(parts) > 1 and parts[1] in ROOMS:
-            assert ROOMS.index(parts[1]) <= own, f"{module} imports {name}"
+        if len(parts) > 1 and parts[1] in PACKAGES:
+            assert PACKAGES.index(parts[1]) <= own, f"{module} imports {name}"
         else:  # `from fedeas import Plan`: the public face, for commands only
-            assert room(module) == "cli", f"{module} imports {name}"
+            assert package(module) == "cli", f"{module} imports {name}"
 
 
 def test_only_two_commands_know_the_paper():
@@ -124,7 +124,7 @@ def test_only_two_commands_know_the_paper():
         names = imports(module, top_level=True) | imports(module, top_level=False)
         return any(f"{name}.".startswith("fedeas.paper.") for name in names)
 
-    outside = {module for module in MODULES if room(module) != "paper" and knows(module)}
+    outside = {module for module in MODULES if package(module) != "paper" and knows(module)}
     assert outside == {"cli/paper.py", "cli/report.py"}
 
 
@@ -142,7 +142,7 @@ def test_heavy_modules_are_imported_only_where_they_are_used(module):
         assert not any(name.startswith(heavy) for heavy in dotted), f"{module} imports {name}"
 
 
-@pytest.mark.parametrize("module", [m for m in INNER if room(m) != "cli" and m not in HEAVY])
+@pytest.mark.parametrize("module", [m for m in INNER if package(m) != "cli" and m not in HEAVY])
 def test_the_core_imports_nothing_but_numpy(module):
     standard = sys.stdlib_module_names | {"fedeas", "numpy"}
     assert {name.split(".")[0] for name in imports(module, top_level=True)} <= standard
@@ -152,7 +152,7 @@ def test_the_core_imports_nothing_but_numpy(module):
 
 @pytest.mark.parametrize(
     "module",
-    [m for m in INNER if room(m) in ("cache", "flower", "methods") or m == "training/loop.py"],
+    [m for m in INNER if package(m) in ("cache", "flower", "methods") or m == "training/loop.py"],
 )
 def test_nothing_is_assumed_to_be_an_image_where_any_sample_will_do(module):
     """Only data sets, models and generators of images know what an image is."""

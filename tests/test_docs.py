@@ -86,11 +86,11 @@ def test_links_and_pictures_lead_somewhere(name):
 
 def test_the_map_of_rooms_is_complete():
     text = (ROOT / "docs" / "architecture.md").read_text()
-    rooms = {
+    packages = {
         path.name for path in (ROOT / "src" / "fedeas").iterdir() if not path.name.startswith("_")
     }
-    for room in rooms - {"py.typed"}:
-        assert f"`{room}" in text or f"`{room}/" in text, room
+    for package in packages - {"py.typed"}:
+        assert f"`{package}" in text or f"`{package}/" in text, package
 
 
 def test_every_benchmark_is_run_every_night():
