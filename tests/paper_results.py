@@ -15,7 +15,7 @@ import pytest
 
 from fedeas import LabelCounts
 from fedeas.experiments import run, sweep
-from fedeas.experiments.config import Config, Cut
+from fedeas.experiments.config import Config, PartitionConfig
 from fedeas.experiments.results import curves, summarise
 from fedeas.experiments.sweep import Cell, fill_in, plan_runs, read_sweep
 from fedeas.experiments.tables import write_index
@@ -41,7 +41,7 @@ def counts_of(config: Config) -> LabelCounts:
 
 
 @cache
-def _counts(name: str, protocol: str, cut: Cut, seed: int) -> LabelCounts:
+def _counts(name: str, protocol: str, cut: PartitionConfig, seed: int) -> LabelCounts:
     paper = protocol == "paper"
     sizes = [n if paper else n * 5 // 6 for n in SIZES[name]]
     # Some partitions take thousands of tries; with clients of one sample, few.

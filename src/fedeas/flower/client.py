@@ -146,7 +146,7 @@ def _task(asked: dict[str, Any], site: Site) -> Task:
         tuple(map(int, described["shape"])),
         tuple(map(float, described["mean"])),
         tuple(map(float, described["spread"])),
-        str(described["kind"]),
+        str(described.get("kind", "image")),  # older servers know nothing else
     )
     check_task(task, site.real)
     return task
