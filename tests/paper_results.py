@@ -114,7 +114,7 @@ def write_results(
         federation = SimpleNamespace(
             describe=lambda: "as the paper's", data=SimpleNamespace(classes=classes)
         )
-        ready = run.Prepared(federation, plan, cell.name, drawn_by)
+        ready = run.Prepared(federation, plan, lambda _, name=cell.name: name, drawn_by, ("code",))
         found = curves(history(cell, flip))
         made = {"made": plan.total, "seconds": 0.0}
         result = {
