@@ -17,8 +17,8 @@ from fedeas import LabelCounts
 from fedeas.experiments import run, sweep
 from fedeas.experiments.config import Config, PartitionConfig
 from fedeas.experiments.results import curves, summarise
+from fedeas.experiments.runs import write_index
 from fedeas.experiments.sweep import Cell, fill_in, plan_runs, read_sweep
-from fedeas.experiments.tables import write_index
 from fedeas.files import write_json
 from fedeas.paper.tables import BETAS, COMBINED_PEAK, printed
 from fedeas.partition import FLBench

@@ -26,7 +26,8 @@ from safetensors.torch import save_file
 
 from fedeas import FedEAS, FedeasError, InputError, LabelCounts, Partition, Plan
 from fedeas.data import Dataset, load_images
-from fedeas.experiments.tables import find_runs, make_tables
+from fedeas.experiments.runs import find_runs
+from fedeas.experiments.tables import make_tables
 from fedeas.files import read_json, read_text, read_toml, sealed, unsealed
 from fedeas.paper.claims import RECORDED
 from fedeas.partition import IID, read_labels

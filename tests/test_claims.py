@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from fedeas.experiments.results import Mean
-from fedeas.experiments.tables import Run, make_tables, write_index
+from fedeas.experiments.runs import Run, write_index
+from fedeas.experiments.tables import make_tables
 from fedeas.files import write_json
 from fedeas.paper.claims import EXACT, INFERRED, NEEDS_GPU, all_claims, recorded
 from fedeas.paper.evidence import (

@@ -9,11 +9,12 @@ from flwr.app import Message
 
 from fedeas.cli.results import shown
 from fedeas.experiments.results import curves, summarise
-from fedeas.experiments.tables import Entry, Run, make_tables
+from fedeas.experiments.runs import Entry, Run
+from fedeas.experiments.tables import make_tables
 from fedeas.flower import records
+from fedeas.flower.aggregate import RoundAggregator, Weights
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.members import Node
-from fedeas.flower.rounds import RoundAggregator, Weights
 from fedeas.methods.method import FedAvg
 from fedeas.report.sections import sweep_sections
 

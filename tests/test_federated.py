@@ -27,11 +27,12 @@ from fedeas.experiments.results import read_result
 from fedeas.experiments.run import prepare
 from fedeas.experiments.run import run as run_config
 from fedeas.flower import records
+from fedeas.flower.aggregate import RoundAggregator, Weights
 from fedeas.flower.client import make_client_app
 from fedeas.flower.exchange import exchange
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.members import Node
-from fedeas.flower.rounds import RoundAggregator, Weights, draw_cohort, run_rounds
+from fedeas.flower.rounds import draw_cohort, run_rounds
 from fedeas.flower.state import Kept
 from fedeas.flower.sums import ExactSum
 from fedeas.methods.registry import make_method

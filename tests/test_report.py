@@ -9,7 +9,8 @@ from html.parser import HTMLParser
 import pytest
 
 from fedeas import InputError
-from fedeas.experiments.tables import find_runs, make_tables, write_index
+from fedeas.experiments.runs import find_runs, write_index
+from fedeas.experiments.tables import make_tables
 from fedeas.files import read_json, write_json
 from fedeas.paper.claims import RECORDED, recorded
 from fedeas.paper.tables import printed

@@ -28,16 +28,9 @@ from fedeas.experiments.results import (
 )
 from fedeas.experiments.run import run as run_config
 from fedeas.experiments.runner import FAILED, FINISHED, finished_result, run_cells
+from fedeas.experiments.runs import Run, export, read_export, read_index, read_runs, write_index
 from fedeas.experiments.sweep import fill_in, plan_runs, read_sweep, with_total
-from fedeas.experiments.tables import (
-    Run,
-    export,
-    make_tables,
-    read_export,
-    read_index,
-    read_runs,
-    write_index,
-)
+from fedeas.experiments.tables import make_tables
 from fedeas.files import read_json, write_json
 from fedeas.locks import locked
 from federations import write_shapes

@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import sys
+from importlib.metadata import entry_points
 from typing import Any
 
 import typer
@@ -43,6 +44,10 @@ app.command()(demo)
 app.add_typer(generator, name="generator")
 app.add_typer(cache, name="cache")
 app.add_typer(paper, name="paper")
+
+
+for _point in entry_points(group="fedeas.commands"):  # of installed packages
+    app.command(_point.name)(_point.load())
 
 
 def _version(wanted: bool) -> None:

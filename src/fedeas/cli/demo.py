@@ -130,6 +130,7 @@ def _train(base: Any, beta: float, out: Path) -> tuple[Any, Any]:
     from fedeas.cli.sweep import watching
     from fedeas.errors import FedeasError
     from fedeas.experiments import runner, sweep, tables
+    from fedeas.experiments import runs as finished_runs
 
     policies = ["none", f"fedeas(beta={beta:g})"]
     grid = sweep.Grid(
@@ -139,13 +140,13 @@ def _train(base: Any, beta: float, out: Path) -> tuple[Any, Any]:
     planned = sweep.plan_runs(sweep.Sweep("demo", "", asdict(base), (grid,)))
     cells = sweep.fill_in(list(planned))
     entries = [cell.entry for cell in cells]
-    tables.write_index(out / "runs", "demo", grid.title, entries)
+    finished_runs.write_index(out / "runs", "demo", grid.title, entries)
     with watching() as watch:
         ended = runner.run_cells(cells, out / "runs", watch=watch)
     for run in ended:
         if run.state == runner.FAILED:
             raise FedeasError(f"{run.cell.name} failed: {run.wrong}")
-    found, _ = tables.read_runs(out / "runs", entries)
+    found, _ = finished_runs.read_runs(out / "runs", entries)
     return found, tables.make_tables(found, entries)
 
 

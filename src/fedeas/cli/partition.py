@@ -1,11 +1,15 @@
 """`fedeas partition`: cut a data set into clients."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from fedeas.cli import show
 from fedeas.errors import InputError
+
+if TYPE_CHECKING:
+    from fedeas import LabelCounts, Partition
 
 
 def partition(
@@ -35,10 +39,7 @@ def partition(
 
     Example: `fedeas partition balanced:10x6000 --recipe flbench --clients 20 --alpha 0.1`
     """
-    import numpy as np
-
     from fedeas.partition import FLBench, make_recipe, read_labels
-    from fedeas.skew import skewness, split
 
     if out is not None and out.suffix.lower() != ".npz":
         raise InputError("unknown kind of file", got=out.name, allowed=".npz")
@@ -61,6 +62,17 @@ def partition(
         made.save(out)
     if counts is not None:
         found.save(counts)
+    _say(made, found, as_json)
+    for written in filter(None, (out, counts)):
+        show.note(f"wrote {written}")
+
+
+def _say(made: "Partition", found: "LabelCounts", as_json: bool) -> None:
+    """Say how skewed the clients are."""
+    import numpy as np
+
+    from fedeas.skew import skewness, split
+
     skews = skewness(found)
     parts = split(found)
     if as_json:
@@ -92,5 +104,3 @@ def partition(
             f"+ {parts.overall:.4f} overall"
         )
         typer.echo(f"absent pairs     {int((found.n == 0).sum()):,} of {found.n.size:,}")
-    for written in filter(None, (out, counts)):
-        show.note(f"wrote {written}")

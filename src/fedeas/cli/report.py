@@ -29,7 +29,8 @@ def report(
     Example: `fedeas report --out report`
     """
     from fedeas.errors import InputError
-    from fedeas.experiments.tables import find_runs, make_tables
+    from fedeas.experiments.runs import find_runs
+    from fedeas.experiments.tables import make_tables
     from fedeas.paper.claims import RECORDED
     from fedeas.paper.sections import TABLE_1, paper_sections
     from fedeas.report import page, sections

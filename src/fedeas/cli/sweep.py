@@ -48,6 +48,7 @@ def sweep(
 
     Example: `fedeas sweep configs/cpu/fashion.toml --dry-run`
     """
+    from fedeas.experiments import runs as finished_runs
     from fedeas.experiments import tables
     from fedeas.generators.generator import heavy
 
@@ -66,24 +67,30 @@ def sweep(
     if dry_run:
         _list(chosen, root, as_json, importing)
         return
-    tables.write_index(root, read.name, read.title, [cell.entry for cell in cells])
-    failed: list[Any] = []
-    if not tables_only:
-        with watching() as watch:
-            runs = runner.run_cells(chosen, root, jobs, watch, allow_other_code)
-        failed = [run for run in runs if run.state == runner.FAILED]
-        for run in failed:
-            show.note(f"{run.cell.name} failed: {run.wrong}")
-    finished, missing = tables.read_runs(root, [cell.entry for cell in cells])
+    finished_runs.write_index(root, read.name, read.title, [cell.entry for cell in cells])
+    failed = [] if tables_only else _run(runner, chosen, root, jobs, allow_other_code)
+    finished, missing = finished_runs.read_runs(root, [cell.entry for cell in cells])
     for line in (line for line in missing if "not finished" not in line):
         show.note(line)
     made = tables.make_tables(finished, [cell.entry for cell in chosen], mixed)
     if export is not None:
-        tables.export(export, finished)
+        finished_runs.export(export, finished)
         show.note(f"wrote {len(finished)} runs to {export}")
     results.give(made, csv, as_json, per_class)
     if failed:
         raise typer.Exit(1)
+
+
+def _run(
+    runner: Any, cells: Sequence[Any], root: Path, jobs: int | None, allow_other_code: bool
+) -> list[Any]:
+    """Run what is not finished, and return what failed."""
+    with watching() as watch:
+        runs = runner.run_cells(cells, root, jobs, watch, allow_other_code)
+    failed = [run for run in runs if run.state == runner.FAILED]
+    for run in failed:
+        show.note(f"{run.cell.name} failed: {run.wrong}")
+    return failed
 
 
 def _list(cells: Sequence[Any], root: Path, as_json: bool, importing: float) -> None:

@@ -1,9 +1,10 @@
 """Kinds of data: what a sample is, how it is scaled, and which model learns it by default.
 
-A new kind is a class like these two, listed in `KINDS`, with its input layer in
-`training/normalise.py`.
+A new kind is a class like these two: listed in `KINDS`, or as an entry point of the group
+`fedeas.kinds`.
 """
 
+from importlib.metadata import entry_points
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,12 +14,13 @@ from fedeas.errors import InputError
 
 Array = NDArray[Any]  # samples, of the number format of their kind
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]
+_GROUP = "fedeas.kinds"
 _BLOCK = 4096  # samples that are read at a time
 _LEAST_SPREAD = 1e-3
 
 
 class Kind:
-    """What all samples of a kind have in common."""
+    """What all samples of a kind have in common; statistics are of their last axis."""
 
     name: ClassVar[str]
     model: ClassVar[str]  # used where none is named
@@ -97,7 +99,11 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in (Image(), Table())}
 
 
 def find_kind(name: str) -> Kind:
-    """Return a kind of data by its name."""
+    """Return a kind of data by its name: ours, or an installed package's."""
     if name not in KINDS:
-        raise InputError("unknown kind of data", got=name, allowed=", ".join(KINDS))
+        for point in entry_points(group=_GROUP, name=name):
+            KINDS[name] = point.load()()
+    if not isinstance(KINDS.get(name), Kind):
+        known = [*KINDS, *(point.name for point in entry_points(group=_GROUP))]
+        raise InputError("unknown kind of data", got=name, allowed=", ".join(dict.fromkeys(known)))
     return KINDS[name]

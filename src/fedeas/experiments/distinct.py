@@ -1,17 +1,14 @@
 """Runs that count once: copies of a run, and runs of one seed on two grids, are one run."""
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING
 
 from fedeas.experiments.results import summarise
-
-if TYPE_CHECKING:
-    from fedeas.experiments.tables import Entry, Run
+from fedeas.experiments.runs import Entry, Run
 
 
 def distinct_runs(
-    runs: "Sequence[Run]", row: "Callable[[Entry], Hashable]"
-) -> "tuple[list[Run], list[str]]":
+    runs: Sequence[Run], row: Callable[[Entry], Hashable]
+) -> tuple[list[Run], list[str]]:
     """Return the runs that count, one per row of a table and seed, and a note on every other one.
 
     A run is known by its experiment: settings, data, generator and code, wherever it ran.
@@ -25,7 +22,7 @@ def distinct_runs(
     return list(kept.values()), notes
 
 
-def _note(first: "Run", other: "Run") -> str:
+def _note(first: Run, other: Run) -> str:
     names = f"{_name(first)} and {_name(other)}"
     seed = first.entry.seed
     if first.result["experiment"] != other.result["experiment"]:
@@ -39,5 +36,5 @@ def _note(first: "Run", other: "Run") -> str:
     )
 
 
-def _name(run: "Run") -> str:
+def _name(run: Run) -> str:
     return str(run.place) if run.place is not None else run.entry.folder

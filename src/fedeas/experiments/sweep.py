@@ -23,7 +23,7 @@ from fedeas.errors import InputError
 from fedeas.experiments.config import Config, build
 from fedeas.experiments.results import known_by
 from fedeas.experiments.run import share_out
-from fedeas.experiments.tables import Entry, flat_settings
+from fedeas.experiments.runs import Entry, flat_settings
 from fedeas.files import read_toml
 from fedeas.flower.rounds import Federated, draw_cohort
 from fedeas.policies import make_plan, make_policy

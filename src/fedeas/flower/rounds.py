@@ -2,27 +2,26 @@
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from fedeas.errors import FedeasError, InfeasibleError, InputError
+from fedeas.errors import InputError
 from fedeas.flower import records
+from fedeas.flower.aggregate import RoundAggregator, Weights
 from fedeas.flower.client import TRAIN
-from fedeas.flower.exchange import exchange, reason
+from fedeas.flower.exchange import exchange
 from fedeas.flower.log import Line
-from fedeas.flower.members import Deployment, HelloSettings, Members, Node, read_size
-from fedeas.flower.robust import MEAN, clip_update, make_aggregate
-from fedeas.flower.sums import ExactSum
-from fedeas.methods.method import Method, Round
+from fedeas.flower.members import Deployment, HelloSettings, Members
+from fedeas.methods.method import Round
 from fedeas.methods.registry import make_method
 from fedeas.seeds import child_rng
-from fedeas.tensors import Tensors, check_values, load_tensors, save_tensors
+from fedeas.tensors import Tensors, load_tensors, save_tensors
 from fedeas.training.loop import Local, check_settings, use_threads
-from fedeas.training.models import Classifier, ModelSettings, make_model
+from fedeas.training.models import ModelSettings, make_model
 from fedeas.training.task import Task
 
 _COMPILED = ("fedavg", "fedprox", "scaffold")
@@ -94,77 +93,19 @@ def run_rounds(
     a round goes on with the others while `federated.minimum` of its cohort reply well.
     """
     use_threads(federated.threads)  # of the server's own arithmetic too, on every grid
-    method = make_method(federated.method)
-    model = make_model(federated.model, task, _weight_seed(seed))
-    manner = HelloSettings(
-        federated.method, task, seed, federated.window, federated.timeout, federated.minimum
-    )
-    members = Members(grid, manner, deployment)
-    members.gather()
-    nodes, known = members.nodes, members.known()
-    cap = None
-    if deployment is not None:
-        cap = deployment.weight_cap([node.real for node in nodes.values()])
-    now = _State(dict(model.state_dict()), method.start(model, task, known, seed), [], {}, cap)
+    server = _Server(grid, federated, task, seed, experiment, deployment)
+    now = server.start()
     if checkpoint.exists():
         now = _restore(checkpoint, experiment)
         if resumed is not None:
             resumed(now.history)
-    asked = {
-        "seed": seed,
-        "method": federated.method,
-        "model": asdict(federated.model),
-        "local": asdict(federated.local),
-        "task": asdict(task),
-        "threads": federated.threads,
-        "experiment": experiment,
-        "policy": deployment.policy if deployment is not None else "",
-    }
     for number in range(len(now.history) + 1, federated.rounds + 1):
         begun = time.monotonic()
-        cohort = draw_cohort(seed, number, members.clients, federated.fraction)
-        there, absent = members.split(cohort)
-        content = records.pack(
-            {"weights": now.weights, "method": method.send(now.method, number, seed)}
-        )
-        # The largest first: the last ones to finish are then short.
-        order = sorted(there, key=lambda p: (-nodes[p].real, p))
-        messages = (
-            Message(
-                records.with_settings(
-                    content, {**asked, "round": number, "last": now.accepted.get(p, 0)}
-                ),
-                nodes[p].node,
-                TRAIN,
-                ttl=federated.timeout,
-                group_id=str(number),
-            )
-            for p in order
-        )
-        weights_of = Weights(nodes, now.weight_cap)
-        samples = sum(weights_of[p] for p in cohort if p in nodes)
-        added = RoundAggregator(now.weights, model, method, samples, weights_of, deployment, absent)
-        by_node = {nodes[p].node: nodes[p] for p in there}
-        for asked_node, reply in exchange(grid, messages, federated.window, federated.timeout):
-            added.take(reply, by_node, asked_node)
-        added.check(number, len(cohort), federated.minimum)
-        done = Round(
-            now.weights,
-            added.weights.mean(now.weights),
-            added.sums(),
-            [added.shown[p] for p in sorted(added.shown)],
-            sum(weights_of[p] for p in nodes),
-            number,
-            seed,
-            federated.local,
-        )
-        weights, state = method.update(now.method, done)
-        missing = sorted(set(cohort) - set(added.good))
-        line: Line = {"round": number, **added.numbers(), "missing": missing}
+        weights, state, line, good = server.play(now, number)
         if number % federated.evaluate_every == 0 or number == federated.rounds:
             line |= evaluate(weights)
         line["seconds"] = round(time.monotonic() - begun, 3)
-        accepted = now.accepted | dict.fromkeys(added.good, number)
+        accepted = now.accepted | dict.fromkeys(good, number)
         now = _State(weights, state, [*now.history, line], accepted, now.weight_cap)
         _save(checkpoint, experiment, now)
         if report is not None:
@@ -183,6 +124,94 @@ class _State:
     weight_cap: int | None  # set at the start, by those who were there, and kept; None: no bound
 
 
+class _Server:
+    """What is the same in all rounds: who takes part, the method, and what clients are asked."""
+
+    def __init__(
+        self,
+        grid: Grid,
+        federated: Federated,
+        task: Task,
+        seed: int,
+        experiment: str,
+        deployment: Deployment | None,
+    ) -> None:
+        self._grid, self._federated, self._task, self._seed = grid, federated, task, seed
+        self._deployment = deployment
+        self._method = make_method(federated.method)
+        self._model = make_model(federated.model, task, _weight_seed(seed))
+        settings = HelloSettings(
+            federated.method, task, seed, federated.window, federated.timeout, federated.minimum
+        )
+        self._members = Members(grid, settings, deployment)
+        self._members.gather()
+        self._asked = {
+            "seed": seed,
+            "method": federated.method,
+            "model": asdict(federated.model),
+            "local": asdict(federated.local),
+            "task": asdict(task),
+            "threads": federated.threads,
+            "experiment": experiment,
+            "policy": deployment.policy if deployment is not None else "",
+        }
+
+    def start(self) -> _State:
+        """Return the state before the first round."""
+        cap = None
+        if self._deployment is not None:
+            sizes = [node.real for node in self._members.nodes.values()]
+            cap = self._deployment.weight_cap(sizes)
+        known = self._members.known()
+        state = self._method.start(self._model, self._task, known, self._seed)
+        return _State(dict(self._model.state_dict()), state, [], {}, cap)
+
+    def play(self, now: _State, number: int) -> tuple[Tensors, Tensors, Line, list[int]]:
+        """Play a round: the new weights, the method's state, a line, and whose replies counted."""
+        federated, nodes = self._federated, self._members.nodes
+        cohort = draw_cohort(self._seed, number, self._members.clients, federated.fraction)
+        there, absent = self._members.split(cohort)
+        weights_of = Weights(nodes, now.weight_cap)
+        samples = sum(weights_of[p] for p in cohort if p in nodes)
+        added = RoundAggregator(
+            now.weights, self._model, self._method, samples, weights_of, self._deployment, absent
+        )
+        by_node = {nodes[p].node: nodes[p] for p in there}
+        messages = self._messages(now, number, there)
+        for node, reply in exchange(self._grid, messages, federated.window, federated.timeout):
+            added.take(reply, by_node, node)
+        added.check(number, len(cohort), federated.minimum)
+        done = Round(
+            now.weights,
+            added.weights.mean(now.weights),
+            added.sums(),
+            [added.shown[p] for p in sorted(added.shown)],
+            sum(weights_of[p] for p in nodes),
+            number,
+            self._seed,
+            federated.local,
+        )
+        weights, state = self._method.update(now.method, done)
+        missing = sorted(set(cohort) - set(added.good))
+        return weights, state, {"round": number, **added.numbers(), "missing": missing}, added.good
+
+    def _messages(self, now: _State, number: int, there: Sequence[int]) -> Iterator[Message]:
+        """Yield what the clients of a round are asked; tensors are packed once for all of them."""
+        sent = self._method.send(now.method, number, self._seed)
+        content = records.pack({"weights": now.weights, "method": sent})
+        nodes = self._members.nodes
+        # The largest first: the last ones to finish are then short.
+        for p in sorted(there, key=lambda p: (-nodes[p].real, p)):
+            own = {**self._asked, "round": number, "last": now.accepted.get(p, 0)}
+            yield Message(
+                records.with_settings(content, own),
+                nodes[p].node,
+                TRAIN,
+                ttl=self._federated.timeout,
+                group_id=str(number),
+            )
+
+
 def draw_cohort(seed: int, number: int, clients: int, fraction: float) -> list[int]:
     """Draw the clients of a round from (seed, round) alone.
 
@@ -192,149 +221,6 @@ def draw_cohort(seed: int, number: int, clients: int, fraction: float) -> list[i
     size = max(1, math.floor(clients * fraction + 1e-9))
     drawn = child_rng(seed, "cohort", number).choice(clients, size, replace=False)
     return sorted(int(p) for p in drawn)
-
-
-class Weights:
-    """What clients are weighted by: N_k, up to a bound where sites may lie about it."""
-
-    def __init__(self, nodes: Mapping[int, Node], cap: int | None) -> None:
-        self._nodes, self.cap = nodes, cap
-
-    def __getitem__(self, partition: int) -> int:
-        real = self._nodes[partition].real
-        return real if self.cap is None else min(real, self.cap)
-
-    def capped(self, partitions: Sequence[int]) -> list[int]:
-        """Return the clients that weigh less than they say that they have."""
-        return sorted(p for p in partitions if self[p] < self._nodes[p].real)
-
-
-class RoundAggregator:
-    """Replies of a round, added up as they come; what is wrong with one is noted, not added."""
-
-    def __init__(
-        self,
-        before: Tensors,
-        model: Classifier,
-        method: Method,
-        samples: int,
-        weights_of: Weights,
-        deployment: Deployment | None = None,
-        wrong: Sequence[str] = (),
-    ) -> None:
-        self._before, self._model, self._method = before, model, method
-        self._trained = {name for name, _ in model.named_parameters()}
-        self._weights_of = weights_of
-        self._clip = 0.0 if deployment is None else deployment.clip_norm
-        kind = MEAN if deployment is None else deployment.aggregation
-        self.weights = make_aggregate(kind, samples, method, model)
-        self._directions, self._extra = (ExactSum(samples) for _ in range(2))
-        # Of all entries of a reply, where some are not trained: statistics and counters.
-        self._with_buffers = ExactSum(samples) if before.keys() - self._trained else None
-        self.shown: dict[int, Tensors] = {}
-        self.good: list[int] = []
-        self._wrong = list(wrong)
-        self._steps = self._samples = 0
-
-    def take(self, reply: Message, by_node: Mapping[int, Node], asked: int) -> None:
-        """Add a reply if all of it is sound, or note why not; `asked` is the node it comes from."""
-        node = by_node.get(asked)
-        if node is None or node.partition in self.good:
-            return
-        try:
-            if reply.has_error():
-                raise InputError(reason(reply))
-            content = reply.content
-            if (size := read_size(reply)) != node.real:
-                raise InputError("a changed number of samples", got=size)
-            after = records.tensors(content, "weights")
-            records.check_like(after, self._before, "weights")
-            extra = records.tensors(content, "added")
-            records.check_like(extra, self._method.added_like(self._model), "sums")
-            shown = records.tensors(content, "shown")
-            records.check_like(shown, self._method.shown_like(self._model), "what is shown")
-            steps = records.whole(content, "steps")
-            trained_on = records.whole(content, "trained-on")
-            direction = self._direction(after, self._trained)
-            everything = self._direction(after, after) if self._with_buffers is not None else {}
-            for tensors in (after, extra):
-                check_values(tensors)
-            self._method.check_shown(shown, node.real)
-            if self._clip:
-                after = clip_update(self._before, after, self._clip)
-        except FedeasError as error:
-            self._wrong.append(f"client {node.partition}: {error}")
-            return
-        except Exception as error:  # whatever the bytes of another party lead to
-            self._wrong.append(f"client {node.partition}: {type(error).__name__}")
-            return
-        self.good.append(node.partition)
-        weight = self._weights_of[node.partition]
-        self.weights.add(after, weight)
-        if direction:
-            self._directions.add(direction, weight)
-        if self._with_buffers is not None and everything:
-            self._with_buffers.add(everything, weight)
-        if extra:
-            self._extra.add(extra, weight)
-        if shown:
-            self.shown[node.partition] = shown
-        self._steps += steps
-        self._samples += trained_on
-
-    def check(self, number: int, cohort: int, minimum: float) -> None:
-        """Refuse a round with too few good replies."""
-        if len(self.good) < max(1, minimum * cohort):
-            first = f": {self._wrong[0]}" if self._wrong else ", the others were too late"
-            raise InfeasibleError(
-                f"round {number}: {len(self.good)} of {cohort} clients replied well{first}"
-            )
-
-    def sums(self) -> Tensors:
-        """Return the sums of N_k times what the method adds."""
-        return self._extra.total()
-
-    def numbers(self) -> Line:
-        """Return what the round's line says.
-
-        `drift` is the directional dissimilarity of the updates d_k, 1 - ||sum_k w_k d_k/||d_k||||^2
-        with w_k = N_k / N: 0 where all point the same way. Only what is trained counts: running
-        statistics are not updates. `drift_all` is the same over all entries of a reply, statistics
-        and counters of batches too, where a model has some.
-        """
-        line: Line = {
-            "clients": len(self.good),
-            "samples": self.weights.weight,
-            "trained_on": self._samples,
-            "steps": self._steps,
-            "drift": self._dissimilarity(self._directions),
-            "refused": self._wrong,
-        }
-        if self._with_buffers is not None:
-            line["drift_all"] = self._dissimilarity(self._with_buffers)
-        if self._weights_of.cap is not None:
-            line["weight_cap"] = self._weights_of.cap
-            line["capped"] = self._weights_of.capped(self.good)
-        return line
-
-    def _dissimilarity(self, directions: ExactSum) -> float:
-        squared = sum(
-            float((total / self.weights.weight).square().sum())
-            for total in directions.total().values()
-        )
-        return 1.0 - squared
-
-    def _direction(self, after: Tensors, names: Collection[str]) -> Tensors:
-        """Return the client's update, scaled to length one; nothing where there is none."""
-        moved = {
-            name: self._before[name].double() - tensor.double()
-            for name, tensor in after.items()
-            if name in names
-        }
-        length = math.sqrt(sum(float(d.square().sum()) for d in moved.values()))
-        if not math.isfinite(length):
-            raise InputError("the weights are not finite")
-        return {name: d / length for name, d in moved.items()} if length else {}
 
 
 def _weight_seed(seed: int) -> int:

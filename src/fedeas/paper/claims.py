@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from fedeas import skew
-from fedeas.experiments.tables import read_export
+from fedeas.experiments.runs import read_export
 from fedeas.paper import budget, levels, policies
 from fedeas.paper.counts import claims as count_claims
 from fedeas.paper.counts import disagreements

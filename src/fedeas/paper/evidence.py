@@ -22,13 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from fedeas.experiments.results import Mean, Result, p_value, rounds_to, summarise
-from fedeas.experiments.tables import (
-    Run,
-    flat_settings,
-    read_index,
-    read_runs,
-    seconds_per_sample,
-)
+from fedeas.experiments.runs import Run, flat_settings, read_index, read_runs
+from fedeas.experiments.tables import seconds_per_sample
 from fedeas.specs import parse
 
 AGREES, AGREES_REDUCED = "agrees", "agrees at reduced size"

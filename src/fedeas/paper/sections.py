@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fedeas.experiments.tables import Row, Run
+from fedeas.experiments.runs import Run
+from fedeas.experiments.tables import Row
 from fedeas.paper.claims import Claim, exact_claims, training_claims
 from fedeas.paper.counts import main_plan, paper_counts
 from fedeas.paper.evidence import Evidence

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.experiments.results import summarise, tail
-from fedeas.experiments.tables import Row, Run, Table
+from fedeas.experiments.runs import Run
+from fedeas.experiments.tables import Row, Table
 from fedeas.report.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION, caption, picture
 from fedeas.report.labels import Label, draw_labels
 

@@ -8,7 +8,7 @@ import numpy as np
 from fedeas.cache import Cache
 from fedeas.counts import LabelCounts
 from fedeas.errors import FedeasError, InputError
-from fedeas.experiments.tables import Run
+from fedeas.experiments.runs import Run
 from fedeas.files import read_json
 from fedeas.plan import Plan
 from fedeas.report.figures import demand_picture

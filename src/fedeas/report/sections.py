@@ -7,7 +7,8 @@ from typing import Any
 from fedeas.cost import duration
 from fedeas.experiments.generation import generations
 from fedeas.experiments.results import PLUS_MINUS, Mean, Result
-from fedeas.experiments.tables import Row, Run, Table, common_setting, make_tables
+from fedeas.experiments.runs import Run
+from fedeas.experiments.tables import Row, Table, common_setting, make_tables
 from fedeas.report import curves
 from fedeas.report.page import Grid, Picture, Section
 

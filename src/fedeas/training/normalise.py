@@ -9,9 +9,9 @@ from fedeas.training.task import Task
 class Normalise(nn.Module):
     """Turn samples, as data sets hold them, into what the first layer of a network sees.
 
-    An image (height x width x channels, bytes) becomes channels x height x width of floats, a row
-    of a table stays a row. Mean and spread are constants of the data, not weights: they are neither
-    saved nor averaged.
+    An image (height x width x channels, bytes) becomes channels x height x width of floats; any
+    other sample, such as a row of a table, keeps its shape. Mean and spread are constants of the
+    data, not weights: they are neither saved nor averaged.
     """
 
     mean: torch.Tensor
@@ -20,15 +20,15 @@ class Normalise(nn.Module):
     def __init__(self, task: Task, channels_last: bool) -> None:
         super().__init__()
         self._is_image, self._channels_last = task.kind == "image", channels_last
-        view = (1, -1, 1, 1) if self._is_image else (1, -1)
         for name, values in (("mean", task.mean), ("spread", task.spread)):
-            shaped = torch.tensor(values, dtype=torch.float32).view(*view)
+            shaped = torch.tensor(values, dtype=torch.float32)
+            shaped = shaped.view(1, -1, 1, 1) if self._is_image else shaped
             self.register_buffer(name, shaped, persistent=False)
 
     def forward(self, samples: torch.Tensor) -> torch.Tensor:
         """Return what the first layer sees."""
         if not self._is_image:
-            return (samples - self.mean) / self.spread
+            return (samples.float() - self.mean) / self.spread
         x = samples.permute(0, 3, 1, 2)
         # The bytes already lie channels last: that layout is free, the other is a copy.
         x = x.float() if self._channels_last else x.float().contiguous()

@@ -1,0 +1,160 @@
+"""Adding up the replies of a round: checked, weighted, in any order; none is held."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+from flwr.app import Message
+
+from fedeas.errors import FedeasError, InfeasibleError, InputError
+from fedeas.flower import records
+from fedeas.flower.exchange import reason
+from fedeas.flower.log import Line
+from fedeas.flower.members import Deployment, Node, read_size
+from fedeas.flower.robust import MEAN, clip_update, make_aggregate
+from fedeas.flower.sums import ExactSum
+from fedeas.methods.method import Method
+from fedeas.tensors import Tensors, check_values
+from fedeas.training.models import Classifier
+
+
+class Weights:
+    """What clients are weighted by: N_k, up to a bound where sites may lie about it."""
+
+    def __init__(self, nodes: Mapping[int, Node], cap: int | None) -> None:
+        self._nodes, self.cap = nodes, cap
+
+    def __getitem__(self, partition: int) -> int:
+        real = self._nodes[partition].real
+        return real if self.cap is None else min(real, self.cap)
+
+    def capped(self, partitions: Sequence[int]) -> list[int]:
+        """Return the clients that weigh less than they say that they have."""
+        return sorted(p for p in partitions if self[p] < self._nodes[p].real)
+
+
+class RoundAggregator:
+    """Replies of a round, added up as they come; what is wrong with one is noted, not added."""
+
+    def __init__(
+        self,
+        before: Tensors,
+        model: Classifier,
+        method: Method,
+        samples: int,
+        weights_of: Weights,
+        deployment: Deployment | None = None,
+        wrong: Sequence[str] = (),
+    ) -> None:
+        self._before, self._model, self._method = before, model, method
+        self._trained = {name for name, _ in model.named_parameters()}
+        self._weights_of = weights_of
+        self._clip = 0.0 if deployment is None else deployment.clip_norm
+        kind = MEAN if deployment is None else deployment.aggregation
+        self.weights = make_aggregate(kind, samples, method, model)
+        self._directions, self._extra = (ExactSum(samples) for _ in range(2))
+        # Of all entries of a reply, where some are not trained: statistics and counters.
+        self._with_buffers = ExactSum(samples) if before.keys() - self._trained else None
+        self.shown: dict[int, Tensors] = {}
+        self.good: list[int] = []
+        self._wrong = list(wrong)
+        self._steps = self._samples = 0
+
+    def take(self, reply: Message, by_node: Mapping[int, Node], asked: int) -> None:
+        """Add a reply if all of it is sound, or note why not; `asked` is the node it comes from."""
+        node = by_node.get(asked)
+        if node is None or node.partition in self.good:
+            return
+        try:
+            if reply.has_error():
+                raise InputError(reason(reply))
+            content = reply.content
+            if (size := read_size(reply)) != node.real:
+                raise InputError("a changed number of samples", got=size)
+            after = records.tensors(content, "weights")
+            records.check_like(after, self._before, "weights")
+            extra = records.tensors(content, "added")
+            records.check_like(extra, self._method.added_like(self._model), "sums")
+            shown = records.tensors(content, "shown")
+            records.check_like(shown, self._method.shown_like(self._model), "what is shown")
+            steps = records.whole(content, "steps")
+            trained_on = records.whole(content, "trained-on")
+            direction = self._direction(after, self._trained)
+            everything = self._direction(after, after) if self._with_buffers is not None else {}
+            for tensors in (after, extra):
+                check_values(tensors)
+            self._method.check_shown(shown, node.real)
+            if self._clip:
+                after = clip_update(self._before, after, self._clip)
+        except FedeasError as error:
+            self._wrong.append(f"client {node.partition}: {error}")
+            return
+        except Exception as error:  # whatever the bytes of another party lead to
+            self._wrong.append(f"client {node.partition}: {type(error).__name__}")
+            return
+        self.good.append(node.partition)
+        weight = self._weights_of[node.partition]
+        self.weights.add(after, weight)
+        if direction:
+            self._directions.add(direction, weight)
+        if self._with_buffers is not None and everything:
+            self._with_buffers.add(everything, weight)
+        if extra:
+            self._extra.add(extra, weight)
+        if shown:
+            self.shown[node.partition] = shown
+        self._steps += steps
+        self._samples += trained_on
+
+    def check(self, number: int, cohort: int, minimum: float) -> None:
+        """Refuse a round with too few good replies."""
+        if len(self.good) < max(1, minimum * cohort):
+            first = f": {self._wrong[0]}" if self._wrong else ", the others were too late"
+            raise InfeasibleError(
+                f"round {number}: {len(self.good)} of {cohort} clients replied well{first}"
+            )
+
+    def sums(self) -> Tensors:
+        """Return the sums of N_k times what the method adds."""
+        return self._extra.total()
+
+    def numbers(self) -> Line:
+        """Return what the round's line says.
+
+        `drift` is the directional dissimilarity of the updates d_k, 1 - ||sum_k w_k d_k/||d_k||||^2
+        with w_k = N_k / N: 0 where all point the same way. Only what is trained counts: running
+        statistics are not updates. `drift_all` is the same over all entries of a reply, statistics
+        and counters of batches too, where a model has some.
+        """
+        line: Line = {
+            "clients": len(self.good),
+            "samples": self.weights.weight,
+            "trained_on": self._samples,
+            "steps": self._steps,
+            "drift": self._dissimilarity(self._directions),
+            "refused": self._wrong,
+        }
+        if self._with_buffers is not None:
+            line["drift_all"] = self._dissimilarity(self._with_buffers)
+        if self._weights_of.cap is not None:
+            line["weight_cap"] = self._weights_of.cap
+            line["capped"] = self._weights_of.capped(self.good)
+        return line
+
+    def _dissimilarity(self, directions: ExactSum) -> float:
+        squared = sum(
+            float((total / self.weights.weight).square().sum())
+            for total in directions.total().values()
+        )
+        return 1.0 - squared
+
+    def _direction(self, after: Tensors, names: Collection[str]) -> Tensors:
+        """Return the client's update, scaled to length one; nothing where there is none."""
+        moved = {
+            name: self._before[name].double() - tensor.double()
+            for name, tensor in after.items()
+            if name in names
+        }
+        length = math.sqrt(sum(float(d.square().sum()) for d in moved.values()))
+        if not math.isfinite(length):
+            raise InputError("the weights are not finite")
+        return {name: d / length for name, d in moved.items()} if length else {}
