@@ -59,7 +59,8 @@ class Lazy(Method):
 
 def linear(task: Task) -> torch.nn.Module:
     """A single layer."""
-    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(math.prod(task.shape), task.classes))
+    layer = torch.nn.Linear(math.prod(task.shape), task.classes)
+    return torch.nn.Sequential(torch.nn.Flatten(), layer)
 
 
 class Sound(Kind):
