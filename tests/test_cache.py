@@ -646,7 +646,7 @@ def test_commands(tmp_path, fedeas, monkeypatch):
     FedEAS(beta=12).plan(COUNTS).save(plan)
     first = fedeas("fill", plan, "--generator", "counting:Counting", "--cache", cache)
     assert first.code == 0
-    assert "0 were there" in first.out
+    assert "0 already cached" in first.out
     again = fedeas("fill", plan, "--generator", "counting:Counting", "--cache", cache, "--json")
     assert '"generated": 0' in again.out
     assert fedeas("cache", "verify", cache).code == 0

@@ -445,7 +445,7 @@ def test_own_runs_take_the_place_of_the_recorded_ones(tmp_path, fedeas):
     assert by_what[OVER[1]]["ours"] != "-"
     assert by_what[OVER[1]]["protocol"] == "clean"
     assert by_what[OVER[1].replace("0.1", "0.3")]["ours"] == "-"
-    assert "is no folder of a sweep" in fedeas("paper", "--runs", tmp_path).err
+    assert "is not the folder of a sweep" in fedeas("paper", "--runs", tmp_path).err
 
 
 @pytest.fixture(scope="module")

@@ -97,7 +97,7 @@ def test_bad_matrices_are_refused(n, message):
     ("clients", "message"),
     [
         (["a"], "1 client names for 2"),
-        (["a", "a"], "same client name"),
+        (["a", "a"], "client names must be different"),
         (["a", ""], "client name"),
         (["a", "\x1b[31mred"], "not a client name"),
         (["a", "b" * 201], "not a client name"),
@@ -157,7 +157,7 @@ def test_a_data_frame_keeps_its_names():
     assert LabelCounts(frame, clients=["a", "b"]).clients == ("a", "b")
     frame.index = ["same", "same"]
     assert LabelCounts(frame, clients=["a", "b"]).clients == ("a", "b")
-    with pytest.raises(InputError, match="same client name"):
+    with pytest.raises(InputError, match="client names must be different"):
         LabelCounts(frame)
     frame.index = ["north", "south"]
     plain = LabelCounts(pd.DataFrame([[9, 1], [0, 5]]))

@@ -327,7 +327,7 @@ def test_the_pool_draws_held_out_images_of_the_class(tmp_path):
     assert [allowed[image.tobytes()] for image in images] == labels.tolist()
     order = np.random.default_rng(0).permutation(40)
     np.testing.assert_array_equal(pool.sample(labels[order], seeds[order]), images[order])
-    with pytest.raises(InputError, match="without images"):
+    with pytest.raises(InputError, match="the pool has no samples of class"):
         Pool(loaded, shared.pool[loaded.labels[shared.pool] == 0])
     for protocol in ("clean", "paper"):
         recipe = FLBench(clients=2, alpha=1.0, min_samples=0)
@@ -343,7 +343,7 @@ def test_an_own_generator_in_a_few_lines(fedeas, monkeypatch, tmp_path, paper):
     FedEAS(beta=2).plan(paper).save(plan)
     result = fedeas("fill", plan, "--generator", "own_generator:Stripes", "--cache", tmp_path / "c")
     assert result.code == 0
-    assert f"{FedEAS(beta=2).plan(paper).total:,} images generated" in result.out
+    assert f"{FedEAS(beta=2).plan(paper).total:,} samples" in result.out
 
 
 def test_a_folder_of_images_by_class_is_a_data_set(tmp_path):

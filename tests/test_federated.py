@@ -572,7 +572,7 @@ def test_others_can_follow_a_run(tmp_path, fedeas):
         (('generator = "federations:Shapes"', ""), "name a generator"),
         (('device = "cpu"', 'device = "cuda"'), "cannot use the device"),
         (('device = "cpu"', 'grid = "moon"'), "unknown grid"),
-        (('device = "cpu"', "device = "), "is no TOML"),
+        (('device = "cpu"', "device = "), "is not TOML"),
     ],
 )
 def test_a_wrong_config_is_one_line(tmp_path, fedeas, change, message):

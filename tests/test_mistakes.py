@@ -260,7 +260,7 @@ def test_an_interrupted_download(desk, tmp_path_factory):
     }
     with hub(source, share=0.5) as address:
         done = call("run", "hub.toml", environment={**environment, "HF_ENDPOINT": address})
-    check_one_line(done.returncode, done.stderr, "some/set", "call it again")
+    check_one_line(done.returncode, done.stderr, "some/set", "run it again")
     assert files(desk) == before
     assert not list(store.rglob("*"))
     with hub(source, share=1.0) as address:

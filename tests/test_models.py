@@ -75,7 +75,7 @@ def test_moon_and_fedgen_say_what_a_network_lacks(tmp_path):
         ("own_model:nothing", "cannot import model"),
         ("own_model:Mixer", "needs 'channels'"),
         ("math:sqrt", "needs 'x'"),
-        ("math:pi", "is no model"),
+        ("math:pi", "is not a model"),
         ("fractions:Fraction", "is not a model"),
         ("cnnn", "did you mean 'cnn'"),
         ("cnn(depth=3)", "no setting 'depth'"),

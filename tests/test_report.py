@@ -205,7 +205,7 @@ def test_a_sweep_without_a_finished_run_is_said(tmp_path, fedeas):
     write_index(tmp_path / "s", "s", "", [run.entry for run in runs])
     assert "no run is finished" in fedeas("report", tmp_path / "s", "--out", tmp_path / "r").err
     (tmp_path / "s" / "sweep.json").write_text("{}")
-    with pytest.raises(InputError, match="is no folder of a sweep"):
+    with pytest.raises(InputError, match="is not the folder of a sweep"):
         find_runs(tmp_path / "s")
 
 

@@ -182,12 +182,12 @@ def test_a_total_is_written_only_where_one_is_missing():
         ('name = "policies"', 'name = "../up"', "needs a name"),
         ('title = "Shapes"', 'name = "../up"', "needs a name"),
         ("threshold = 0.5", "threshold = 50", "not a threshold"),
-        ("[[grid]]", "[grid]", "grid is no list of tables"),
-        ("[[grid]]", "[[grids]]", "is no sweep"),
+        ("[[grid]]", "[grid]", "grid is not a list of tables"),
+        ("[[grid]]", "[[grids]]", "is not a sweep"),
         ('title = "Shapes"', 'titel = "Shapes"', "has no setting 'titel'"),
         ('match = "fedeas(beta=4)"', "", "needs 'total'"),
         ('["none", "fedeas(beta=4)", "uniform"]', '["match", "none"]\nmatch = []', "overwrite"),
-        ("seed = [1, 2]", "seed = [1, 2", "is no TOML"),
+        ("seed = [1, 2]", "seed = [1, 2", "is not TOML"),
         ('"uniform"]', '"unifrom"]', "did you mean 'uniform'?"),
     ],
 )
@@ -436,7 +436,7 @@ def test_a_damaged_file_of_a_finished_sweep_never_makes_a_wrong_table(
         assert without_seconds(table(root, cells)) == without_seconds(whole), name
         (folder / name).write_bytes(before)
     DAMAGES[how](root / "sweep.json")
-    with pytest.raises(InputError, match="is no folder of a sweep"):
+    with pytest.raises(InputError, match="is not the folder of a sweep"):
         read_index(root)
 
 

@@ -294,7 +294,7 @@ def names(given: Sequence[str] | None, size: int, what: str) -> tuple[str, ...] 
     if len(set(chosen)) != size:
         seen: set[str] = set()
         twice = next(name for name in chosen if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise InputError(f"two with the same {what} name", got=twice, allowed="different names")
+        raise InputError(f"{what} names must be different", got=f"{twice!r} twice")
     # Names are printed to terminals: a control code in a file of somebody else must not act there.
     bad = [n for n in chosen if not n.isprintable() or n != n.strip() or not 0 < len(n) <= 200]
     if bad:

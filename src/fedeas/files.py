@@ -118,7 +118,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"{path} is no TOML: {_reason(error)}") from None
+        raise InputError(f"{path} is not TOML: {_reason(error)}") from None
 
 
 def parse_json(text: str | bytes, name: str) -> Any:

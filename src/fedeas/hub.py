@@ -29,5 +29,5 @@ def fetch(name: str, kind: str, patterns: Sequence[str], looked: str | None = No
             f"no {kind} {name!r}: not on this machine, and the hub says {type(error).__name__} "
             f"({first_line(error)[:100]})",
             fix=f"{f'{looked}; ' if looked else ''}"
-            "check the name and the network and call it again, or give a folder",
+            "check the name and the network and run it again, or give a folder",
         ) from None

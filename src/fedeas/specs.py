@@ -74,7 +74,7 @@ class Registry:
         try:
             return inspect.signature(factory).parameters
         except (ValueError, TypeError):
-            raise InputError(f"{name!r} is no {self.kind}") from None
+            raise InputError(f"{name!r} is not a {self.kind}") from None
 
     def _find(self, name: str) -> Callable[..., Any]:
         if name in self.ours:
@@ -95,7 +95,7 @@ class Registry:
         found = import_object(path, self.kind)
         if not callable(found):
             raise InputError(
-                f"{path!r} is no {self.kind}", allowed="a class, or a function that makes one"
+                f"{path!r} is not a {self.kind}", allowed="a class, or a function that makes one"
             )
         made: Callable[..., Any] = found
         return made

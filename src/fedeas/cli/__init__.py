@@ -71,7 +71,7 @@ _STOPPED = 130  # by Ctrl-C
 _FIXES = {
     errno.EACCES: "choose a folder that you may write to",
     errno.EROFS: "choose a folder that can be written to",
-    errno.ENOSPC: "make room and call it again",
+    errno.ENOSPC: "make room and run it again",
 }
 # The base of typer's own errors, click's ClickException: releases keep it in different places.
 _BadUsage: Any = typer.BadParameter.__mro__[2]

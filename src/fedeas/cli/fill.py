@@ -60,7 +60,7 @@ def fill(
     if as_json:
         show.print_json({**asdict(done), "cache": str(target.folder), "total": plan.total})
     else:
-        typer.echo(f"{done.generated:,} images generated, {done.reused:,} were there")
+        typer.echo(f"generated {done.generated:,} samples, {done.reused:,} already cached")
         typer.echo(f"cache            {target.folder}")
     if judge is not None and done.generated:
         show.note(

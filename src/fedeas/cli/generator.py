@@ -24,7 +24,7 @@ generator = typer.Typer(no_args_is_help=True, help="Train, look at and measure g
 @generator.command("train")
 def train_generator(
     data: str = typer.Argument(..., help="A data set below FEDEAS_DATA, or of the hub."),
-    out: Path = typer.Option(..., help="Folder of the training; called again, it goes on."),
+    out: Path = typer.Option(..., help="Folder of the training; run again to resume."),
     preset: str = typer.Option("tiny", help="'tiny' for CPUs, 'paper' for GPUs."),
     steps: int | None = typer.Option(None, min=1, help="Training steps instead of the preset's."),
     batch: int | None = typer.Option(None, min=1, help="Images per step instead of the preset's."),

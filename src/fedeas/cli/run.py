@@ -21,7 +21,7 @@ def run(
     ),
     as_json: bool = show.json_option(),
 ) -> None:
-    """Train a federation, with or without synthetic samples; called again, it goes on.
+    """Train a federation, with or without synthetic samples; run again to resume.
 
     CONFIG is a TOML file. The run's folder holds its config, partition, plan, log and result.
 

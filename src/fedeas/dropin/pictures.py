@@ -18,9 +18,7 @@ def picture(pixels: NDArray[np.uint8]) -> Any:
         raise MissingExtraError("a picture of a synthetic sample", "data") from None
     channels = pixels.shape[-1]
     if channels not in _MODES:
-        raise InputError(
-            "images that are no pictures", got=f"{channels} channels", allowed="1, 3 or 4"
-        )
+        raise InputError("not pictures", got=f"{channels} channels", allowed="1, 3 or 4")
     return Image.fromarray(np.ascontiguousarray(pixels[..., 0] if channels == 1 else pixels))
 
 

@@ -58,7 +58,7 @@ class Augmented(Dataset[Any]):
         first = self.real[0]
         if not isinstance(first, tuple | list) or len(first) != 2:
             raise InputError(
-                "samples that are no pairs",
+                "samples are not pairs of an image and a label",
                 got=type(first).__name__,
                 allowed="(image, label)",
                 fix="let the data set return an image and a label",

@@ -89,7 +89,7 @@ def read_config(path: Path | str) -> Config:
 def build(kind: type[Settings], content: object, where: str) -> Settings:
     """Make a settings object from plain values, checking keys and kinds."""
     if not isinstance(content, Mapping):
-        raise InputError(f"{where} is no table", got=content)
+        raise InputError(f"{where} is not a table", got=content)
     hints = typing.get_type_hints(kind)
     known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
     for key in content:

@@ -186,6 +186,6 @@ def read_result(path: Path) -> Result:
 def check_result(found: Any, name: str) -> Result:
     """Return a result that tables can be made of; refuse anything else, called `name`."""
     if not is_result(found):
-        raise InputError(f"{name} is no result", fix="name a folder of `fedeas run`")
+        raise InputError(f"{name} is not a result", fix="name a folder of `fedeas run`")
     result: Result = found
     return result

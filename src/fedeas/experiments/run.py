@@ -107,7 +107,7 @@ def run(
     generated: Progress | None = None,
     allow_other_code: bool = False,
 ) -> dict[str, Any]:
-    """Train a federation and return the result; called again, it goes on where it was.
+    """Train a federation and return the result; run again, it resumes.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ def read_index(root: Path) -> list[Entry]:
         return [_entry(entry) for entry in content["runs"]]
     except (InputError, KeyError, TypeError, ValueError) as error:
         raise InputError(
-            f"{root} is no folder of a sweep: {error}", fix="run `fedeas sweep` into it again"
+            f"{root} is not the folder of a sweep: {error}", fix="run `fedeas sweep` into it again"
         ) from None
 
 
@@ -109,7 +109,7 @@ def read_export(path: Path) -> list[Run]:
         try:
             entry, result = _entry(body["entry"]), body["result"]
         except (KeyError, TypeError, ValueError):
-            raise InputError(f"{name} is no run", allowed="lines of `sweep --export`") from None
+            raise InputError(f"{name} is not a run", allowed="lines of `sweep --export`") from None
         runs.append(Run(entry, check_result(result, name)))
     return runs
 

@@ -93,7 +93,7 @@ def read_sweep(path: Path) -> Sweep:
     content = read_toml(path)
     if "grid" not in content or "base" not in content:
         raise InputError(
-            f"{path} is no sweep", allowed="a table [base] and at least one [[grid]]",
+            f"{path} is not a sweep", allowed="a table [base] and at least one [[grid]]",
             fix="a single config is for `fedeas run`",
         )  # fmt: skip
     known = {"name", "title", "base", "grid"}
@@ -101,7 +101,7 @@ def read_sweep(path: Path) -> Sweep:
         raise InputError(f"{path} has no setting {unknown[0]!r}", allowed=", ".join(sorted(known)))
     grids = content["grid"]
     if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
-        raise InputError(f"{path}: grid is no list of tables", fix="write [[grid]]")
+        raise InputError(f"{path}: grid is not a list of tables", fix="write [[grid]]")
     made = tuple(_grid(grid, f"{path}: grid {n}") for n, grid in enumerate(grids, start=1))
     name = _name(content.get("name", re.sub(r"[^\w-]", "-", path.stem)), str(path))
     sweep = Sweep(name, str(content.get("title", "")), content["base"], made)

@@ -101,7 +101,7 @@ def make_generator(spec: str, **offered: object) -> Generator:
     generator = _REGISTRY.make(spec, offered)
     if not isinstance(generator, Generator):
         raise InputError(
-            f"{spec!r} is no generator", allowed="an object with `fingerprint` and `sample`"
+            f"{spec!r} is not a generator", allowed="an object with `fingerprint` and `sample`"
         )
     return generator
 

@@ -24,7 +24,9 @@ class Pool:
         self.classes = data.classes
         self._by_class = [indices[labels == c] for c in range(len(data.classes))]
         if empty := [data.classes[c] for c, own in enumerate(self._by_class) if not own.size]:
-            raise InputError("a pool without images of a class", got=empty[0])
+            raise InputError(
+                f"the pool has no samples of class {empty[0]!r}", fix="set hold_out in [data]"
+            )
         chosen = hashlib.sha256(np.ascontiguousarray(indices, dtype="<i8").data).hexdigest()
         self.fingerprint = f"pool-{data.fingerprint[:16]}-{chosen[:16]}"
 

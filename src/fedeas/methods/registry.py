@@ -36,5 +36,5 @@ def make_method(spec: str) -> Method:
         raise InputError("a method by dotted path", got=spec, allowed="an installed method's name")
     method = METHODS.make(spec, {})
     if not isinstance(method, Method):
-        raise InputError(f"{spec!r} is no method", allowed="a subclass of fedeas' Method")
+        raise InputError(f"{spec!r} is not a method", allowed="a subclass of fedeas' Method")
     return method

@@ -33,5 +33,7 @@ def make_policy(spec: str, **offered: object) -> Policy:
         offered.pop("total", None)  # a price says how much already
     policy = _REGISTRY.make(spec, offered)
     if not isinstance(policy, Policy):
-        raise InputError(f"{spec!r} is no policy", allowed="an object with a method `plan(counts)`")
+        raise InputError(
+            f"{spec!r} is not a policy", allowed="an object with a method `plan(counts)`"
+        )
     return policy
