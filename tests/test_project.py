@@ -25,6 +25,17 @@ def test_every_python_that_is_tested_is_named_and_no_other():
     assert PROJECT["requires-python"] == f">={tested[0]}"
 
 
+def test_every_flower_that_is_allowed_is_tested():
+    pinned = re.search(r"^flwr==(1\.\d+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[1]
+    tested = {pinned, *re.findall(r'flwr: "(1\.\d+)', WORKFLOW)}
+    (allowed,) = [
+        re.search(r"flwr>=1\.(\d+),<1\.(\d+)", line).groups()
+        for line in PROJECT["optional-dependencies"]["train"]
+        if line.startswith("flwr")
+    ]
+    assert tested == {f"1.{minor}" for minor in range(*map(int, allowed))}
+
+
 def test_names_are_listed_once():
     listed = dir(fedeas)
     assert len(listed) == len(set(listed))
