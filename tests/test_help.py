@@ -3,13 +3,12 @@
 import inspect
 import re
 import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from fedeas.cli import app
-from under_way import FEDEAS, interrupted
+from under_way import interrupted
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = re.compile(r"Example: `fedeas (.+?)`", re.DOTALL)
@@ -58,17 +57,17 @@ def test_every_command_shows_an_example():
     assert len(examples()) >= 18
 
 
-def test_every_short_example_runs(desk, data):
+def test_every_short_example_runs(desk, data, fedeas, monkeypatch):
     """One after the other in one folder: what `plan` and `fill` leave, others look at."""
+    monkeypatch.chdir(desk)
     found = {name: line for name, line in examples().items() if name not in LONG}
     order = ["plan", "fill", *sorted(found.keys() - {"plan", "fill"})]
     for name in order:
         if name == "cache prune":  # the name in its example stands for one that there is
             (cache,) = (desk / "cache").iterdir()
             found[name] = found[name].replace("0123456789abcdef", cache.name)
-        command = [*FEDEAS, *shlex.split(found[name])]
-        done = subprocess.run(command, cwd=desk, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, (name, done.stdout, done.stderr)
+        done = fedeas(*shlex.split(found[name]))
+        assert done.code == 0, (name, done.out, done.err)
 
 
 @pytest.mark.parametrize("name", LONG)
