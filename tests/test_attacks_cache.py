@@ -210,7 +210,9 @@ def lenient(tmp_path):
 def augmented(folder: Path, counts=(90, 10, 0), **more):
     labels = np.repeat([0, 1, 2], counts)
     images = np.zeros((len(labels), 4, 4, 1), np.uint8)
-    return augment(images, labels, Grey(), beta=12, client="north", cache=folder, **more)
+    return augment(
+        images, labels=labels, generator=Grey(), beta=12, client="north", cache=folder, **more
+    )
 
 
 def test_other_users_cannot_read_a_cache(lenient):

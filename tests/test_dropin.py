@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from counting import drawn
 from drawn import CLASSES, Bars
-from fedeas import FedEAS, InputError, augment, real_examples_mod
+from fedeas import FedEAS, InputError, WaterFill, augment, real_examples_mod
 from fedeas.dropin import examples
 from fedeas.dropin.pictures import picture
 from fedeas.flower.grids import InlineGrid
@@ -81,13 +81,13 @@ def bars(tmp_path):
 
 def expected(bars, options) -> tuple[np.ndarray, np.ndarray]:
     """The synthetic samples, as the pair of arrays has them."""
-    more, labels = augment(images(), LABELS, bars, **options)
+    more, labels = augment(images(), labels=LABELS, generator=bars, **options)
     return more[N_K:], labels[N_K:]
 
 
 def test_arrays(bars, options, tmp_path):
     given = images()
-    result = augment(given, LABELS, bars, **options)
+    result = augment(given, labels=LABELS, generator=bars, **options)
     more, labels = result
     assert result.num_real == N_K < TOTAL == len(more) == len(labels)
     assert np.array_equal(more[:N_K], given)
@@ -96,7 +96,7 @@ def test_arrays(bars, options, tmp_path):
     assert (more[N_K:].mean(axis=2).argmax(axis=1) // 2 - 2 == labels[N_K:]).all()  # its own bar
     assert pickle.loads(pickle.dumps(result)).num_real == N_K
     assert len(set(drawn(tmp_path / "log"))) == WANTED.sum()
-    coloured = augment(given[..., None], LABELS, bars, **options)
+    coloured = augment(given[..., None], labels=LABELS, generator=bars, **options)
     assert coloured[0].shape == (TOTAL, 28, 28, 1)
     assert np.array_equal(coloured[0][..., 0], more)
     assert len(drawn(tmp_path / "log")) == WANTED.sum()  # generated once
@@ -104,7 +104,7 @@ def test_arrays(bars, options, tmp_path):
 
 def test_torch(bars, options):
     real = Pictures(to_tensor)
-    result = augment(real, None, bars, **options)
+    result = augment(real, generator=bars, **options)
     new, labels = expected(bars, options)
     assert isinstance(result, torch.utils.data.Dataset)
     assert (result.num_real, len(result), len(list(result))) == (N_K, TOTAL, TOTAL)
@@ -126,11 +126,11 @@ def test_torch(bars, options):
 
 def test_torch_without_a_transform_gives_pictures_and_with_another_what_it_makes(bars, options):
     new, _ = expected(bars, options)
-    plain = augment(Pictures(), None, bars, **options)
+    plain = augment(Pictures(), generator=bars, **options)
     assert np.array_equal(np.asarray(plain[N_K][0]), new[0])
     pixels = torch.stack([to_tensor(x) for x in images()])
     tensors = TensorDataset(pixels, torch.from_numpy(LABELS))
-    result = augment(tensors, LABELS, bars, transform=to_tensor, **options)
+    result = augment(tensors, labels=LABELS, generator=bars, transform=to_tensor, **options)
     image, label = result[N_K]
     assert torch.equal(image, to_tensor(new[0]))
     assert label.dtype == torch.int64
@@ -140,7 +140,7 @@ def test_torch_without_a_transform_gives_pictures_and_with_another_what_it_makes
 def test_a_part_of_a_torch_set_knows_its_labels_classes_and_transforms(bars, options):
     whole = Pictures(to_tensor, target_transform=lambda label: label + 100)
     part = Subset(Subset(whole, range(N_K - 1, -1, -1)), range(40))
-    result = augment(part, None, bars, **options)
+    result = augment(part, generator=bars, **options)
     counts = np.bincount(LABELS[::-1][:40], minlength=10)
     assert np.array_equal(
         np.bincount(result.targets, minlength=10), counts + FedEAS(beta=8).local(counts)
@@ -151,7 +151,7 @@ def test_a_part_of_a_torch_set_knows_its_labels_classes_and_transforms(bars, opt
 
 def test_hugging_face(bars, options):
     real = hugging_face()
-    result = augment(real, None, bars, **options)
+    result = augment(real, generator=bars, **options)
     new, labels = expected(bars, options)
     assert type(result) is Dataset
     assert result.features == real.features
@@ -168,15 +168,15 @@ def test_a_transform_of_hugging_face_holds_before_and_after(bars, options):
         batch["image"] = [to_tensor(image) for image in batch["image"]]
         return batch
 
-    before = augment(hugging_face().with_transform(transform), None, bars, **options)
-    after = augment(hugging_face(), None, bars, **options).with_transform(transform)
+    before = augment(hugging_face().with_transform(transform), generator=bars, **options)
+    after = augment(hugging_face(), generator=bars, **options).with_transform(transform)
     new, _ = expected(bars, options)
     for result in (before, after):
         assert result.num_real == N_K
         assert torch.equal(result[N_K]["image"], to_tensor(new[0]))
         assert torch.equal(result[0]["image"], to_tensor(images()[0]))
         assert sum(len(batch["label"]) for batch in DataLoader(result, 64, shuffle=True)) == TOTAL
-    tensors = augment(hugging_face().with_format("torch"), None, bars, **options)
+    tensors = augment(hugging_face().with_format("torch"), generator=bars, **options)
     assert torch.equal(tensors[N_K]["image"][0], torch.from_numpy(new[0]))
 
 
@@ -190,9 +190,20 @@ def test_a_client_that_needs_nothing_keeps_its_data_and_opens_no_generator(kind,
         .cast_column("label", ClassLabel(names=list(CLASSES))),
     }[kind]  # fmt: skip
     own = None if kind == "hugging face" else even
-    result = augment(given, own, "no.such.module:Generator", classes=10, **options)
+    result = augment(given, labels=own, generator="no.such.module:Generator", classes=10, **options)
     assert result.num_real == N_K == len(result[0] if kind == "arrays" else result)
     assert not options["cache"].exists()
+
+
+@pytest.mark.parametrize("policy", ["waterfill(price=0.003)", WaterFill(price=0.003)])
+def test_any_policy_of_one_client_alone(policy, bars, options):
+    """A negotiated price of water-filling, for example."""
+    own = {**options, "beta": None, "policy": policy}
+    _, labels = augment(images(), labels=LABELS, generator=bars, **own)
+    n = np.bincount(LABELS, minlength=10)
+    wanted = WaterFill(price=0.003).local(n)
+    assert wanted.sum() > 0
+    np.testing.assert_array_equal(np.bincount(labels, minlength=10), n + wanted)
 
 
 def test_another_client_seed_or_generator_has_other_images(bars, options):
@@ -218,7 +229,7 @@ def test_more_real_samples_generate_only_what_is_missing(bars, options, tmp_path
     generated = drawn(tmp_path / "log")
     for own, classes in ((np.append(LABELS, 2), 10), (np.append(LABELS, [0, 9, 9]), CLASSES)):
         pixels = np.resize(images(), (len(own), 28, 28))
-        more, labels = augment(pixels, own, bars, classes=classes, **options)
+        more, labels = augment(pixels, labels=own, generator=bars, classes=classes, **options)
         counts = np.bincount(own, minlength=10)
         wanted = FedEAS(beta=8).local(counts)
         assert np.array_equal(np.bincount(labels, minlength=10), counts + wanted)
@@ -233,7 +244,7 @@ def test_more_real_samples_generate_only_what_is_missing(bars, options, tmp_path
 
 def test_the_images_are_kept_in_the_store_by_default(bars, tmp_path, monkeypatch):
     monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))
-    augment(images(), LABELS, bars, beta=8, client=0)
+    augment(images(), labels=LABELS, generator=bars, beta=8, client=0)
     assert list((tmp_path / "store" / "images").glob("*/clients/*/*.shard"))
 
 
@@ -289,7 +300,7 @@ def tensors(*more):
         (Pictures, {"generator": Large()}, "got 'picture 56 x 28 of L'; allowed: picture 28"),
         (Pictures, {"labels": LABELS[:9]}, "not a label per sample; got 9"),
         (tensors, {}, "does not say its labels"),
-        (tensors, {"labels": LABELS}, "no pairs"),
+        (tensors, {"labels": LABELS}, "not pairs"),
         (
             lambda: tensors(torch.from_numpy(LABELS)),
             {"labels": LABELS},
@@ -298,7 +309,13 @@ def tensors(*more):
         (lambda: tensors(torch.zeros(N_K, 2)), {"labels": LABELS, "transform": to_tensor},
          "the label of a synthetic sample is not like a real one"),
         (lambda: iter([1]), {}, "not a data set"),
-        (hugging_face, {"labels": "lable"}, "got 'lable'; allowed: label"),
+        (hugging_face, {"label_column": "lable"}, "got 'lable'; allowed: label"),
+        (hugging_face, {"labels": LABELS}, "has its labels in a column; say label_column"),
+        (images, OWN | {"label_column": "label"}, "label_column is for Hugging Face data sets"),
+        (images, OWN | {"beta": None}, "say either beta or policy"),
+        (images, OWN | {"policy": "fedeas(beta=8)"}, "say either beta or policy"),
+        (images, OWN | {"beta": None, "policy": "uniform(total=9)"}, "for one client alone"),
+        (images, OWN | {"beta": None, "policy": "waterfill(total=9)"}, "cannot tell its part"),
         (hugging_face, {"generator": Large()}, "choose a generator of the same size"),
         (hugging_face, {"transform": to_tensor}, "with_transform"),
         (lambda: hugging_face(place=Value("int64")), {}, "select_columns(['image', 'label'])"),
@@ -309,7 +326,7 @@ def tensors(*more):
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_in_one_line(dataset, changed, said, options):
     with pytest.raises(InputError) as refused:
-        augment(dataset(), **({"labels": None, "generator": Bars()} | options | changed))
+        augment(dataset(), **({"generator": Bars()} | options | changed))
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -322,7 +339,7 @@ def reporting(bars, options, **also) -> ClientApp:
     @app.train()
     def train(message, context):
         if context.node_id not in kept:  # as an app that keeps its data for later rounds
-            kept[context.node_id] = augment(images(), LABELS, bars, **options)
+            kept[context.node_id] = augment(images(), labels=LABELS, generator=bars, **options)
         total = len(kept[context.node_id][0])
         metrics = MetricRecord({"num-examples": total, "seen": total, "list": [total]})
         return Message(RecordDict({"metrics": metrics}), reply_to=message)
@@ -394,7 +411,9 @@ def test_clients_of_equal_length_report_their_own_real_samples(nothing_noted, ba
     """Augmented before any message, as when the app is imported, and named by partition."""
     smaller = np.repeat([0, 1, 2, 7], [65, 17, 6, 4])
     sets = {
-        client: augment(images()[: len(own)], own, bars, **options | {"client": client})
+        client: augment(
+            images()[: len(own)], labels=own, generator=bars, **options | {"client": client}
+        )
         for client, own in enumerate((LABELS, smaller))
     }
     assert len(sets[0][0]) == len(sets[1][0]) == TOTAL
@@ -461,7 +480,11 @@ def test_the_mod_serves_a_numpy_client_too(bars, options):
 
     class Client(NumPyClient):
         def fit(self, parameters, config):
-            return parameters, len(augment(images(), LABELS, bars, **options)[0]), {}
+            return (
+                parameters,
+                len(augment(images(), labels=LABELS, generator=bars, **options)[0]),
+                {},
+            )
 
     app = ClientApp(lambda context: Client().to_client(), mods=[real_examples_mod])
     grid = InlineGrid(app, 1)

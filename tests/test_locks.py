@@ -158,8 +158,8 @@ def test_augment_runs_where_there_is_no_fcntl(tmp_path):
         "import sys; sys.modules['fcntl'] = None\n"
         "import numpy as np, fedeas\n"
         "from counting import Counting\n"
-        "more = fedeas.augment(np.zeros((9, 4, 4, 1), np.uint8), np.zeros(9, int), Counting(),\n"
-        "    beta=12, classes=3, cache=sys.argv[1])\n"
+        "more = fedeas.augment(np.zeros((9, 4, 4, 1), np.uint8), labels=np.zeros(9, int),\n"
+        "    generator=Counting(), beta=12, classes=3, cache=sys.argv[1])\n"
         "print(more.num_real, len(more[0]) > 9, fedeas.real_examples_mod.__name__)"
     )
     done = subprocess.run(

@@ -38,7 +38,12 @@ def test_augment_says_what_it_generates_and_how_long_that_took(tmp_path, caplog)
         caplog.clear()
         with caplog.at_level(logging.INFO, "fedeas"):
             augment(
-                images, labels, Bars(tmp_path / "drawn"), beta=8, client="north", cache=tmp_path
+                images,
+                labels=labels,
+                generator=Bars(tmp_path / "drawn"),
+                beta=8,
+                client="north",
+                cache=tmp_path,
             )
         assert all(record.name.startswith("fedeas.") for record in caplog.records)
         return [record.getMessage() for record in caplog.records]

@@ -62,7 +62,7 @@ def _columns(dataset: Any, label: str | None) -> tuple[str, str]:
             "which column holds the label?",
             got=labels or list(features),
             allowed="a column of the feature ClassLabel",
-            fix="say labels='...', after class_encode_column(...) if it is no ClassLabel",
+            fix="say label_column='...', after class_encode_column(...) if it is no ClassLabel",
         )
     label = labels[0] if label is None else label
     if label not in labels:

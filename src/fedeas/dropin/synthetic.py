@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedeas.cache import Cache, ClientCache, client_samples
 from fedeas.errors import InputError
 from fedeas.generators import Generator, open_generator
-from fedeas.policies import FedEAS
+from fedeas.policies import LocalPolicy
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -26,7 +26,7 @@ class Order:
     """What synthetic images follow from, beside the client's labels."""
 
     generator: str | Generator
-    beta: float
+    policy: LocalPolicy
     client: str
     cache: Path
     seed: int
@@ -44,7 +44,7 @@ class Synthetic:
 
 
 def synthesize(labels: ArrayLike, classes: Classes | None, order: Order) -> Synthetic:
-    """Return the images of FedEAS(beta).local(counts of these labels), generated where missing.
+    """Return the images that the policy wants for these labels, generated where missing.
 
     They are known by the generator's fingerprint, the classes, the client's name and the seed: who
     asks again, in whatever process, gets the same images from disk, and with other counts those of
@@ -55,7 +55,7 @@ def synthesize(labels: ArrayLike, classes: Classes | None, order: Order) -> Synt
         classes = _classes_of(_opened(order.generator))
     real = _checked(labels, _count(classes))
     n = np.bincount(real, minlength=_count(classes))
-    wanted = FedEAS(beta=order.beta).local(n).tolist()
+    wanted = order.policy.local(n).tolist()
     if not any(wanted):
         return Synthetic(real, np.empty((0, 0, 0, 0), np.uint8), np.empty(0, np.int64))
     generator = _opened(order.generator)
