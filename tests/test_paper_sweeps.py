@@ -121,7 +121,7 @@ def test_the_papers_sweeps_run_and_settle_its_claims(
     assert all(protocols == {"paper", "clean"} for protocols in by_claim.values())
     tested = [claim for claim in judged if claim["p_value"] is not None]
     assert len(tested) >= 2 * (2 + 3)  # of the grids with two seeds
-    report = fedeas("report", *roots, "--out", tmp_path / "report")
+    report = fedeas("report", *roots, "--paper", "--out", tmp_path / "report")
     assert report.code == 0, report.err
     page = (tmp_path / "report" / "report.md").read_text()
     assert "The paper's claims" in page
