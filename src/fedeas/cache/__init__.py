@@ -1,6 +1,6 @@
 """Generated samples on disk: content-addressed, per client, safe against crashes and damage."""
 
-from fedeas.cache.fill import Filled, check_classes, client_samples, fill, fill_client
+from fedeas.cache.fill import Filled, check_classes, client_samples, fill
 from fedeas.cache.store import Cache, ClientCache
 from fedeas.cache.verify import Problem, verify
 
@@ -12,6 +12,5 @@ __all__ = [
     "check_classes",
     "client_samples",
     "fill",
-    "fill_client",
     "verify",
 ]

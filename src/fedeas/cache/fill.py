@@ -69,24 +69,6 @@ def fill(
     return replace(filled, mended=(*mended, *filled.mended))
 
 
-def fill_client(
-    client: str,
-    wanted: Sequence[int],
-    generator: Generator,
-    cache: Cache,
-    batch_size: int = 64,
-    like: Array | None = None,
-) -> Filled:
-    """Generate what one client wants, while others may do the same for themselves."""
-    _check_settings(generator, cache, batch_size)
-    own = cache.client(client)
-    with lock_client(own) as mended:
-        filled = _fill(
-            {client: list(wanted)}, generator, cache, own.journal, batch_size, None, like
-        )
-    return replace(filled, mended=(*mended, *filled.mended))
-
-
 def client_samples(
     client: str,
     wanted: Sequence[int],
@@ -104,7 +86,9 @@ def client_samples(
     except InputError as error:  # a fill generates, mends or refuses
         wrong = error
     try:
-        fill_client(client, wanted, generator, cache, batch_size, like)
+        _check_settings(generator, cache, batch_size)
+        with lock_client(own):  # others may do the same for themselves
+            _fill({client: list(wanted)}, generator, cache, own.journal, batch_size, None, like)
     except OSError as error:
         here = str(error.filename).startswith(str(cache.folder))  # not a file of the generator's
         if error.errno not in _READ_ONLY or not here:

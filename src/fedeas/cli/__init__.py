@@ -46,10 +46,6 @@ app.add_typer(cache, name="cache")
 app.add_typer(paper, name="paper")
 
 
-for _point in entry_points(group="fedeas.commands"):  # of installed packages
-    app.command(_point.name)(_point.load())
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         from fedeas import __version__
@@ -77,9 +73,20 @@ _FIXES = {
 _BadUsage: Any = typer.BadParameter.__mro__[2]
 
 
+def _add_installed_commands() -> None:
+    """Add the commands of installed packages, but where one of ours is called: looking costs."""
+    ours = {info.name or getattr(info.callback, "__name__", "") for info in app.registered_commands}
+    ours |= {group.name or "" for group in app.registered_groups}
+    if not ours.intersection(sys.argv[1:2]):
+        for point in entry_points(group="fedeas.commands"):
+            if point.name not in ours:
+                app.command(point.name)(point.load())
+
+
 def main() -> None:
     """Run a command; whatever is wrong with its input ends in one line and exit code 2."""
     wait_without_spinning()
+    _add_installed_commands()
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - closed: `>&-`
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a letter gets its number, not a traceback.

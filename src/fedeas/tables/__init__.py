@@ -22,10 +22,10 @@ from fedeas.tables.delimited import opened
 from fedeas.tables.doubts import find_doubts
 from fedeas.tables.facts import (
     check_not_facts,
+    checked_facts,
     facts_file,
     facts_text,
-    has_facts,
-    read_facts,
+    find_facts,
     remove_facts,
 )
 from fedeas.tables.headings import names_clients
@@ -109,9 +109,9 @@ def _refuse(path: Path, doubts: Sequence[Doubt]) -> None:
 
 
 def _read_csv(path: Path, options: Options) -> tuple[Table, str]:
-    if options.layout is None and has_facts(
-        path
-    ):  # a plan of ours, whatever its classes are called
+    facts = None if options.layout in (LONG, COUNTS) else find_facts(path)
+    if options.layout is None and facts is not None:
+        # A plan of ours, whatever its classes are called.
         options = replace(options, layout=WIDE)
     with opened(path, options.delimiter) as rows:
         iterator = iter(rows)
@@ -123,7 +123,9 @@ def _read_csv(path: Path, options: Options) -> tuple[Table, str]:
             return read_long(rows, head, reading, options), reading.layout
         table = read_wide(rows, options)
         meta = _parse_meta(path, rows.comments)
-    return replace(table, meta=read_facts(path, table) if meta is None else meta), WIDE
+    if meta is None and facts is not None:
+        meta = checked_facts(path, facts, table)
+    return replace(table, meta=meta), WIDE
 
 
 def _parse_meta(path: Path, lines: list[str]) -> Mapping[str, Any] | None:

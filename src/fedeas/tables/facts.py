@@ -31,12 +31,14 @@ def facts_text(table: Table, facts: Mapping[str, Any]) -> str:
     return sealed({"format": _FORMAT, "table": content_hash(table), "facts": facts})
 
 
-def read_facts(path: Path, table: Table) -> Mapping[str, Any] | None:
-    """Return the facts beside a table; None where there are none."""
+def find_facts(path: Path) -> dict[str, Any] | None:
+    """Return the content of the file of facts beside a table; None where there is none."""
+    return _body(facts_file(path))
+
+
+def checked_facts(path: Path, body: dict[str, Any], table: Table) -> Mapping[str, Any] | None:
+    """Return the facts of a table, refusing those of another one."""
     file = facts_file(path)
-    body = _body(file)
-    if body is None:
-        return None
     if body.get("table") != content_hash(table):
         raise InputError(
             f"{path} and {file.name} do not belong together: one of them was changed",
@@ -44,11 +46,6 @@ def read_facts(path: Path, table: Table) -> Mapping[str, Any] | None:
         )
     facts = body.get("facts")
     return facts if isinstance(facts, dict) else None
-
-
-def has_facts(path: Path) -> bool:
-    """Tell whether there are facts beside a table."""
-    return _body(facts_file(path)) is not None
 
 
 def check_not_facts(path: Path) -> None:
