@@ -93,7 +93,7 @@ def main() -> int:
 
     def fill_anew() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            cache = Cache(folder, generator.fingerprint, plan.counts_hash)
+            cache = Cache(folder, generator, plan.samples.shape[1])
             fill(plan, generator, cache, options.batch)
 
     contestants = {

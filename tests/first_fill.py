@@ -15,7 +15,6 @@ import filelock  # noqa: F401 - imported once, before the processes are forked
 
 from counting import Counting
 from fedeas.cache import Cache, client_samples
-from fedeas.cache.store import remove_half_written
 from fedeas.files import atomic_write
 
 WANTED = [5, 7, 3]
@@ -23,7 +22,7 @@ WANTED = [5, 7, 3]
 
 def fill_first(folder: Path, client: str, barrier) -> str:
     """Return the hash of a client's images."""
-    cache = Cache(folder, Counting.fingerprint, "data")
+    cache = Cache(folder, Counting(), 3)
     barrier.wait()
     images, _ = client_samples(client, WANTED, Counting(), cache, 4)
     return hashlib.sha256(images.tobytes()).hexdigest()
@@ -36,7 +35,8 @@ def careless(folder: Path, _client: str, barrier) -> str:
         temporary.write_text("{}")
         barrier.wait()
         try:
-            remove_half_written(folder)
+            for path in folder.glob(".*"):
+                path.unlink(missing_ok=True)
         finally:
             barrier.wait()
     return "written"

@@ -9,13 +9,14 @@ python killed_fill.py PLAN CACHE LOG KILLS
 import os
 import random
 import signal
+import sqlite3
 import sys
 
 from counting import Counting
 from fedeas.cache import Cache, fill
 from fedeas.plan import Plan
 
-STEPS = ("sample", "open", "os.rename", "os.remove")
+STEPS = ("sample", "append", "sync", "statement")
 
 
 class Struck(Counting):
@@ -25,11 +26,9 @@ class Struck(Counting):
         super().__init__(log)
         self.kind, self.left = kind, left
 
-    def step(self, event: str, arguments=()) -> None:
+    def step(self, event: str) -> None:
         if event != self.kind:
             return
-        if event == "open" and not arguments[2] & (os.O_WRONLY | os.O_RDWR):
-            return  # to read
         self.left -= 1
         if not self.left:
             sys.stdout.write(f"{event}\n")
@@ -41,13 +40,34 @@ class Struck(Counting):
         return super().sample(labels, seeds)
 
 
+def watch(step) -> None:
+    """Call `step` before a file of samples is opened to append, is synced, and before every SQL."""
+    fsync, connect = os.fsync, sqlite3.connect
+
+    def opened(event: str, arguments) -> None:
+        if event == "open" and str(arguments[0]).endswith(".bin") and arguments[2] & os.O_APPEND:
+            step("append")
+
+    def synced(handle: int) -> None:
+        step("sync")
+        fsync(handle)
+
+    def connected(*arguments, **more) -> sqlite3.Connection:
+        connection = connect(*arguments, **more)
+        connection.set_trace_callback(lambda _: step("statement"))
+        return connection
+
+    sys.addaudithook(opened)
+    os.fsync, sqlite3.connect = synced, connected
+
+
 def start(plan: Plan, cache: Cache, log: str, kind: str, number: int) -> int:
     """Fill in a process of its own, killed at a step, or at none; return how it ended."""
     child = os.fork()  # so that the seconds of importing are paid once
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     generator = Struck(log, kind, number)
-    sys.addaudithook(generator.step)
+    watch(generator.step)
     fill(plan, generator, cache, 7)
     sys.stdout.write("end\n")
     sys.stdout.flush()
@@ -57,10 +77,12 @@ def start(plan: Plan, cache: Cache, log: str, kind: str, number: int) -> int:
 def main(plan_file: str, folder: str, log: str, kills: int) -> int:
     """Kill as often as is asked for; each must strike."""
     plan = Plan.load(plan_file)
-    cache = Cache(folder, Counting.fingerprint, plan.counts_hash)
+    cache = Cache(folder, Counting(), 3)
     chance = random.Random(0)
     for _ in range(kills):
-        kind, number = chance.choice(STEPS), chance.randint(1, 5)
+        kind = chance.choice(STEPS)
+        # A fill begins with some twenty statements, and a batch takes half as many.
+        number = chance.randint(1, 60 if kind == "statement" else 5)
         if start(plan, cache, log, kind, number) != -signal.SIGKILL:
             return 1
     return start(plan, cache, log, "", 0)

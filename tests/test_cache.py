@@ -1,6 +1,5 @@
 import errno
 import hashlib
-import json
 import os
 import random
 import shutil
@@ -19,32 +18,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cached import changing, contents, flip
 from counting import Counting, drawn
 from fedeas import FedEAS, InputError, LabelCounts, Plan, Uniform
-from fedeas.cache import Cache, client_samples, fill, spent, verify
-from fedeas.cache import shard as shard_module
-from fedeas.cache.shard import SUFFIX, Segment, Shard
-from fedeas.cache.store import missing_segments
+from fedeas.cache import Cache, client_samples, fill, verify
+from fedeas.cache import block as block_module
+from fedeas.cache.block import Segment, missing_segments
+from fedeas.cache.verify import work
 from fedeas.files import read_json, write_json
 from fedeas.locks import locked
+from limited import attempt
 
 TESTS = Path(__file__).parent
-SOURCE = Path(shard_module.__file__).parents[2]  # of the fedeas that is tested
+SOURCE = Path(block_module.__file__).parents[2]  # of the fedeas that is tested
 COUNTS = LabelCounts(
     [[30, 0, 2], [0, 9, 0], [5, 5, 5], [0, 0, 40]], clients=["a/b", "..", "c", "d e"]
 )
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file of a cache, but the lock and what its images took to make."""
-    apart = ("lock", spent.FILE)
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name not in apart)
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
 def filled(base: Path, plan: Plan, batch: int = 7, log: Path | None = None) -> tuple[Cache, int]:
     generator = Counting(log=str(log or ""))
-    cache = Cache(base, generator.fingerprint, plan.counts_hash)
+    cache = Cache(base, generator, 3)
     return cache, fill(plan, generator, cache, batch).generated
 
 
@@ -53,7 +47,7 @@ def test_a_filled_cache_gives_the_plan(tmp_path):
     cache, generated = filled(tmp_path, plan)
     assert generated == plan.total > 0
     for name, wanted in zip(plan.client_names, plan.samples, strict=True):
-        images, labels = cache.client(name).samples(wanted.tolist())
+        images, labels = cache.samples(name, wanted.tolist())
         np.testing.assert_array_equal(np.bincount(labels, minlength=3), wanted)
         assert len(images) == wanted.sum()
     assert list(verify(cache.folder)) == []
@@ -65,8 +59,8 @@ def test_a_sample_is_the_same_whatever_the_policy_the_batch_and_the_order(tmp_pa
     one, _ = filled(tmp_path / "one", large, batch=5)
     two, _ = filled(tmp_path / "two", small, batch=11)
     for name, wanted in zip(small.client_names, small.samples.tolist(), strict=True):
-        a, _ = one.client(name).samples(wanted)
-        b, _ = two.client(name).samples(wanted)
+        a, _ = one.samples(name, wanted)
+        b, _ = two.samples(name, wanted)
         assert len(a) == len(b) == sum(wanted)
         np.testing.assert_array_equal(a[:, 1:], b[:, 1:])  # the first row tells the batch
 
@@ -82,67 +76,70 @@ def test_a_larger_plan_generates_exactly_the_difference(tmp_path):
     assert max(Counter(drawn(log)).values()) == 1
 
 
-def test_another_generator_seed_or_data_is_another_cache(tmp_path):
+class Other(Counting):
+    fingerprint = "other"
+
+
+def test_another_generator_seed_or_number_of_classes_is_another_cache(tmp_path):
     plan = FedEAS(beta=8).plan(COUNTS)
     folders = {
-        Cache(tmp_path, generator, data, seed).folder
-        for generator in ("one", "two")
-        for data in ("x", "y")
+        Cache(tmp_path, generator(), classes, seed).folder
+        for generator in (Counting, Other)
+        for classes in (2, 3)
         for seed in (0, 1)
     }
     assert len(folders) == 8
     with pytest.raises(InputError, match="another generator"):
-        fill(plan, Counting(), Cache(tmp_path, "other", "x"))
+        fill(plan, Counting(), Cache(tmp_path, Other(), 3))
 
 
 def test_a_clients_images_are_generated_mended_and_never_anothers(tmp_path):
-    cache = Cache(tmp_path, Counting().fingerprint, "data")
+    cache = Cache(tmp_path, Counting(), 3)
     first, labels = client_samples("a", [3, 0, 4], Counting(), cache)
     assert labels.tolist() == [0] * 3 + [2] * 4
-    (shard,) = cache.client("a").folder.glob(f"*{SUFFIX}")
-    shard.unlink()
+    cache.samples_file("a").unlink()
     again, _ = client_samples("a", [3, 0, 4], Counting(), cache)
     np.testing.assert_array_equal(first, again)
-    other = Cache(tmp_path, Counting().fingerprint, "other")
+    other = Cache(tmp_path, Counting(), 3, seed=1)
     cache.folder.rename(other.folder)  # whole, so nothing is missing
-    with pytest.raises(InputError, match="holds samples of another data"):
+    with pytest.raises(InputError, match="holds samples of another seed"):
         client_samples("a", [3, 0, 4], Counting(), other)
 
 
-def test_a_shard_is_hashed_once_a_process_and_again_when_it_changes(tmp_path, monkeypatch):
-    cache = Cache(tmp_path, Counting().fingerprint, "data")
+def test_a_block_is_hashed_once_a_process_and_again_when_it_changes(tmp_path, monkeypatch):
+    cache = Cache(tmp_path, Counting(), 3)
     for client in ("a", "b"):
         client_samples(client, [3, 0, 4], Counting(), cache, 2)
-    shards = sorted(cache.clients_folder.glob(f"*/*{SUFFIX}"))
-    for path in shards:
+    files = [cache.samples_file(client) for client in ("a", "b")]
+    for path in files:
         os.utime(path, ns=(0, 0))  # not written just now: such files are hashed every time
     hashed = []
-    digest = shard_module._digest
-    monkeypatch.setattr(shard_module, "_digest", lambda data: hashed.append(data) or digest(data))
+    digest = block_module._digest
+    monkeypatch.setattr(block_module, "_digest", lambda data: hashed.append(data) or digest(data))
     for _ in range(3):  # rounds
         for client in ("a", "b"):
-            cache.client(client).samples([3, 0, 4])
-    assert len(hashed) == len(shards) == 8
-    os.utime(shards[0], ns=(1, 1))
-    cache.client("a").samples([3, 0, 4])
-    assert hashed[8:] == [shards[0].read_bytes()]
+            cache.samples(client, [3, 0, 4])
+    assert len(hashed) == 8  # 4 of each
+    os.utime(files[0], ns=(1, 1))
+    cache.samples("a", [3, 0, 4])
+    assert hashed[8:] == hashed[:4]
     # What is not wanted is not read.
-    for path in shards:
-        path.chmod(0o600)
-    cache.client("a").samples([1, 0, 0])
-    assert len(hashed) == 10
+    os.utime(files[0], ns=(2, 2))
+    cache.samples("a", [1, 0, 0])
+    assert len(hashed) == 13
 
 
 def test_images_of_several_sizes_are_refused_with_a_way_out(tmp_path):
-    cache = Cache(tmp_path, Counting().fingerprint, "data")
-    own = cache.client("a")
-    shards = [
-        own.store([Segment(label, 0, 2)], np.zeros((2, side, side, 1), np.uint8))
+    cache = Cache(tmp_path, Counting(), 3)
+    cache.prepare()
+    parts = [
+        ("a", [Segment(label, 0, 2)], np.zeros((2, side, side, 1), np.uint8))
         for label, side in ((0, 4), (1, 5))
     ]
-    own.list_shards(shards)
+    with cache.open() as index:
+        cache.append(index, cache.samples_file(), parts, 0.0)
     with pytest.raises(InputError, match=r"several shapes.*delete that folder"):
-        own.samples([2, 2])
+        cache.samples("a", [2, 2])
 
 
 DAMAGED = """
@@ -153,7 +150,7 @@ from fedeas import InputError
 from fedeas.cache import Cache, client_samples
 
 def use(base):
-    cache = Cache(base, Counting().fingerprint, "data")
+    cache = Cache(base, Counting(), 3)
     return cache, len(client_samples("a", [3, 0, 4], Counting(), cache)[0])
 
 use(Path(sys.argv[1], "first"))  # imports all that it takes, while it may still read them
@@ -162,18 +159,17 @@ if os.geteuid() == 0:  # root is refused nothing
     os.chown(base, 65534, 65534)
     os.setuid(65534)
 cache, _ = use(base)
-folder = cache.client("a").folder
-for path in (cache.folder, cache.clients_folder, folder):
+samples = cache.samples_file("a")
+for path in (cache.folder, samples.parents[1], samples.parent):
     (path / "lock").unlink(missing_ok=True)
     path.chmod(0o500)
 print(use(base)[1])
-(shard,) = folder.glob("*.shard")
-content = shard.read_bytes()
-shard.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+content = samples.read_bytes()
+samples.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 try:
     use(base)
 except InputError as error:
-    print(str(error).replace(str(shard), "SHARD").replace(str(cache.folder), "CACHE"))
+    print(str(error).replace(str(samples), "SAMPLES").replace(str(cache.folder), "CACHE"))
 """
 
 
@@ -188,7 +184,7 @@ def test_a_damaged_cache_that_cannot_be_mended_says_what_to_do(tmp_path):
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
         "7",  # as long as it is whole, it is read
-        "SHARD is damaged, and CACHE cannot be written to: Permission denied; "
+        "SAMPLES is damaged, and CACHE cannot be written to: Permission denied; "
         "make it writable, or choose another folder of caches",
     ]
 
@@ -198,19 +194,25 @@ def test_what_the_system_refuses_the_generator_is_not_blamed_on_the_cache(tmp_pa
         def sample(self, labels, seeds):
             raise PermissionError(errno.EACCES, "Permission denied", "/models/x")
 
-    cache = Cache(tmp_path, Counting().fingerprint, "data")
+    cache = Cache(tmp_path, Counting(), 3)
     with pytest.raises(PermissionError, match="/models/x"):
         client_samples("a", [1], Unreadable(), cache)
 
 
-def test_the_cache_of_a_client_is_known_by_its_classes(tmp_path):
-    """Always by the same hash: images of deployed sites outlive a new version."""
-    names = Cache.of_client(tmp_path, "g", ("cat", "dog"), 3)
-    digest = hashlib.sha256(b'["cat", "dog"]').hexdigest()
-    assert names.about == {"format": "cache/1", "generator": "g", "data": digest, "seed": 3}
-    assert Cache.of_client(tmp_path, "g", ["cat", "dog"], 3).folder == names.folder
-    others = [("dog", "cat"), 2, ("cat", "dog", "bird")]
-    assert len({Cache.of_client(tmp_path, "g", c, 3).folder for c in others} | {names.folder}) == 4
+def test_a_cache_is_known_by_the_generators_classes_or_by_how_many_there_are(tmp_path):
+    """Always by the same hash: samples of deployed sites outlive a new version."""
+
+    class Named(Counting):
+        classes = ("cat", "T-shirt/top")
+
+    named = Cache(tmp_path, Named(), 2, seed=3)
+    digest = hashlib.sha256(b'["cat", "T-shirt/top"]').hexdigest()
+    assert named.about["classes"] == digest
+    assert Cache(tmp_path, Named(), ["Cat", "T - shirt / top"], 3).folder == named.folder
+    # Labels are numbers to a generator that names no classes.
+    assert Cache(tmp_path, Counting(), ["cat", "dog"], 3).folder == (
+        Cache(tmp_path, Counting(), 2, 3).folder
+    )
 
 
 class Paused(Counting):
@@ -228,8 +230,8 @@ class Paused(Counting):
 
 def test_clients_fill_side_by_side_and_the_whole_cache_waits_for_them(tmp_path, fedeas):
     plan = Uniform(total=24).plan(COUNTS)
-    cache = Cache(tmp_path, Counting().fingerprint, plan.counts_hash)
-    other = Cache(tmp_path, Counting().fingerprint, "other")
+    cache = Cache(tmp_path, Counting(), 3)
+    other = Cache(tmp_path, Counting(), 3, seed=1)
     client_samples("c", [1, 0, 0], Counting(), other)
     paused = Paused()
     with ThreadPoolExecutor(3) as threads:
@@ -289,7 +291,7 @@ def check_killed(folder: Path, kills: int, plan: Plan, straight: Cache) -> None:
 
 
 def test_killed_before_any_of_its_steps_it_ends_with_the_same_bytes(tmp_path):
-    plan = Uniform(total=350).plan(COUNTS)
+    plan = Uniform(total=2100).plan(COUNTS)
     plan.save(tmp_path / "plan.json")
     straight, _ = filled(tmp_path / "straight", plan)
     places = [tmp_path / name for name in ("plan.json", "cache", "log")]
@@ -302,9 +304,9 @@ def test_killed_before_any_of_its_steps_it_ends_with_the_same_bytes(tmp_path):
     *struck, end = done.stdout.split()
     assert end == "end"
     assert len(struck) == 50
-    # Before drawing, writing a file, putting it in its place and tidying up, many times each.
+    # Before drawing, appending, syncing what was appended, and any statement, many times each.
     steps = Counter(struck)
-    assert steps.keys() == {"sample", "open", "os.rename", "os.remove"}
+    assert steps.keys() == {"sample", "append", "sync", "statement"}
     assert min(steps.values()) >= 8
     check_killed(tmp_path, 50, plan, straight)
 
@@ -327,72 +329,89 @@ def test_killed_from_outside_it_ends_with_the_same_bytes(tmp_path, kills):
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert process.returncode == -signal.SIGKILL
-        assert list((tmp_path / "cache").glob("*/journal.json"))  # so the fill was under way
+        (folder,) = (tmp_path / "cache").glob("*")
+        assert contents(folder)["fill"]  # so the fill was under way
     process = start_fill(tmp_path, tmp_path / "plan.json", delay=0)
     said = process.communicate()[0]
     assert process.returncode == 0, said
     check_killed(tmp_path, kills, plan, straight)
 
 
-def flip(path: Path, at: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[at] ^= 0x10
-    path.write_bytes(content)
-
-
 def test_one_flipped_byte_in_any_file_is_found_and_mended(tmp_path):
+    """Or changes nothing: SQLite has places that no reader looks at."""
     plan = FedEAS(beta=12).plan(COUNTS)
     cache, _ = filled(tmp_path / "good", plan)
     good = contents(cache.folder)
     chance = random.Random(1)
-    for name, content in good.items():
-        places = {0, len(content) - 1, *(chance.randrange(len(content)) for _ in range(6))}
-        for at in places:
+    found = Counter()
+    for name, tries in ((cache.samples_file().name, 40), (cache.index.name, 200)):
+        content = (cache.folder / name).read_bytes()
+        used = [at for at, byte in enumerate(content) if byte]  # pages of SQLite are mostly empty
+        for at in {used[0], used[-1], *chance.choices(used, k=tries)}:
             base = tmp_path / "bad"
             shutil.copytree(tmp_path / "good", base)
             folder = base / cache.folder.name
             flip(folder / name, at)
             problems = list(verify(folder))
-            assert problems, (name, at)
-            assert any(problem.path == folder / name for problem in problems)
+            if name == cache.samples_file().name:
+                assert [problem.path for problem in problems] == [folder / name], at
             _, generated = filled(base, plan)
-            assert generated <= (14 if name.endswith(".shard") else 0)
+            assert generated <= (7 if name == cache.samples_file().name else 0), at
             assert list(verify(folder)) == []
             mended = Cache.at(folder)
             for client, wanted in zip(plan.client_names, plan.samples.tolist(), strict=True):
-                ours, theirs = (c.client(client).samples(wanted)[0] for c in (mended, cache))
-                assert ours.shape == theirs.shape
-                if ours.size:
-                    np.testing.assert_array_equal(ours[:, 1:], theirs[:, 1:])
+                ours, theirs = (c.samples(client, wanted)[0] for c in (mended, cache))
+                np.testing.assert_array_equal(ours[:, 1:], theirs[:, 1:])
+            if name == cache.index.name and not problems:
+                assert contents(folder) == good
+            found[name, bool(problems)] += 1
             shutil.rmtree(base)
+    assert found["index.sqlite", True] > 100
 
 
-def test_a_damaged_journal_is_found_and_replaced(tmp_path):
-    plan = FedEAS(beta=12).plan(COUNTS)
-    cache, _ = filled(tmp_path, FedEAS(beta=4).plan(COUNTS))
-    write_json(cache.journal, {"key": ["x", 7], "requests": []})
-    for at in range(0, cache.journal.stat().st_size, 9):
-        flip(cache.journal, at)
-        assert [problem.path for problem in verify(cache.folder)] == [cache.journal]
-        flip(cache.journal, at)
-    flip(cache.journal, 30)
-    filled(tmp_path, plan)
-    assert not cache.journal.exists()
-    assert cache.client("c").missing(plan.samples[2].tolist()) == []
+def test_a_damaged_note_of_a_fill_is_replaced(tmp_path):
+    small, large = FedEAS(beta=4).plan(COUNTS), FedEAS(beta=12).plan(COUNTS)
+    wrongs = ("{", "5", "null", "[[1]]", '[["c", [0, 0, 9999]]]', "[" * 100_000)
+    for number, wrong in enumerate(wrongs):
+        cache, _ = filled(tmp_path / str(number), small)
+        with pytest.raises(KeyboardInterrupt):
+            fill(large, Dies(after=1), cache, 7)
+        with changing(cache.folder) as index:
+            assert index.execute("UPDATE fill SET requests = ?", (wrong,)).rowcount == 1
+        fill(large, Counting(), cache, 7)
+        assert contents(cache.folder)["fill"] == []
+        assert cache.missing("c", large.samples[2].tolist()) == []
 
 
 def test_lost_files_are_noticed_and_made_again(tmp_path):
     plan = FedEAS(beta=12).plan(COUNTS)
     cache, _ = filled(tmp_path, plan)
     before = contents(cache.folder)
-    shard = next(cache.clients_folder.rglob("*.shard"))
-    shard.unlink()
-    assert [problem.what for problem in verify(cache.folder)] == ["is gone"]
-    assert 0 < filled(tmp_path, plan)[1] <= 7
-    next(cache.clients_folder.rglob("manifest.json")).unlink()
-    assert filled(tmp_path, plan)[1] == 0  # rebuilt from the shards
+    cache.samples_file().unlink()
+    (problem,) = verify(cache.folder)
+    assert problem.path == cache.samples_file()
+    assert problem.what.endswith("is damaged: it is gone")
+    assert filled(tmp_path, plan)[1] == plan.total
+    assert contents(cache.folder) == before
+    cache.index.unlink()
+    assert filled(tmp_path, plan)[1] == 0  # rebuilt from the samples
     assert list(verify(cache.folder)) == []
-    assert len(contents(cache.folder)) == len(before)
+    assert contents(cache.folder) == before
+
+
+def test_a_torn_end_is_cut_off_and_a_whole_block_that_is_not_entered_is_kept(tmp_path):
+    """What a process leaves that was killed while it wrote, or right after."""
+    plan = FedEAS(beta=12).plan(COUNTS)
+    cache, _ = filled(tmp_path, plan)
+    before = contents(cache.folder)
+    with cache.samples_file().open("ab") as file:
+        file.write(before["samples.bin"][:300])
+    assert filled(tmp_path, plan)[1] == 0
+    assert contents(cache.folder) == before
+    with changing(cache.folder) as index:
+        index.execute("DELETE FROM segment WHERE offset = (SELECT MAX(offset) FROM segment)")
+    assert filled(tmp_path, plan)[1] == 0
+    assert contents(cache.folder) == before
 
 
 class Dies(Counting):
@@ -420,7 +439,7 @@ def test_peak_memory_does_not_grow_with_the_plan(tmp_path):
         "each = int(sys.argv[2])\n"
         "counts = LabelCounts(np.full((20, 10), 5))\n"
         "plan = Plan.of(counts, np.full((20, 10), each), 'all')\n"
-        "cache = Cache(sys.argv[1], Large.fingerprint, plan.counts_hash)\n"
+        "cache = Cache(sys.argv[1], Large(), 10)\n"
         "assert fill(plan, Large(), cache, 64).generated == 200 * each\n"
         "print(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1])"
     )
@@ -432,17 +451,6 @@ def test_peak_memory_does_not_grow_with_the_plan(tmp_path):
     assert peaks[1] - peaks[0] < 20_000  # kB, of 142 MB more images
 
 
-def test_many_shards_of_one_client_are_not_listed_again_and_again(tmp_path, monkeypatch):
-    plan = Plan.of(LabelCounts([[1, 1], [1, 1]]), [[600, 0], [0, 10]], "all")
-    written = []
-    from fedeas.cache import store
-
-    real = store.write_json
-    monkeypatch.setattr(store, "write_json", lambda path, body: written.append(real(path, body)))
-    filled(tmp_path, plan, batch=2)
-    assert len(written) <= 4
-
-
 def test_images_of_another_size_are_refused(tmp_path):
     plan = FedEAS(beta=9).plan(COUNTS)
     filled(tmp_path, FedEAS(beta=3).plan(COUNTS))
@@ -451,22 +459,22 @@ def test_images_of_another_size_are_refused(tmp_path):
         def sample(self, labels, seeds):
             return np.zeros((len(labels), 5, 5, 1), np.uint8)
 
-    cache = Cache(tmp_path, Larger.fingerprint, plan.counts_hash)
+    cache = Cache(tmp_path, Larger(), 3)
     with pytest.raises(InputError, match="changed the shape"):
         fill(plan, Larger(), cache)
 
 
-def test_a_cache_without_its_head_is_still_listed(tmp_path, fedeas):
+def test_a_cache_without_its_index_is_still_listed(tmp_path, fedeas):
     cache, _ = filled(tmp_path, FedEAS(beta=9).plan(COUNTS))
-    other = Cache(tmp_path, "other", "data")
-    fill(FedEAS(beta=9).plan(COUNTS), type("Other", (Counting,), {"fingerprint": "other"})(), other)
-    (cache.folder / "cache.json").write_text("{}")
+    other = Cache(tmp_path, Other(), 3)
+    fill(FedEAS(beta=9).plan(COUNTS), Other(), other)
+    cache.index.write_text("{}")
     listed = fedeas("cache", "list", tmp_path)
     assert listed.code == 0
     assert cache.folder.name in listed.out
     assert "other" in listed.out
     assert "damaged" in listed.err
-    (cache.folder / "cache.json").unlink()
+    cache.index.unlink()
     assert cache.folder.name in fedeas("cache", "list", tmp_path).out
     assert fedeas("cache", "verify", tmp_path).code == 1
     removed = fedeas("cache", "prune", tmp_path, "--keep", other.folder.name, "--yes")
@@ -479,15 +487,15 @@ def test_what_goes_missing_during_a_fill_is_made_too(tmp_path):
     cache, _ = filled(tmp_path, small)
     with pytest.raises(KeyboardInterrupt):
         fill(large, Dies(after=1), cache, 7)
-    next(cache.clients_folder.rglob("*.shard")).unlink()
+    flip(cache.samples_file(), -1)
     fill(large, Counting(), cache, 7)
     for name, wanted in zip(large.client_names, large.samples.tolist(), strict=True):
-        assert cache.client(name).missing(wanted) == []
+        assert cache.missing(name, wanted) == []
 
 
 def test_another_batch_size_takes_effect_after_a_stop(tmp_path):
     plan = Uniform(total=40).plan(COUNTS)
-    cache = Cache(tmp_path, "counting-1", plan.counts_hash)
+    cache = Cache(tmp_path, Counting(), 3)
     with pytest.raises(KeyboardInterrupt):
         fill(plan, Dies(after=1), cache, 16)
     sizes = []
@@ -508,13 +516,15 @@ def test_a_generator_of_other_classes_is_refused(tmp_path):
         generator = Counting()
         generator.classes = classes
         with pytest.raises(InputError, match="different classes"):
-            fill(plan, generator, Cache(tmp_path, "counting-1", "data"))
+            fill(plan, generator, Cache(tmp_path, Counting(), 3))
+        with pytest.raises(InputError, match="different classes"):
+            Cache(tmp_path, generator, ["a", "b", "c"])
 
 
 def test_prune_leaves_what_is_not_ours_or_in_use(tmp_path, fedeas):
     plan = FedEAS(beta=8).plan(COUNTS)
     cache, _ = filled(tmp_path, plan)
-    other = Cache(tmp_path, "counting-1", "other")
+    other = Cache(tmp_path, Counting(), 3, seed=1)
     fill(plan, Counting(), other)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "cache.json").write_text("{}")
@@ -550,7 +560,7 @@ segments = st.lists(
 
 @given(segments, st.lists(st.integers(0, 25), min_size=3, max_size=3))
 def test_what_is_missing_is_exactly_what_is_not_there(held, wanted):
-    missing = missing_segments([Shard("x", tuple(held))], wanted)
+    missing = missing_segments(held, wanted)
     there = {(s.label, i) for s in held for i in range(s.start, s.stop)}
     found = [(s.label, i) for s in missing for i in range(s.start, s.stop)]
     assert sorted(found) == [
@@ -582,10 +592,10 @@ class Wrong:
 )
 def test_a_generator_that_returns_nonsense_is_refused_and_nothing_is_stored(images, tmp_path):
     plan = Uniform(total=7).plan(COUNTS)
-    cache = Cache(tmp_path, "wrong", "data")
+    cache = Cache(tmp_path, Wrong(images), 3)
     with pytest.raises(InputError, match="something else than samples"):
         fill(plan, Wrong(images), cache, 7)
-    assert not cache.clients_folder.exists()
+    assert not cache.samples_file().exists()
 
 
 class Rows:
@@ -599,7 +609,7 @@ class Rows:
 
 
 def test_samples_of_any_shape_and_number_format_are_kept(tmp_path):
-    cache = Cache(tmp_path, Rows.fingerprint, "data")
+    cache = Cache(tmp_path, Rows(), 3)
     first, labels = client_samples("a", [2, 0, 3], Rows(), cache, 2)
     assert (first.shape, first.dtype) == ((5, 4), np.float32)
     np.testing.assert_array_equal(first[:, 0], labels)
@@ -609,23 +619,27 @@ def test_samples_of_any_shape_and_number_format_are_kept(tmp_path):
 
 
 def test_a_generator_that_draws_something_else_than_the_data_is_refused_at_once(tmp_path):
-    cache = Cache(tmp_path, Rows.fingerprint, "data")
+    cache = Cache(tmp_path, Rows(), 3)
     real = np.zeros((3, 8, 8, 1), np.uint8)
     with pytest.raises(InputError, match=r"do not look like the data's; got '\(4,\) of float32'"):
         client_samples("a", [1, 0, 0], Rows(), cache, like=real)
-    assert not list(cache.clients_folder.glob("*/*.shard"))
+    assert not list(cache.folder.rglob("*.bin"))
 
 
-def test_a_shard_of_the_first_version_is_read(tmp_path):
-    """It says no number format: images of bytes were all there was."""
-    values = np.arange(2 * 4 * 4, dtype=np.uint8).reshape(2, 4, 4, 1)
-    head = {"client": "a", "segments": [[0, 0, 2]], "shape": list(values.shape)}
-    content = json.dumps(head).encode() + b"\n" + values.tobytes()
-    path = tmp_path / f"{hashlib.sha256(content).hexdigest()}.shard"
-    path.write_bytes(content)
-    shard, found = shard_module.read_shard(path, "a")
-    assert shard.segments == (Segment(0, 0, 2),)
-    np.testing.assert_array_equal(found, values)
+def test_a_cache_of_the_first_version_is_refused_in_one_line(tmp_path, fedeas):
+    cache = Cache(tmp_path, Counting(), 3)
+    cache.folder.mkdir()
+    write_json(cache.folder / "cache.json", {"format": "cache/1"})
+    for use in (
+        lambda: client_samples("a", [1, 0, 0], Counting(), cache),
+        lambda: fill(FedEAS(beta=8).plan(COUNTS), Counting(), cache),
+        lambda: Cache.at(cache.folder),
+    ):
+        with pytest.raises(InputError, match="written by an earlier version of fedeas; delete it"):
+            use()
+    assert "earlier version" in fedeas("cache", "list", tmp_path).err
+    assert fedeas("cache", "prune", tmp_path, "--yes").code == 0
+    assert not cache.folder.exists()
 
 
 def test_json_with_a_hash_refuses_every_change(tmp_path):
@@ -651,15 +665,18 @@ def test_commands(tmp_path, fedeas, monkeypatch):
     assert '"generated": 0' in again.out
     assert fedeas("cache", "verify", cache).code == 0
     assert "counting-1" in fedeas("cache", "list", cache).out
-    flip(next(cache.rglob("*.shard")), 3)
+    flip(next(cache.rglob("*.bin")), 3)
     assert fedeas("cache", "verify", cache).code == 1
     assert (
         "mended" in fedeas("fill", plan, "--generator", "counting:Counting", "--cache", cache).err
     )
-    assert "would remove" in fedeas("cache", "prune", cache).out
-    assert next(cache.rglob("quarantine")).exists()
-    assert fedeas("cache", "prune", cache, "--yes").code == 0
-    assert not list(cache.rglob("quarantine"))
+    assert fedeas("cache", "verify", cache).code == 0
+    fedeas("fill", plan, "--generator", "counting:Counting", "--cache", cache, "--seed", "1")
+    old, new = sorted(cache.iterdir())
+    assert "would remove" in fedeas("cache", "prune", cache, "--keep", new.name).out
+    assert fedeas("cache", "prune", cache, "--keep", new.name, "--yes").code == 0
+    assert not old.exists()
+    assert fedeas("cache", "prune", cache, "--yes").out == ""
     assert fedeas("cache", "verify", cache).code == 0
     for bad in (
         ["fill", plan, "--generator", "no-such", "--cache", cache],
@@ -673,19 +690,36 @@ def test_commands(tmp_path, fedeas, monkeypatch):
         assert len(result.err.splitlines()) == 1
 
 
-def test_what_images_took_is_noted_once_and_survives_damage(tmp_path):
+def test_what_samples_took_is_noted_once(tmp_path):
     small, large = FedEAS(beta=8).plan(COUNTS), FedEAS(beta=12).plan(COUNTS)
     cache, _ = filled(tmp_path, small)
-    first = spent.spent(cache.folder)
+    first = work(cache.folder)
     assert first.made == small.total
     assert first.seconds > 0
     filled(tmp_path, small)  # nothing is made, so nothing is noted
-    assert spent.spent(cache.folder) == first
+    assert work(cache.folder) == first
     filled(tmp_path, large)
     client_samples("e", [2, 0, 0], Counting(), cache)
-    assert spent.spent(cache.folder).made == large.total + 2
-    with (cache.folder / spent.FILE).open("a") as file:
-        file.write('{"sha256": "0", "body": {"made": 9}}\n{"cut off')
-    assert spent.spent(cache.folder).made == large.total + 2
-    assert list(verify(cache.folder)) == []
-    assert spent.spent(tmp_path / "nowhere").made == 0
+    assert work(cache.folder).made == large.total + 2
+    cache.index.write_text("damaged")
+    assert work(cache.folder).made == 0
+    assert work(tmp_path / "nowhere").made == 0
+
+
+def test_a_full_disk_is_one_line_and_the_next_fill_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", f"{SOURCE}{os.pathsep}{TESTS}")
+    plan = Uniform(total=700).plan(COUNTS)
+    straight, _ = filled(tmp_path / "straight", plan)
+    code = (
+        "from fedeas import Uniform; from fedeas.cache import Cache, fill\n"
+        "from counting import Counting; from test_cache import COUNTS\n"
+        "cache = Cache(argument[0], Counting(), 3)\n"
+        "fill(Uniform(total=700).plan(COUNTS), Counting(), cache, 7)"
+    )
+    for kilobytes in (4, 12, 22, 30):  # full when the index is made, in a batch, or later
+        said = attempt(code, tmp_path / "cache", limit=f"write_at_most({kilobytes})")
+        assert said.startswith("FileAccessError cannot write"), said
+        assert len(said.splitlines()) == 1
+    _, generated = filled(tmp_path / "cache", plan)
+    assert 0 < generated < plan.total
+    assert contents(tmp_path / "cache" / straight.folder.name) == contents(straight.folder)

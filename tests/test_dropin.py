@@ -245,7 +245,7 @@ def test_more_real_samples_generate_only_what_is_missing(bars, options, tmp_path
 def test_the_images_are_kept_in_the_store_by_default(bars, tmp_path, monkeypatch):
     monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))
     augment(images(), labels=LABELS, generator=bars, beta=8, client=0)
-    assert list((tmp_path / "store" / "images").glob("*/clients/*/*.shard"))
+    assert list((tmp_path / "store" / "images").glob("*/clients/*/samples.bin"))
 
 
 class Scaled(Pictures):
@@ -612,14 +612,14 @@ def test_the_patch_as_it_is_on_ray(data, tmp_path):
     small_data(data, tmp_path / "data", 300)
     run = copy_app(tmp_path / "app", DIFFUSION), {"alpha": 0.3}
 
-    def shards() -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("*.shard")}
+    def files() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("*.bin")}
 
     seen = []
     for _ in range(2):
         (noted,) = train(tmp_path, run, kind="ray", clients=2)
         assert [sorted(said) for said in noted["trained"]] == [sorted(noted["real"])] * 2
-        seen.append(shards())
+        seen.append(files())
     assert seen[0]
     assert seen[0] == seen[1]
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from fedeas import FedEAS, FedeasError, InfeasibleError, InputError, LabelCounts, MissingExtraError
-from fedeas.cache import Cache
 from fedeas.errors import FileAccessError
 from fedeas.files import read_text
 from fedeas.generators.diffusion import Diffusion
@@ -95,7 +94,6 @@ def test_a_value_that_cannot_be_shown_does_not_hide_the_error():
         lambda folder: Turbo(folder, ["a"], (4, 4, 1)),
         lambda folder: Judge.load(folder / "absent"),
         lambda folder: Partition.load(folder / "absent.npz"),
-        Cache.at,
     ],
 )
 def test_what_is_wrong_with_a_file_is_not_rephrased(tmp_path, read):

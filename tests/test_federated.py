@@ -156,9 +156,9 @@ def test_aggregation_weights_are_the_real_samples_whatever_the_cache_adds(tmp_pa
     for k in range(CLIENTS):
         model = make_model(once.model, made.task, 0)
         model.load_state_dict(initial.state_dict())
-        cache = Cache(tmp_path / "cache", Shapes.fingerprint, unequal.counts_hash)
+        cache = Cache(tmp_path / "cache", Shapes(), CLASSES)
         wanted = samples[k].tolist()
-        own = cache.client(unequal.client_names[k]).samples(wanted)
+        own = cache.samples(unequal.client_names[k], wanted)
         mixed = Samples.of(data, partition.train[k], *own)
         assert len(mixed) == len(partition.train[k]) + sum(wanted)
         fit(model, mixed, once.local, child_rng(42, "train", 1, k))

@@ -49,13 +49,13 @@ def test_augment_says_what_it_generates_and_how_long_that_took(tmp_path, caplog)
         return [record.getMessage() for record in caplog.records]
 
     first, last = said()
-    folder = next(tmp_path.glob("*/clients/north-*"))
-    assert first == f"client north: generating 168 of 168 images, kept in {folder}"
-    assert last.startswith("client north: 168 images ready after ")
+    folder = next(tmp_path.glob("*/index.sqlite")).parent
+    assert first == f"client north: generating 168 of 168 samples, kept in {folder}"
+    assert last.startswith("client north: 168 samples ready after ")
     assert last.endswith(" s")
     assert said() == []  # read from disk
-    (folder / "manifest.json").write_text("{")
-    assert said()[0] == f"client north: mending 168 images, kept in {folder}"
+    (folder / "index.sqlite").write_text("{")
+    assert said()[0] == f"client north: mending 168 samples, kept in {folder}"
 
 
 def test_what_flower_logs_while_it_simulates_is_passed_on(caplog, capsys):

@@ -15,7 +15,6 @@ from counting import Counting
 from fedeas import IID, FedEAS, FedeasError, LabelCounts, Partition, Plan
 from fedeas.cache import Cache, fill, verify
 from fedeas.data import Dataset, load_images
-from fedeas.files import read_json
 from fedeas.generators.diffusion import Diffusion, UNetConfig
 from fedeas.generators.judge import Judge
 from fedeas.generators.train import Training, train
@@ -123,19 +122,16 @@ def places(tmp_path):
         yield decoded / name, lambda: Dataset.open(decoded)
 
     plan = FedEAS(beta=12).plan(counts)
-    cache = Cache(tmp_path / "cache", Counting.fingerprint, plan.counts_hash)
+    cache = Cache(tmp_path / "cache", Counting(), plan.samples.shape[1])
     fill(plan, Counting(), cache, 3)
-    client = next(cache.clients_folder.glob("*/*.shard")).parent
-    shard = next(client.glob("*.shard"))
 
     def use_cache() -> None:
         assert list(verify(cache.folder))
         fill(plan, Counting(), cache, 3)
         raise FedeasError("found by verify, and mended")
 
-    for path in (cache.folder / "cache.json", client / "manifest.json", shard):
+    for path in (cache.index, cache.samples_file()):
         yield path, use_cache
-    yield cache.journal, lambda: read_json(cache.journal)
 
     out = tmp_path / "training"
     model = train(data, out, SMALL, device="cpu")

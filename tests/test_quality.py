@@ -122,10 +122,10 @@ def test_a_filter_draws_again_and_gives_up_in_time():
 def test_a_filtered_fill_meets_the_plan(tmp_path):
     plan = FedEAS(beta=12).plan(LabelCounts([[30, 0, 2], [0, 9, 0]], classes=list(CLASSES)))
     made = quality.Filtered(Moody(), classify, "classify", tries=30)
-    cache = Cache(tmp_path, made.fingerprint, plan.counts_hash)
+    cache = Cache(tmp_path, made, CLASSES)
     assert fill(plan, made, cache).generated == plan.total
     for name, wanted in zip(plan.client_names, plan.samples, strict=True):
-        images, labels = cache.client(name).samples(wanted.tolist())
+        images, labels = cache.samples(name, wanted.tolist())
         if labels.size:
             np.testing.assert_array_equal(classify(images), labels)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fedeas import InfeasibleError, InputError
-from fedeas.cache.spent import spent
+from fedeas.cache.verify import work
 from fedeas.experiments import code, estimate
 from fedeas.experiments.generation import generations
 from fedeas.experiments.results import (
@@ -525,7 +525,7 @@ def test_what_was_generated_once_costs_every_run_that_uses_it(finished):
     """Runs share their images; a table charges each the measured seconds of all it trains on."""
     root, cells = finished
     made = [read_result(root / cell.name / "result.json")["generation"] for cell in cells]
-    caches = [spent(path) for path in (root.parent / "cache").iterdir()]
+    caches = [work(path) for path in (root.parent / "cache").iterdir()]
     assert len(caches) == 2  # one a seed
     assert sum(one["made"] for one in made) == sum(one.made for one in caches)
     per_sample = sum(one.seconds for one in caches) / sum(one.made for one in caches)

@@ -1,15 +1,16 @@
-"""Generated samples on disk: content-addressed, per client, safe against crashes and damage."""
+"""Generated samples on disk: known by what they come from, safe against crashes and damage."""
 
-from fedeas.cache.fill import Filled, check_classes, client_samples, fill
-from fedeas.cache.store import Cache, ClientCache
+from fedeas.cache.client_samples import ClientSamples, Planned
+from fedeas.cache.fill import Filled, client_samples, fill
+from fedeas.cache.store import Cache
 from fedeas.cache.verify import Problem, verify
 
 __all__ = [
     "Cache",
-    "ClientCache",
+    "ClientSamples",
     "Filled",
+    "Planned",
     "Problem",
-    "check_classes",
     "client_samples",
     "fill",
     "verify",

@@ -1,6 +1,6 @@
 """Filling a cache: from a plan to samples, each generated once.
 
-The batches of a fill are fixed when it starts and noted in a journal. A fill that was killed goes
+The batches of a fill are fixed when it starts and noted in the index. A fill that was killed goes
 on with the same batches, so that it ends with the same bytes as one that was not: samples depend,
 in the last digit, on the batch that they were made in.
 """
@@ -11,28 +11,27 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fedeas.cache.block import DamagedError, Ints, Segment, mapped, missing_segments
+from fedeas.cache.index import Index, Request
 from fedeas.cache.locking import lock_cache, lock_client
-from fedeas.cache.manifest import Request, read_journal
+from fedeas.cache.mend import mend
 from fedeas.cache.private import narrow
-from fedeas.cache.shard import SUFFIX, Segment, Shard, read_form
-from fedeas.cache.spent import Meter
-from fedeas.cache.store import Cache, Ints
+from fedeas.cache.store import Cache, check_client
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
-from fedeas.files import write_json
-from fedeas.generators import Generator
+from fedeas.generators import Generator, check_classes
 from fedeas.plan import Plan
 
 Wanted = Mapping[str, Sequence[int]]  # samples of every class, by client
 Progress = Callable[[int, int], None]
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
+_Form = tuple[tuple[int, ...], np.dtype[Any]]
 
 
 @dataclass(frozen=True)
@@ -60,13 +59,14 @@ def fill(
     hears the samples made and to be made in all, `waiting` that another process fills this cache.
     A generator whose samples do not look `like` the real ones is refused at its first batch.
     """
-    check_classes(plan, generator)
+    check_classes(plan.classes or plan.samples.shape[1], generator)
     _check_settings(generator, cache, batch_size)
     wanted = dict(zip(plan.client_names, plan.samples.tolist(), strict=True))
+    for name in wanted:
+        check_client(name)
     with lock_cache(cache.folder, waiting):
-        mended = cache.check()
-        filled = _fill(wanted, generator, cache, cache.journal, batch_size, progress, like)
-    return replace(filled, mended=(*mended, *filled.mended))
+        mended = mend(cache)
+        return _Fill(cache, None, generator, batch_size, like).run(wanted, mended, progress)
 
 
 def client_samples(
@@ -78,17 +78,14 @@ def client_samples(
     like: Array | None = None,
 ) -> tuple[Array, Ints]:
     """Return the samples that one client wants and their labels, generated on first use."""
-    own = cache.client(client)
     narrow(cache.folder)
     try:
-        cache.check_about()
-        return own.samples(wanted)
+        return cache.samples(client, wanted)
     except InputError as error:  # a fill generates, mends or refuses
         wrong = error
     try:
         _check_settings(generator, cache, batch_size)
-        with lock_client(own):  # others may do the same for themselves
-            _fill({client: list(wanted)}, generator, cache, own.journal, batch_size, None, like)
+        _fill_client(client, wanted, _Fill(cache, client, generator, batch_size, like))
     except OSError as error:
         here = str(error.filename).startswith(str(cache.folder))  # not a file of the generator's
         if error.errno not in _READ_ONLY or not here:
@@ -97,49 +94,96 @@ def client_samples(
             f"{wrong.what}, and {cache.folder} cannot be written to: {error.strerror}",
             fix="make it writable, or choose another folder of caches",
         ) from None
-    return own.samples(wanted)
+    return cache.samples(client, wanted)
 
 
-def _fill(
-    wanted: Wanted,
-    generator: Generator,
-    cache: Cache,
-    journal: Path,
-    batch_size: int,
-    progress: Progress | None,
-    like: Array | None,
-) -> Filled:
-    """Fill while the lock is held."""
-    mended = [line for name in wanted for line in cache.client(name).check()]
-    missing = _missing(cache, wanted)
-    reused = sum(map(sum, wanted.values())) - sum(segment.size for _, segment in missing)
-    generated, seconds = 0, 0.0
-    shelf, meter = _Shelf(cache, like), Meter(cache.folder)
-    # Twice where a fill that was killed left a journal, and more has gone missing since.
-    for _ in range(2):
-        requests = _noted(journal, wanted, batch_size, missing)
-        total = sum(segment.size for _, segment in requests)
-        done = 0
-        try:
-            for batch in batches(requests, batch_size):
-                size = sum(segment.size for _, segment in batch)
-                if not shelf.holds(batch):
-                    begun = time.monotonic()
-                    shelf.put(batch, _draw(cache, generator, batch))
-                    took = time.monotonic() - begun
-                    meter.add(size, took)
-                    seconds += took
-                    generated += size
-                done += size
-                if progress is not None:
-                    progress(done, total)
-        finally:
-            meter.write()
-            shelf.list_all()
-        journal.unlink(missing_ok=True)
-        if not (missing := _missing(cache, wanted)):
-            break
-    return Filled(generated, reused, tuple(mended), seconds)
+def _fill_client(client: str, wanted: Sequence[int], work: "_Fill") -> None:
+    """Fill one client's part; others may do the same for themselves."""
+    try:
+        with lock_client(work.cache, client):
+            work.run({client: list(wanted)}, mend(work.cache, client), None)
+    except DamagedError:  # the index, which is everybody's
+        with lock_cache(work.cache.folder):
+            work.run({client: list(wanted)}, mend(work.cache), None)
+
+
+@dataclass(frozen=True)
+class _Fill:
+    """A fill for many clients, or for the one that is its owner, while the lock is held."""
+
+    cache: Cache
+    owner: str | None
+    generator: Generator
+    batch_size: int
+    like: Array | None
+
+    def run(self, wanted: Wanted, mended: Sequence[str], progress: Progress | None) -> Filled:
+        """Generate what is missing."""
+        generated, seconds = 0, 0.0
+        with self.cache.open() as index:
+            missing = _missing(index, wanted)
+            reused = sum(map(sum, wanted.values())) - sum(s.size for _, s in missing)
+            form = _form(self.cache, index)
+            # Twice where a fill was killed, and more has gone missing since.
+            for _ in range(2):
+                requests = self._requests(index, wanted, missing)
+                total = sum(segment.size for _, segment in requests)
+                done = 0
+                for batch in batches(requests, self.batch_size):
+                    if not index.holds(batch):
+                        begun = time.monotonic()
+                        samples = _draw(self.cache, self.generator, batch)
+                        form = self._checked_form(samples, form)
+                        self._store(index, batch, samples, begun)
+                        seconds += time.monotonic() - begun
+                        generated += len(samples)
+                    done += sum(segment.size for _, segment in batch)
+                    if progress is not None:
+                        progress(done, total)
+                index.end_fill(self.owner or "")
+                if not (missing := _missing(index, wanted)):
+                    break
+        return Filled(generated, reused, tuple(mended), seconds)
+
+    def _requests(self, index: Index, wanted: Wanted, missing: list[Request]) -> list[Request]:
+        """Return the requests of the fill under way for the same wishes, or begin one."""
+        wishes = json.dumps([wanted, self.batch_size])
+        known = hashlib.sha256(wishes.encode()).hexdigest()
+        owner = self.owner or ""
+        if (noted := index.fill_under_way(owner, known, wanted)) is not None:
+            return noted
+        if missing:
+            index.begin_fill(owner, known, missing)
+        return missing
+
+    def _store(self, index: Index, batch: Sequence[Request], samples: Array, begun: float) -> None:
+        """Store each client's part of a batch."""
+        parts, at = [], 0
+        for name, group in groupby(batch, key=lambda request: request[0]):
+            segments = [segment for _, segment in group]
+            stop = at + sum(segment.size for segment in segments)
+            parts.append((name, segments, samples[at:stop]))
+            at = stop
+        path = self.cache.samples_file(self.owner)
+        self.cache.append(index, path, parts, time.monotonic() - begun)
+
+    def _checked_form(self, samples: Array, before: _Form | None) -> _Form:
+        """Return the shape and number format of samples; refuse others than before."""
+        form = samples.shape[1:], samples.dtype
+        if self.like is not None and form != (self.like.shape[1:], self.like.dtype):
+            raise InputError(
+                "the generator's samples do not look like the data's",
+                got=f"{form[0]} of {form[1]}",
+                allowed=f"{self.like.shape[1:]} of {self.like.dtype}",
+            )
+        if before is not None and form != before:
+            raise InputError(
+                "the generator changed the shape or number format of its samples",
+                got=f"{form[0]} of {form[1]}",
+                allowed=f"{before[0]} of {before[1]}",
+                fix=f"give it another fingerprint, or delete {self.cache.folder}",
+            )
+        return form
 
 
 def _check_settings(generator: Generator, cache: Cache, batch_size: int) -> None:
@@ -150,7 +194,7 @@ def _check_settings(generator: Generator, cache: Cache, batch_size: int) -> None
         raise InputError(
             "the cache belongs to another generator",
             got=generator.fingerprint,
-            allowed=str(cache.about["generator"]),
+            allowed=cache.about["generator"],
         )
 
 
@@ -177,107 +221,22 @@ def batches(requests: Sequence[Request], size: int) -> Iterator[list[Request]]:
         yield batch
 
 
-def check_classes(plan: Plan, generator: Generator) -> None:
-    """Refuse a generator that says it knows other classes than the plan."""
-    known = getattr(generator, "classes", None)
-    if known is None:
-        return
-    if len(known) != len(plan.class_names) or (plan.classes and tuple(known) != plan.classes):
-        raise InputError(
-            "the plan and the generator have different classes",
-            got=plan.class_names,
-            allowed=", ".join(known),
-        )
-
-
-def _missing(cache: Cache, wanted: Wanted) -> list[Request]:
+def _missing(index: Index, wanted: Wanted) -> list[Request]:
     """Return what is wanted and the cache does not hold, client by client."""
     return [
         (name, segment)
         for name, own in wanted.items()
-        for segment in cache.client(name).missing(own)
+        for segment in missing_segments(index.segments(name), own)
     ]
 
 
-def _noted(journal: Path, wanted: Wanted, batch_size: int, missing: list[Request]) -> list[Request]:
-    """Return the requests of the fill under way for the same wishes, or begin one."""
-    key = [hashlib.sha256(json.dumps(wanted).encode()).hexdigest(), batch_size]
-    # Without one, or with one that is damaged, the batches are those of a new fill.
-    with suppress(InputError):
-        return read_journal(journal, key, wanted)
-    if missing:
-        write_json(journal, {"key": key, "requests": missing})
-    return missing
-
-
-class _Shelf:
-    """Puts samples where they belong and lists them when a client's part is done.
-
-    Listing every shard at once would write a client's manifest once a batch, which is quadratic.
-    What is not listed when a fill is killed is found by the next one, and listed then.
-    """
-
-    def __init__(self, cache: Cache, like: Array | None) -> None:
-        self._cache, self._like = cache, like
-        self._shards: dict[str, list[Shard]] = {}
-        self._held: dict[str, set[Segment]] = {}
-        self._form = next(_forms(cache), None)
-
-    def holds(self, batch: Sequence[Request]) -> bool:
-        """Tell whether every sample of a batch is there; the batches of a journal never change."""
-        return all(segment in self._segments(name) for name, segment in batch)
-
-    def put(self, batch: Sequence[Request], samples: Array) -> None:
-        """Store each client's part of a batch."""
-        form = samples.shape[1:], samples.dtype
-        if self._like is not None and form != (self._like.shape[1:], self._like.dtype):
-            raise InputError(
-                "the generator's samples do not look like the data's",
-                got=f"{form[0]} of {form[1]}",
-                allowed=f"{self._like.shape[1:]} of {self._like.dtype}",
-            )
-        if self._form is not None and form != self._form:
-            raise InputError(
-                "the generator changed the shape or number format of its samples",
-                got=f"{form[0]} of {form[1]}",
-                allowed=f"{self._form[0]} of {self._form[1]}",
-                fix=f"give it another fingerprint, or delete {self._cache.folder}",
-            )
-        self._form = form
-        at = 0
-        for name, group in groupby(batch, key=lambda request: request[0]):
-            segments = [segment for _, segment in group]
-            stop = at + sum(segment.size for segment in segments)
-            self._segments(name).update(segments)
-            self._shards[name].append(self._cache.client(name).store(segments, samples[at:stop]))
-            at = stop
-        # Requests come client by client: all but the last one of a batch are complete.
-        self._list([name for name in self._shards if name != batch[-1][0]])
-
-    def list_all(self) -> None:
-        """Write the manifests that are still to be written."""
-        self._list(list(self._shards))
-
-    def _segments(self, name: str) -> set[Segment]:
-        if name not in self._held:
-            self._shards[name] = self._cache.client(name).shards()
-            self._held[name] = {s for shard in self._shards[name] for s in shard.segments}
-        return self._held[name]
-
-    def _list(self, names: Sequence[str]) -> None:
-        for name in names:
-            del self._held[name]
-            client = self._cache.client(name)
-            shards = {shard.name: shard for shard in self._shards.pop(name)}
-            if shards and list(shards) != [shard.name for shard in client.shards()]:
-                client.list_shards(list(shards.values()))
-
-
-def _forms(cache: Cache) -> Iterator[tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Yield the forms of the samples that a cache holds, reading no more than is asked for."""
-    for path in cache.clients_folder.glob(f"*/*{SUFFIX}"):
-        with suppress(InputError):  # of a client that this plan does not touch
-            yield read_form(path)
+def _form(cache: Cache, index: Index) -> _Form | None:
+    """Return the shape and number format of the samples that a cache holds, from any of them."""
+    for file, block in index.blocks():
+        with suppress(InputError), mapped(cache.folder / file) as content:
+            values = content.read(block)
+            return values.shape[1:], values.dtype
+    return None
 
 
 def _draw(cache: Cache, generator: Generator, batch: Sequence[Request]) -> Array:

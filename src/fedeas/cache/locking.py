@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from fedeas.cache.private import private_folder
-from fedeas.cache.store import ClientCache
+from fedeas.cache.store import Cache
 from fedeas.locks import locked
 
 
@@ -32,26 +32,22 @@ def lock_cache(folder: Path, waiting: Callable[[], None] | None = None) -> Itera
 
 
 @contextmanager
-def lock_client(own: ClientCache) -> Iterator[list[str]]:
-    """Hold one client's part, while others hold theirs; yield what was mended of the cache."""
-
-    def make(_: Path) -> None:
-        own.make_folder()
-
-    mended: list[str] = []
+def lock_client(cache: Cache, client: str) -> Iterator[None]:
+    """Hold one client's part of a cache, while others hold theirs."""
+    folder = cache.client_folder(client)
     with ExitStack() as held:
         while True:
-            with locked(own.cache.folder, make=private_folder):
-                mended += own.cache.check()
+            with locked(cache.folder, make=private_folder):
+                cache.prepare()
                 try:
-                    held.enter_context(locked(own.folder, _busy, make))
+                    held.enter_context(locked(folder, _busy, private_folder))
                     break
                 except _BusyError:
                     pass
             # Another process fills the same client. Wait outside the gate: others may pass.
-            with locked(own.folder, make=make):
+            with locked(folder, make=private_folder):
                 pass
-        yield mended
+        yield
 
 
 def _busy() -> None:

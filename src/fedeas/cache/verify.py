@@ -5,15 +5,17 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
-from fedeas.cache import spent
+from fedeas.cache.block import Block
+from fedeas.cache.index import FILE, SAMPLES, Work, open_index
 from fedeas.cache.locking import lock_cache
-from fedeas.cache.manifest import read_manifest
-from fedeas.cache.shard import check_shard, damaged
-from fedeas.cache.store import Cache, client_folder
+from fedeas.cache.mend import problems
+from fedeas.cache.store import Cache
 from fedeas.errors import InputError
-from fedeas.files import read_json
+
+_OURS = re.compile(rf"lock|{FILE}(-journal)?|(clients/[\w-]+/)?{SAMPLES}|clients/[\w-]+/lock")
 
 
 @dataclass(frozen=True)
@@ -38,98 +40,60 @@ class Summary:
 
 
 def caches(base: Path) -> list[Path]:
-    """Return the folders of all caches below a folder, also those whose head is lost."""
+    """Return the folders of all caches below a folder, also those whose index is lost."""
     named = re.compile(r"[0-9a-f]{16}")  # a folder of somebody else is none of our business
-    found = {path.parent for name in ("cache.json", "clients") for path in base.glob(f"*/{name}")}
+    names = (FILE, SAMPLES, "clients", "cache.json")  # the last is of the first version
+    found = {path.parent for name in names for path in base.glob(f"*/{name}")}
     return sorted(path for path in found if named.fullmatch(path.name))
 
 
 def verify(folder: Path) -> Iterator[Problem]:
     """Read every file of a cache and yield what is damaged; nothing is changed."""
-    known = {folder / name for name in ("lock", "cache.json", "journal.json", spent.FILE)}
+    path = folder / FILE
+    found: list[tuple[str, Block]] = []
     try:
-        Cache.at(folder)
+        cache = Cache.at(folder)
+        with cache.open() as index:
+            index.check()
+            found = list(index.blocks())
     except InputError as error:
-        yield Problem(folder / "cache.json", error.what)
-    yield from _damaged_journal(folder)
-    for client in sorted((folder / "clients").glob("*")):
-        yield from _verify_client(client)
-    for path in folder.iterdir():
-        if path.is_file() and path not in known:
-            yield Problem(path, "is none of ours, or was half-written")
+        yield Problem(path, error.what)
+    for file, whys in groupby(problems(folder, found), key=lambda problem: problem[0]):
+        yield Problem(folder / file, next(whys)[2])
+    for path in sorted(folder.rglob("*")):
+        if not path.is_dir() and not _OURS.fullmatch(path.relative_to(folder).as_posix()):
+            yield Problem(path, "does not belong to the cache")
 
 
 def summary(folder: Path) -> Summary:
     """Count what a cache holds."""
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    samples = clients = 0
     try:
         about = Cache.at(folder).about
-        for manifest in (folder / "clients").glob("*/manifest.json"):
-            clients += 1
-            for shard in read_manifest(manifest)[1]:
-                samples += sum(segment.size for segment in shard.segments)
-    except InputError as error:
-        return Summary(folder, "?", None, clients, samples, size, str(error))
-    return Summary(folder, str(about["generator"]), int(about["seed"]), clients, samples, size)
+        with open_index(folder / FILE) as index:
+            clients, samples = index.totals()
+    except (InputError, OSError) as error:
+        return Summary(folder, "?", None, 0, 0, size, str(error))
+    return Summary(folder, about["generator"], int(about["seed"]), clients, samples, size)
 
 
-def remove(path: Path, waiting: Callable[[], None]) -> None:
-    """Remove a cache, or its quarantine, while nobody fills it; `waiting` raises if somebody does.
+def work(folder: Path) -> Work:
+    """Return how many samples were generated into a cache, and how long that took."""
+    with suppress(InputError, OSError), open_index(folder / FILE) as index:
+        return index.work()
+    return Work(0, 0.0)
 
-    Parameters
-    ----------
-    path : Path
-        The folder of a cache, or the folder `quarantine` in it.
-    waiting : callable
-        Called if the cache is being filled.
 
-    """
-    folder = path.parent if path.name == "quarantine" else path
+def remove(folder: Path, waiting: Callable[[], None]) -> None:
+    """Remove a cache while nobody fills it; `waiting` is called if somebody does, and raises."""
     if folder.is_symlink():
         raise InputError(f"{folder} is a link", fix="remove it by hand, and what it leads to")
     with lock_cache(folder, waiting):
         # The lock goes last. Windows refuses to remove it while it is held: it stays, alone.
-        doomed = [path] if path != folder else [p for p in folder.iterdir() if p.name != "lock"]
-        for entry in doomed:
+        for entry in [path for path in folder.iterdir() if path.name != "lock"]:
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             else:
                 entry.unlink()
-        if path == folder:
-            with suppress(PermissionError):
-                shutil.rmtree(folder)
-
-
-def _verify_client(folder: Path) -> Iterator[Problem]:
-    manifest = folder / "manifest.json"
-    try:
-        client, shards = read_manifest(manifest)
-        if client_folder(client) != folder.name:
-            raise damaged(manifest, f"it belongs to client {client!r}")
-    except InputError as error:
-        yield Problem(manifest, error.what)
-        return
-    for listed in shards:
-        path = folder / listed.name
-        try:
-            if not path.exists():
-                yield Problem(path, "is gone")
-            elif check_shard(path, client) != listed:
-                yield Problem(manifest, f"says that {listed.name} holds other samples than it does")
-        except InputError:
-            yield Problem(path, "is damaged")
-    yield from _damaged_journal(folder)
-    ours = {"manifest.json", "journal.json", "lock", *(shard.name for shard in shards)}
-    for path in folder.iterdir():
-        if path.name not in ours:
-            yield Problem(path, "is not in the manifest")
-
-
-def _damaged_journal(folder: Path) -> Iterator[Problem]:
-    path = folder / "journal.json"
-    try:
-        if path.exists():
-            read_json(path)
-    except InputError as error:
-        yield Problem(path, error.what)
+        with suppress(PermissionError):
+            shutil.rmtree(folder)

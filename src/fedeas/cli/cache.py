@@ -69,10 +69,11 @@ def prune_caches(
     keep: list[str] | None = typer.Option(None, help="A cache to keep; may be repeated."),
     yes: bool = typer.Option(False, "--yes", help="Remove, do not only list."),
 ) -> None:
-    """Remove the quarantine of every cache, and every cache that is not kept.
+    """Remove every cache that is not kept, and those of earlier versions of fedeas.
 
     Example: `fedeas cache prune cache --keep 0123456789abcdef --yes`
     """
+    from fedeas.cache.store import is_old
     from fedeas.cache.verify import remove
 
     found = _caches(folder)
@@ -80,13 +81,10 @@ def prune_caches(
         raise InputError(
             "no such cache", got=unknown.pop(), allowed=", ".join(p.name for p in found)
         )
-    doomed = [path / "quarantine" for path in found if (path / "quarantine").exists()]
-    if keep:
-        doomed += [path for path in found if path.name not in keep]
+    doomed = [p for p in found if p.name not in keep] if keep else [p for p in found if is_old(p)]
     for path in doomed:
         if yes:
-            own = path if path in found else path.parent
-            remove(path, partial(_refuse_busy, own))
+            remove(path, partial(_refuse_busy, path))
         typer.echo(f"{'removed' if yes else 'would remove'} {path}")
     if doomed and not yes:
         show.note("say --yes to remove them")

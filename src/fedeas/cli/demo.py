@@ -111,8 +111,9 @@ def _draw(runs: Any, base: Any, plan: Any, out: Path) -> None:
 
     beta = plan.settings["beta"]
     augment = replace(base.augment, policy=f"fedeas(beta={beta:g})")
-    ready = runs.prepare(replace(base, augment=augment))
-    cache = ready.open_cache(augment)
+    config = replace(base, augment=augment)
+    ready = runs.prepare(config)
+    cache = ready.open_cache(config)
     with show.progress("images") as update:
         done = fill(ready.plan, ready.generator, cache, augment.batch, update)
     path = out / "samples.png"

@@ -45,7 +45,7 @@ def fill(
     made = make_generator(generator)
     if judge is not None:
         made = judged = _filtered(made, judge, tries)
-    target = Cache(cache, made.fingerprint, plan.counts_hash, seed)
+    target = Cache(cache, made, plan.classes or plan.samples.shape[1], seed)
     with show.progress("images") as update:
         done = fill_cache(
             plan,

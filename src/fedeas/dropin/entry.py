@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from fedeas.cache import ClientSamples
 from fedeas.dropin.arrays import augment_arrays
 from fedeas.dropin.examples import note_lengths
 from fedeas.dropin.hugging_face import augment_hugging_face
-from fedeas.dropin.synthetic import Classes, Order
+from fedeas.dropin.synthetic import Order
 from fedeas.errors import InputError
 from fedeas.files import store_folder
-from fedeas.generators import Generator
+from fedeas.generators import Classes, Generator
 from fedeas.generators.generator import heavy
 from fedeas.policies import FedEAS, LocalPolicy, make_policy
 from fedeas.seeds import check_seed
@@ -39,7 +40,7 @@ def augment(
     The client's own label counts decide: the policy says how many of which class. Images are kept
     on disk under the generator's fingerprint, the classes, the client and the seed, so every later
     round, process and run reads them. With more real samples or another beta only those that are
-    missing are generated. A damaged file is set aside and its images are generated again.
+    missing are generated. Samples that are damaged on disk are generated again.
 
     Parameters
     ----------
@@ -104,18 +105,18 @@ def augment(
     (100, array([90, 48, 48]))
 
     """
-    order = Order(
-        generator,
-        _policy(beta, policy),
+    samples = ClientSamples(
         _name(client),
+        _policy(beta, policy),
+        generator,
         Path(cache) if cache is not None else store_folder() / "images",
         check_seed(seed),
         batch_size,
-        classes,
     )
+    order = Order(samples, classes)
     result = _of_its_kind(dataset, labels, label_column, order, transform)
     total = len(result[0]) if isinstance(result, tuple) else len(result)
-    note_lengths(order.client, total, result.num_real)
+    note_lengths(samples.client, total, result.num_real)
     return result
 
 

@@ -45,7 +45,7 @@ class Augment:
     policy: str = "none"  # or fedeas(beta=12), uniform(total=...), waterfill(total=...), ...
     generator: str = ""  # pool, diffusion(model=...), turbo(model=...), package.module:Name
     cache: str = "cache"  # folder of generated images
-    seed: int = 0  # of generated images
+    seed: int = 0  # added to the run's: another one gives other samples
     batch: int = 64  # images generated at a time
 
 

@@ -29,7 +29,9 @@ def generations(results: Iterable[Result]) -> Iterator[Generation]:
     for result in {result["experiment"]: result for result in results}.values():
         if result["generated"]:
             seed = str(result["settings"]["augment"].get("seed", 0))
-            key = (result["generator"], result["generator_hash"], result["counts_hash"], seed)
+            # Results of an earlier version do not name their cache: every federation had its own.
+            cache = result["generation"].get("cache") or result["counts_hash"]
+            key = (result["generator"], result["generator_hash"], str(cache), seed)
             by_cache.setdefault(key, []).append(result)
     for (generator, *_), runs in by_cache.items():
         by_runs = sum(result["generation"]["made"] for result in runs)

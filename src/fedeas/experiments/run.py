@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
-from fedeas.cache import Cache, check_classes, fill
-from fedeas.cache.spent import spent
+from fedeas.cache import Cache, fill
+from fedeas.cache.verify import work
 from fedeas.cores import usable_cores
 from fedeas.data import Federation, federate, load_images
 from fedeas.errors import InputError
 from fedeas.experiments.code import code_hash, library_version
-from fedeas.experiments.config import Augment, Config, read_config
+from fedeas.experiments.config import Config, read_config
 from fedeas.experiments.results import curves, read_result, summarise
 from fedeas.experiments.tracking import check_trackers, followers
 from fedeas.files import read_json, unreadable, write_json
@@ -30,7 +30,7 @@ from fedeas.flower.grids import check_grid, on_grid
 from fedeas.flower.log import Line, RoundLog
 from fedeas.flower.rounds import Trained, run_rounds
 from fedeas.flower.site import Simulation
-from fedeas.generators import Generator, open_generator
+from fedeas.generators import Generator, check_classes, open_generator
 from fedeas.locks import locked
 from fedeas.partition import make_recipe
 from fedeas.plan import Plan
@@ -65,9 +65,12 @@ class Prepared:
         """The generator's fingerprint, empty where nothing is generated."""
         return "" if self.generator is None else self.generator.fingerprint
 
-    def open_cache(self, augment: Augment) -> Cache:
-        """Return the cache of the run's images."""
-        return Cache(augment.cache, self.drawn_by, self.plan.counts_hash, augment.seed)
+    def open_cache(self, config: Config) -> Cache | None:
+        """Return the cache of the run's samples, where any are generated."""
+        if self.generator is None:
+            return None
+        classes = self.federation.data.classes
+        return Cache(config.augment.cache, self.generator, classes, cache_seed(config))
 
 
 def share_out(config: Config) -> Federation:
@@ -76,6 +79,11 @@ def share_out(config: Config) -> Federation:
     cut = {k: v for k, v in asdict(config.partition).items() if k != "recipe"}
     recipe = make_recipe(config.partition.recipe, **cut, seed=config.seed)
     return federate(data, recipe, config.data.protocol, config.data.hold_out, seed=config.seed)
+
+
+def cache_seed(config: Config) -> int:
+    """Return the seed of generated samples: runs of other seeds are repetitions, and share none."""
+    return config.seed + config.augment.seed
 
 
 def prepare(config: Config) -> Prepared:
@@ -90,7 +98,7 @@ def prepare(config: Config) -> Prepared:
                 fix="name a generator in [augment]",
             )
         generator = open_generator(config.augment.generator, _offered(config))
-        check_classes(plan, generator)
+        check_classes(federation.data.classes, generator)
     drawn_by = "" if generator is None else generator.fingerprint
     weights = config.federated.model.weights
     known = hashlib.sha256(_content(Path(weights))).hexdigest() if weights else ""
@@ -181,7 +189,7 @@ def _train(
         generator=config.augment.generator,
         offered=_offered(config),
         cache=config.augment.cache,
-        cache_seed=config.augment.seed,
+        cache_seed=cache_seed(config),
         batch=config.augment.batch,
         folder=str(folder / "clients"),
         device=config.device,
@@ -220,10 +228,10 @@ def _generate(
 ) -> dict[str, Any]:
     """Fill the cache, in batches that mix all clients, and note what that took in all starts."""
     made: dict[str, Any] = {"made": 0, "seconds": 0.0}
-    if ready.generator is None:
-        return made
     augment = config.augment
-    cache = ready.open_cache(augment)
+    cache = ready.open_cache(config)
+    if ready.generator is None or cache is None:
+        return made
     real = ready.federation.data.samples
     filled = fill(ready.plan, ready.generator, cache, augment.batch, progress, like=real)
     try:
@@ -236,8 +244,8 @@ def _generate(
         "seconds": round(made["seconds"] + filled.seconds, 3),
     }
     write_json(note, made)
-    # Images that others made took their time as well.
-    return made | {"in_cache": asdict(spent(cache.folder))}
+    # Samples that others made took their time as well.
+    return made | {"cache": cache.folder.name, "in_cache": asdict(work(cache.folder))}
 
 
 def _offered(config: Config) -> tuple[tuple[str, object], ...]:

@@ -19,25 +19,22 @@ from typing import TypeVar
 import numpy as np
 from flwr.app import Context
 from flwr.clientapp import ClientApp
-from numpy.typing import NDArray
 
-from fedeas.cache import Cache, check_classes, client_samples
-from fedeas.counts import LabelCounts, names
+from fedeas.cache import ClientSamples
+from fedeas.counts import names
 from fedeas.data import Dataset, load_images
 from fedeas.errors import InputError
 from fedeas.files import read_toml
 from fedeas.flower.client import Site, make_client_app
 from fedeas.flower.limits import Limits, RefusalLog, refuse_alike
 from fedeas.flower.negotiate import Holding, answer_negotiation
-from fedeas.generators import open_generator
-from fedeas.plan import Plan
+from fedeas.flower.site import with_synthetic
 from fedeas.policies import FedEAS, FillToMean, FullBalance, LocalPolicy, NoGeneration, WaterFill
 from fedeas.secure.memory import end_sums, own_folder
 from fedeas.specs import parse
 from fedeas.training.samples import Samples
 
 Read = TypeVar("Read")
-Ints = NDArray[np.int64]
 SITES = "FEDEAS_SITES"  # names the folder of simulated sites' configurations
 _POLICIES = {p.name: p for p in (FedEAS, WaterFill, FillToMean, FullBalance, NoGeneration)}
 _LONGEST = 200  # characters of a policy
@@ -45,7 +42,6 @@ _LONGEST = 200  # characters of a policy
 _LARGEST = {"size_exponent": 1.0}
 _LARGEST_OTHER = 1e4
 _PRIVATE = "fedavg fedprox scaffold moon"  # methods that send nothing but weights
-_LOG = logging.getLogger("fedeas")
 
 
 @dataclass(frozen=True)
@@ -151,9 +147,7 @@ def open_deployed(context: Context) -> Site:
 def hold_counts(context: Context) -> Holding:
     """Return what a site negotiates with: its own counts."""
     config = _agreed(context)
-    real = open_site(config).real
-    histogram = np.bincount(real.labels, minlength=len(real.data.classes))
-    return Holding(histogram, _sums_folder(config))
+    return Holding(open_site(config).real.counts(), _sums_folder(config))
 
 
 def open_site(config: SiteConfig) -> Site:
@@ -248,34 +242,23 @@ def _sums_folder(config: SiteConfig) -> Path:
 
 def _augmented(config: SiteConfig, real: Samples, spec: str) -> Samples:
     """Return the site's real samples and its synthetic ones, generated on first use."""
-    policy, classes = row_policy(spec), real.data.classes
+    policy = row_policy(spec)
     if isinstance(policy, NoGeneration):
         return real
     # Whether anything is wanted follows from the labels, so a lack is told before that is known.
     if not config.generator:
         raise InputError("this site has no generator", fix="name one in the node's configuration")
-    generator = open_generator(config.generator, (("device", config.device),))
-    counts = LabelCounts([np.bincount(real.labels, minlength=len(classes))], classes=classes)
-    wanted = _affordable(policy.local(counts.n[0]), config.max_samples)
-    check_classes(Plan.of(counts, wanted[np.newaxis], policy), generator)
-    if not wanted.any():
-        return real
-    # Known by classes, not by counts: a site that gets more images keeps what it generated.
-    cache = Cache.of_client(config.cache_folder, generator.fingerprint, classes)
-    name = str(config.partition_id)
-    made = client_samples(name, wanted.tolist(), generator, cache, config.batch, real.data.samples)
-    return Samples.of(real.data, real.indices, *made)
-
-
-def _affordable(wanted: Ints, most: int) -> Ints:
-    """Return what a site generates of what the policy wants, every class cut in proportion.
-
-    To refuse instead would tell the server that its labels ask for more.
-    """
-    if (total := int(wanted.sum())) <= most:
-        return wanted
-    _LOG.warning("the policy wants %s samples; this site generates at most %s", total, most)
-    return wanted * most // total
+    synthetic = ClientSamples(
+        str(config.partition_id),
+        policy,
+        config.generator,
+        config.cache_folder,
+        batch_size=config.batch,
+        max_samples=config.max_samples,
+        offered=(("device", config.device),),
+    )
+    synthetic.open_cache(real.data.classes)
+    return with_synthetic(real, synthetic)
 
 
 # Opened once a process, however many turns it takes.

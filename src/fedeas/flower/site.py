@@ -6,10 +6,9 @@ from pathlib import Path
 
 from flwr.app import Context
 
-from fedeas.cache import Cache, check_classes, client_samples
+from fedeas.cache import ClientSamples, Planned
 from fedeas.data import Dataset, load_images
 from fedeas.flower.client import OpenSite, Site
-from fedeas.generators import open_generator
 from fedeas.partition import Partition
 from fedeas.plan import Plan
 from fedeas.training.samples import Samples
@@ -58,13 +57,21 @@ def _augmented(simulation: Simulation, real: Samples, number: int, _policy: str)
     if simulation.plan is None:
         return real
     plan = _plan(simulation.plan)
-    name, wanted = plan.client_names[number], plan.samples[number].tolist()
-    if not any(wanted):
-        return real
-    generator = open_generator(simulation.generator, simulation.offered)
-    check_classes(plan, generator)
-    cache = Cache(simulation.cache, generator.fingerprint, plan.counts_hash, simulation.cache_seed)
-    made = client_samples(name, wanted, generator, cache, simulation.batch, real.data.samples)
+    synthetic = ClientSamples(
+        plan.client_names[number],
+        Planned(plan.samples[number]),
+        simulation.generator,
+        Path(simulation.cache),
+        simulation.cache_seed,
+        simulation.batch,
+        offered=simulation.offered,
+    )
+    return with_synthetic(real, synthetic)
+
+
+def with_synthetic(real: Samples, synthetic: ClientSamples) -> Samples:
+    """Return a client's real samples and its synthetic ones, generated on first use."""
+    made = synthetic.draw(real.counts(), real.data.classes, real.data.samples)
     return Samples.of(real.data, real.indices, *made)
 
 

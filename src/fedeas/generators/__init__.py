@@ -1,6 +1,21 @@
 """What makes synthetic images: a protocol of two members, and what fulfils it."""
 
-from fedeas.generators.generator import Generator, make_generator, open_generator
+from fedeas.generators.generator import (
+    Classes,
+    Generator,
+    check_classes,
+    count_classes,
+    make_generator,
+    open_generator,
+)
 from fedeas.generators.pool import Pool
 
-__all__ = ["Generator", "Pool", "make_generator", "open_generator"]
+__all__ = [
+    "Classes",
+    "Generator",
+    "Pool",
+    "check_classes",
+    "count_classes",
+    "make_generator",
+    "open_generator",
+]

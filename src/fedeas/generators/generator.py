@@ -1,6 +1,7 @@
 """The protocol of a generator, and generators by name."""
 
 import importlib
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,6 +17,7 @@ from fedeas.specs import Registry
 
 Ints = NDArray[np.int64]
 Seeds = NDArray[np.uint64]
+Classes = Sequence[str] | int  # their names, or how many there are
 
 
 def heavy(module: str, purpose: str, extra: str) -> Any:
@@ -111,3 +113,31 @@ def make_generator(spec: str, **offered: object) -> Generator:
 def open_generator(spec: str, offered: tuple[tuple[str, object], ...] = ()) -> Generator:
     """Make a generator, with the settings that it takes of those offered, or return the last."""
     return make_generator(spec, **dict(offered))
+
+
+def check_classes(classes: Classes, generator: Generator) -> None:
+    """Refuse a generator of other classes; spelling may differ, as 'T-shirt/top' does."""
+    known: Sequence[str] | None = getattr(generator, "classes", None)
+    if known is None:
+        return
+    same = len(known) == count_classes(classes)
+    if same and not isinstance(classes, int):
+        same = [_letters(name) for name in known] == [_letters(name) for name in classes]
+    if not same:
+        raise InputError(
+            "the data and the generator have different classes",
+            got=classes if isinstance(classes, int) else list(classes),
+            allowed=", ".join(known),
+            fix="choose another generator, or rename the classes if only their names differ",
+        )
+
+
+def count_classes(classes: Classes) -> int:
+    """Return how many classes there are."""
+    if isinstance(classes, bool) or (isinstance(classes, int) and classes < 2):
+        raise InputError("not a number of classes", got=classes, allowed="2 and more, or names")
+    return classes if isinstance(classes, int) else len(classes)
+
+
+def _letters(name: str) -> str:
+    return "".join(letter for letter in name.casefold() if letter.isalnum())

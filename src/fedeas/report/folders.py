@@ -1,5 +1,6 @@
 """What only a run's folder can show: who holds and generates what, and images from its cache."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -44,9 +45,12 @@ def _samples(run: Run) -> bytes | None:
         return None
     try:
         augment = read_json(run.place / "config.json")["config"]["augment"]
-        known = (run.result["generator_hash"], run.result["counts_hash"], augment["seed"])
+        name = str(run.result["generation"]["cache"])
+        if not re.fullmatch(r"[0-9a-f]{16}", name):
+            return None
         plan = _own_plan(run, run.place)
-        return grid_picture(first_images(Cache(augment["cache"], *known), plan), plan.class_names)
+        cache = Cache.at(Path(augment["cache"]) / name)
+        return grid_picture(first_images(cache, plan), plan.class_names)
     except (FedeasError, KeyError, TypeError):
         return None
 
@@ -85,7 +89,7 @@ def first_images(cache: Cache, plan: Plan) -> Bytes:
     for client, wanted in zip(plan.client_names, plan.samples.tolist(), strict=True):
         short = [min(n, _EACH - len(own)) for n, own in zip(wanted, found, strict=True)]
         if any(short):
-            for image, label in zip(*cache.client(client).samples(short), strict=True):
+            for image, label in zip(*cache.samples(client, short), strict=True):
                 found[label].append(image)
     shown = next(own[0] for own in found if own)
     blank = np.full_like(shown, 255)

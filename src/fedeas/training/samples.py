@@ -50,6 +50,10 @@ class Samples:
         """The labels of all samples, real ones first."""
         return np.concatenate([np.asarray(self.data.labels)[self.indices], self.synthetic_labels])
 
+    def counts(self) -> Ints:
+        """Return how many samples of every class there are."""
+        return np.bincount(self.labels, minlength=len(self.data.classes))
+
     def take(self, places: Ints) -> tuple[Array, Ints]:
         """Copy the samples and labels at these places."""
         real = len(self.indices)

@@ -1,0 +1,122 @@
+"""`ClientSamples`: a policy, a generator and a cache; a client's synthetic samples.
+
+A training set that somebody augments, a simulated client and a deployed site use it alike, so that
+the same client gets the same samples in all three.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedeas.cache.block import Ints
+from fedeas.cache.fill import client_samples
+from fedeas.cache.store import Cache
+from fedeas.data.kinds import Array
+from fedeas.errors import InputError
+from fedeas.generators import Classes, Generator, open_generator
+
+_LOG = logging.getLogger(__name__)
+
+
+class Local(Protocol):
+    """A policy that needs one client's label counts alone."""
+
+    def local(self, n: ArrayLike) -> Ints:
+        """Return the samples of every class to generate."""
+        ...
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a plan says for one client, as a policy."""
+
+    samples: Ints  # of every class
+
+    def local(self, n: ArrayLike) -> Ints:
+        """Return the samples of every class to generate, whatever the counts."""
+        return self.samples
+
+
+@dataclass(frozen=True)
+class ClientSamples:
+    """The synthetic samples of one client.
+
+    They are known by the generator's fingerprint, the classes, the client's name and the seed:
+    whoever asks again, in whatever process, gets the same samples from disk. With other label
+    counts, those of them that are still wanted are kept.
+    """
+
+    client: str
+    policy: Local
+    generator: str | Generator
+    cache: Path
+    seed: int = 0
+    batch_size: int = 64
+    max_samples: int | None = None
+    offered: tuple[tuple[str, object], ...] = ()  # settings for a generator named by a spec
+
+    def draw(self, n: ArrayLike, classes: Classes, like: Array | None = None) -> tuple[Array, Ints]:
+        """Return samples and labels for a client with these label counts, generated where missing.
+
+        Samples that do not look `like` the real ones are refused.
+        """
+        wanted = self._affordable(self.policy.local(n)).tolist()
+        if not any(wanted):
+            nothing = np.empty((0, 0)) if like is None else like[:0]
+            return nothing, np.empty(0, np.int64)
+        cache = self.open_cache(classes)
+        with self._logged(cache, wanted):
+            return client_samples(
+                self.client, wanted, self.open_generator(), cache, self.batch_size, like
+            )
+
+    def open_cache(self, classes: Classes) -> Cache:
+        """Return the cache of these samples; refuse a generator of other classes."""
+        return Cache(self.cache, self.open_generator(), classes, self.seed)
+
+    def open_generator(self) -> Generator:
+        """Return the generator, opened where it is named by a spec."""
+        if isinstance(self.generator, str):
+            return open_generator(self.generator, self.offered)
+        if not isinstance(self.generator, Generator):
+            raise InputError(
+                "not a generator",
+                got=type(self.generator).__name__,
+                allowed="a spec such as 'diffusion(model=fashion_mnist)', or an object with "
+                "`fingerprint` and `sample`",
+            )
+        return self.generator
+
+    def _affordable(self, wanted: Ints) -> Ints:
+        """Return what is generated of what the policy wants: every class is cut in proportion."""
+        total, most = int(wanted.sum()), self.max_samples
+        if most is None or total <= most:
+            return wanted
+        _LOG.warning("the policy wants %s samples; this site generates at most %s", total, most)
+        return wanted * most // total
+
+    @contextmanager
+    def _logged(self, cache: Cache, wanted: Sequence[int]) -> Iterator[None]:
+        """Log what is generated, and how long that took."""
+        total = f"{sum(wanted):,} samples"
+        try:
+            missing = sum(segment.size for segment in cache.missing(self.client, wanted))
+            to_do = f"generating {missing:,} of {total}"
+        except InputError:  # how many can be kept is known when they are mended
+            to_do = f"mending {total}"
+        else:
+            if not missing:
+                yield
+                return
+        _LOG.info("client %s: %s, kept in %s", self.client, to_do, cache.folder)
+        begun = time.monotonic()
+        yield
+        took = time.monotonic() - begun
+        _LOG.info("client %s: %s ready after %.1f s", self.client, total, took)
