@@ -173,6 +173,11 @@ def read_json(path: Path) -> Any:
     return unsealed(text, str(path))
 
 
+def content_hash(body: object) -> str:
+    """Return the hash of a value of JSON."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
 def sealed(body: object) -> str:
     """Return a line of JSON with the hash of its content.
 
