@@ -14,6 +14,7 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ from fedeas.secure.server import Server
 from fedeas.secure.shares import SHARE, join
 from fedeas.settings.deployment import Deployment, SiteConfig
 from fedeas.settings.reading import read_settings
-from fedeas.settings.training import Federated, ModelSettings
+from fedeas.settings.training import Federated, Local, ModelSettings
 from fedeas.training.models import make_model
 from fedeas.training.task import Task
 from pictures import encoded
@@ -411,8 +412,14 @@ def site(tmp_path) -> Attacked:
 
 
 def unguarded(site: Attacked, monkeypatch: pytest.MonkeyPatch) -> Attacked:
-    """The same site as 0.1.0 would have opened it: without limits."""
+    """The same site as 0.1.0 would have opened it: without limits, and of settings of any type."""
 
+    def unchecked(kind: type, given: dict[str, object], where: str) -> object:
+        if kind is not Local:
+            return read_settings(kind, given, where)
+        return SimpleNamespace(**{**Local().to_dict(), **given})
+
+    monkeypatch.setattr(client_module, "read_settings", unchecked)
     config = read_settings(SiteConfig, site.context.node_config)
     monkeypatch.setattr(client_module, "check_task", lambda task, samples: None)
     app = make_client_app(lambda context: replace(open_site(config), limits=None))
@@ -566,7 +573,6 @@ class Squares:
 def test_too_large_a_plan_is_cut_rather_than_refused(site, tmp_path):
     """A bound on samples that refuses tells the server that the labels ask for more."""
     site.context.node_config |= {"generator": "test_attacks:Squares", "max-samples": 100}
-
     opened = open_site(read_settings(SiteConfig, site.context.node_config))
     wanted = FedEAS(beta=12).local(COUNTS)
     assert wanted.sum() > 100

@@ -1,6 +1,5 @@
 """`Dataset`: samples and labels as memory-mapped arrays, written once and checksummed."""
 
-import hashlib
 import json
 import math
 import os
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedeas.data.kinds import Array, find_kind
 from fedeas.errors import FileAccessError, InputError
-from fedeas.files import check_regular, content_hash, unwritable
+from fedeas.files import check_regular, content_hash, file_hash, unwritable
 
 _FORMAT = "samples/2"
 _FILES = ("samples.npy", "labels.npy")
@@ -120,7 +119,7 @@ class Dataset:
     def verify(self, folder: Path) -> list[str]:
         """Read everything and return the files whose contents are not what was written."""
         body = _read_head(folder)
-        return [f for f in _FILES if _file_digest(folder / f) != body["sha256"][f]]
+        return [f for f in _FILES if file_hash(folder / f) != body["sha256"][f]]
 
     @property
     def train_labels(self) -> NDArray[np.int64]:
@@ -178,7 +177,7 @@ def _fill(
     return {
         "format": _FORMAT,
         "shape": [total, *form[0]],
-        "sha256": {f: _file_digest(folder / f) for f in _FILES},
+        "sha256": {f: file_hash(folder / f) for f in _FILES},
     }
 
 
@@ -208,8 +207,3 @@ def _fingerprint(hashes: dict[str, str]) -> str:
     """Name the content of a data set, as it was always named: by the files of the first format."""
     samples, labels = (hashes[name] for name in _FILES)
     return content_hash({"images.npy": samples, "labels.npy": labels})
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -23,7 +23,7 @@ from fedeas.errors import InputError
 from fedeas.experiments.code import code_hash, library_version
 from fedeas.experiments.results import curves, read_result, summarise
 from fedeas.experiments.tracking import check_trackers, followers
-from fedeas.files import read_json, unreadable, write_json
+from fedeas.files import file_hash, read_json, write_json
 from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import check_grid, on_grid
 from fedeas.flower.log import Line, RoundLog
@@ -95,7 +95,7 @@ def prepare(config: Config) -> Prepared:
         check_classes(plan, generator)
     drawn_by = "" if generator is None else generator.fingerprint
     weights = config.federated.model.weights
-    known = hashlib.sha256(_content(Path(weights))).hexdigest() if weights else ""
+    known = file_hash(Path(weights)) if weights else ""
     named = partial(config.experiment, federation.data.fingerprint, drawn_by, known)
     return Prepared(federation, plan, named, generator, (code_hash(),))
 
@@ -338,10 +338,3 @@ def _finished(path: Path, experiment: str) -> dict[str, Any] | None:
     except InputError:
         return None
     return found if found["experiment"] == experiment else None
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from None

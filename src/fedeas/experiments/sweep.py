@@ -8,9 +8,9 @@ the policy 'match' stands for the matched one itself. Grids of one name are show
 """
 
 import itertools
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,6 @@ from fedeas.settings.training import Federated
 from fedeas.specs import parse
 from fedeas.training.optimizers import find_optimizer
 
-Settings = dict[str, Any]
 Ints = NDArray[np.int64]
 _MATCH = "match"
 _OF_GRID = ("name", "title", _MATCH, "threshold")
@@ -119,13 +118,15 @@ def plan_runs(sweep: Sweep) -> Iterator[Planned]:
                 yield Planned(grid, config, match, varied)
 
 
-def _config(sweep: Sweep, changed: Settings, where: str) -> Config:
-    content = json.loads(json.dumps(sweep.base))
+def _config(sweep: Sweep, changed: Mapping[str, Any], where: str) -> Config:
+    content = deepcopy(sweep.base)
     for dotted, value in changed.items():
         *above, last = dotted.split(".")
         table = content
         for key in above:
-            table = table.setdefault(key, {})
+            if not isinstance(table.setdefault(key, {}), dict):
+                raise InputError(f"{where}: {key} is not a table", got=table[key])
+            table = table[key]
         table[last] = value
     config = read_settings(Config, content, where)
     find_optimizer(config.federated.local)

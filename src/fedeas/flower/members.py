@@ -35,12 +35,7 @@ class Members:
     """The clients of a federation, as far as the server has met them."""
 
     def __init__(
-        self,
-        grid: Grid,
-        federated: Federated,
-        task: Task,
-        seed: int,
-        deployment: Deployment | None,
+        self, grid: Grid, federated: Federated, task: Task, seed: int, deployment: Deployment | None
     ) -> None:
         self._grid, self._federated, self._task = grid, federated, task
         self._deployment = deployment

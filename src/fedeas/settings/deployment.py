@@ -45,11 +45,8 @@ class Deployment(Settings, frozen=True, rename="kebab"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if 0 < self.max_weight_ratio < 1:
-            raise InputError(
-                "max-weight-ratio is out of range",
-                got=self.max_weight_ratio,
-                allowed="from 1, or 0 for no bound",
-            )
+            got, allowed = self.max_weight_ratio, "from 1, or 0 for no bound"
+            raise InputError("max-weight-ratio is out of range", got=got, allowed=allowed)
 
     def weight_cap(self, sizes: Sequence[int]) -> int:
         """Return the samples that a site is weighted by at most, given those of all sites.

@@ -61,8 +61,5 @@ class Federated(Settings, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.local.compile and self.method.split("(")[0] not in _COMPILED:
-            raise InputError(
-                "only a method with the plain loss can compile the model",
-                got=self.method,
-                allowed=", ".join(_COMPILED),
-            )
+            allowed = ", ".join(_COMPILED)
+            raise InputError("only a plain loss can be compiled", got=self.method, allowed=allowed)
