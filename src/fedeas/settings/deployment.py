@@ -93,12 +93,12 @@ class RunConfig(Deployment, frozen=True, kw_only=True, rename="kebab"):
         names = set(kind.__struct_fields__) & set(self.__struct_fields__)
         return {name: getattr(self, name) for name in names}
 
-    def experiment(self, policy: str, statistics: tuple[Sequence[float], ...]) -> str:
+    def experiment(self, policy: str, normalised_by: Sequence[Sequence[float]]) -> str:
         """Name all that the model of a round depends on: how long to wait is no part of it.
 
-        `statistics` are the means and spreads that samples are normalised by.
+        `normalised_by` are the means and the spreads of samples.
         """
-        return content_hash([self.identity(), policy, statistics])
+        return content_hash([self.identity(), policy, normalised_by])
 
 
 class SiteConfig(Settings, frozen=True, rename="kebab"):
