@@ -44,10 +44,11 @@ from torch.nn import functional
 from fedeas.data import Dataset, load_images
 from fedeas.flower.client import Site, make_client_app
 from fedeas.flower.grids import InlineGrid, on_grid
-from fedeas.flower.rounds import Federated, run_rounds
+from fedeas.flower.rounds import run_rounds
 from fedeas.seeds import child_rng
-from fedeas.training.loop import Local, accuracy, keep_memory
-from fedeas.training.models import ModelSettings, make_model
+from fedeas.settings.training import Federated, Local, ModelSettings
+from fedeas.training.loop import accuracy, keep_memory
+from fedeas.training.models import make_model
 from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 

@@ -31,7 +31,8 @@ def measure(superlink: dict) -> dict:
 
     from fedeas import FedEAS, LabelCounts
     from fedeas.flower.sums import ExactSum, check_values
-    from fedeas.training.models import ModelSettings, make_model
+    from fedeas.settings.training import ModelSettings
+    from fedeas.training.models import make_model
     from fedeas.training.task import Task
 
     model = make_model(ModelSettings("cnn"), Task(10, (64, 72, 1), (0.5,), (0.25,)), 0)

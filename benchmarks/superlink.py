@@ -154,9 +154,11 @@ def contest(grid: object, context: object) -> None:
 
     from fedeas.flower import records
     from fedeas.flower.exchange import exchange
-    from fedeas.flower.members import Deployment, HelloSettings, Members
-    from fedeas.flower.rounds import Federated, run_rounds
-    from fedeas.training.models import ModelSettings, make_model
+    from fedeas.flower.members import Members
+    from fedeas.flower.rounds import run_rounds
+    from fedeas.settings.deployment import Deployment
+    from fedeas.settings.training import Federated, ModelSettings
+    from fedeas.training.models import make_model
     from fedeas.training.task import Task
 
     count, out = int(context.run_config["clients"]), Path(str(context.run_config["out"]))
@@ -177,8 +179,7 @@ def contest(grid: object, context: object) -> None:
         return [Message(content, node, kind, ttl=600) for node in nodes]
 
     def ours_empty() -> None:
-        manner = HelloSettings("fedavg", task, 0, count, 600.0, 1.0)
-        Members(grid, manner, deployment).gather()
+        Members(grid, federated, task, 0, deployment).gather()
 
     def ours_model() -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -16,14 +16,13 @@ from fedeas import LabelCounts
 from fedeas.data import load_images
 from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import InlineGrid
-from fedeas.flower.rounds import Federated, Trained, run_rounds
+from fedeas.flower.rounds import Trained, run_rounds
 from fedeas.flower.site import Simulation
 from fedeas.partition import Partition
 from fedeas.partition.partition import IndexLists, hash_labels
 from fedeas.policies.registry import make_policy
 from fedeas.secure.paths import Betas, Choice, choose_by_conditions, plain_sums
-from fedeas.training.loop import Local
-from fedeas.training.models import ModelSettings
+from fedeas.settings.training import Federated, Local, ModelSettings
 from fedeas.training.task import Task
 from pictures import CLASSES, draw_shapes, write_set
 

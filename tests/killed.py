@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from fedeas.experiments.config import read_config
 from fedeas.experiments.run import run
+from fedeas.settings.config import read_config
 
 
 def rounds_done(out: str) -> int:

@@ -6,7 +6,6 @@ every claim has to say.
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,6 @@ import pytest
 
 from fedeas import LabelCounts
 from fedeas.experiments import run, sweep
-from fedeas.experiments.config import Config, PartitionConfig
 from fedeas.experiments.results import curves, summarise
 from fedeas.experiments.runs import write_index
 from fedeas.experiments.sweep import Cell, fill_in, plan_runs, read_sweep
@@ -23,6 +21,7 @@ from fedeas.files import write_json
 from fedeas.paper.tables import BETAS, COMBINED_PEAK, printed
 from fedeas.partition import FLBench
 from fedeas.policies.registry import make_policy
+from fedeas.settings.config import Config, PartitionConfig
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 SIZES = {"cifar10": [6000] * 10, "cifar100": [600] * 100}
@@ -106,7 +105,7 @@ def write_results(
 ) -> Path:
     """Write the results of chosen cells as finished runs of a sweep."""
     for cell in {cell.name: cell for cell in cells if wanted(cell)}.values():
-        config = replace(cell.config, device="cpu")
+        config = cell.config.replace(device="cpu")
         counts = counts_of(config)
         plan = make_policy(config.augment.policy).plan(counts)
         drawn_by = SimpleNamespace(fingerprint=config.augment.generator) if plan.total else None

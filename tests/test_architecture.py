@@ -16,8 +16,9 @@ PACKAGES = [
     "errors", "plotting", "notebook",
     "cores", "limits", "scalars", "seeds", "specs", "blocks", "files", "locks", "hub",
     "tensors", "parquet", "tables", "counts", "skew", "cost", "plan", "policies", "select",
-    "overfill", "comparison", "stream", "secure", "partition", "sources", "data", "training",
-    "generators", "cache", "dropin", "methods", "flower", "experiments", "report", "paper", "cli",
+    "overfill", "comparison", "stream", "secure", "partition", "settings", "sources", "data",
+    "training", "generators", "cache", "dropin", "methods", "flower", "experiments", "report",
+    "paper", "cli",
 ]  # fmt: skip
 # The only places outside `cli` that import another package, and then where it is used.
 LEAVES = {
@@ -52,7 +53,7 @@ HEAVY = {
     "flower/grids.py", "flower/site.py",
     "flower/exchange.py", "flower/limits.py", "flower/members.py", "flower/robust.py",
     "flower/deployed.py", "flower/server.py", "flower/private.py",
-    "experiments/config.py", "experiments/run.py", "experiments/sweep.py", "experiments/runner.py",
+    "experiments/run.py", "experiments/sweep.py", "experiments/runner.py",
     "experiments/worker.py", "experiments/estimate.py", "secure/keys.py", "secure/client.py",
     "secure/server.py", "flower/secure_sum.py", "flower/negotiate.py",
 }  # fmt: skip
@@ -60,7 +61,7 @@ HEAVY_PACKAGES = {"torch", "diffusers", "accelerate", "safetensors", "flwr", "cr
 # Public names that need an extra, and which.
 WITH_EXTRA = {
     "Method": "torch",
-    **dict.fromkeys(["Config", "read_config", "run", "serve", "make_deployed_app"], "train"),
+    **dict.fromkeys(["run", "serve", "make_deployed_app"], "train"),
     **dict.fromkeys(
         ["Holding", "answer_negotiation", "negotiate_beta", "negotiate_price"], "train"
     ),
@@ -157,8 +158,9 @@ def test_heavy_modules_are_imported_only_where_they_are_used(module):
 
 
 @pytest.mark.parametrize("module", [m for m in INNER if package(m) != "cli" and m not in HEAVY])
-def test_the_core_imports_nothing_but_numpy(module):
-    standard = sys.stdlib_module_names | {"fedeas", "numpy"}
+def test_the_core_imports_nothing_but_numpy_and_settings_nothing_but_msgspec(module):
+    own = {"msgspec"} if package(module) == "settings" else {"numpy"}
+    standard = sys.stdlib_module_names | {"fedeas"} | own
     assert {name.split(".")[0] for name in imports(module, top_level=True)} <= standard
     inside = {name.split(".")[0] for name in imports(module, top_level=False)} - standard
     assert inside <= LEAVES.get(module, set())
@@ -174,8 +176,8 @@ def test_nothing_is_assumed_to_be_an_image_where_any_sample_will_do(module):
     assert not words.findall((SOURCE / module).read_text())
 
 
-def test_the_command_line_starts_without_numpy():
-    code = "import sys, fedeas.cli; sys.exit('numpy' in sys.modules)"
+def test_the_command_line_starts_without_numpy_and_msgspec():
+    code = "import sys, fedeas.cli; sys.exit(bool({'numpy', 'msgspec'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-W", "ignore", "-c", code]).returncode == 0
 
 

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,9 +29,8 @@ from fedeas.flower.client import make_client_app
 from fedeas.flower.deployed import make_deployed_app, open_site, row_policy
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.limits import REFUSAL, RefusalLog
-from fedeas.flower.members import Deployment
 from fedeas.flower.negotiate import Holding, answer_negotiation, negotiate_beta
-from fedeas.flower.rounds import Federated, run_rounds
+from fedeas.flower.rounds import run_rounds
 from fedeas.secure import messages
 from fedeas.secure.client import Client, _Own
 from fedeas.secure.keys import (
@@ -57,7 +57,10 @@ from fedeas.secure.messages import (
 from fedeas.secure.paths import Betas, encode_query, read_question
 from fedeas.secure.server import Server
 from fedeas.secure.shares import SHARE, join
-from fedeas.training.models import ModelSettings, make_model
+from fedeas.settings.deployment import Deployment, SiteConfig
+from fedeas.settings.reading import read_settings
+from fedeas.settings.training import Federated, Local, ModelSettings
+from fedeas.training.models import make_model
 from fedeas.training.task import Task
 from pictures import encoded
 from reconstruction import Seen, reconstruct
@@ -409,10 +412,15 @@ def site(tmp_path) -> Attacked:
 
 
 def unguarded(site: Attacked, monkeypatch: pytest.MonkeyPatch) -> Attacked:
-    """The same site as 0.1.0 would have opened it: without limits."""
-    from fedeas.flower.deployed import SiteConfig
+    """The same site as 0.1.0 would have opened it: without limits, and of settings of any type."""
 
-    config = SiteConfig.of(site.context.node_config)
+    def unchecked(kind: type, given: dict[str, object], where: str) -> object:
+        if kind is not Local:
+            return read_settings(kind, given, where)
+        return SimpleNamespace(**{**Local().to_dict(), **given})
+
+    monkeypatch.setattr(client_module, "read_settings", unchecked)
+    config = read_settings(SiteConfig, site.context.node_config)
     monkeypatch.setattr(client_module, "check_task", lambda task, samples: None)
     app = make_client_app(lambda context: replace(open_site(config), limits=None))
     return Attacked(app, site.context)
@@ -565,9 +573,7 @@ class Squares:
 def test_too_large_a_plan_is_cut_rather_than_refused(site, tmp_path):
     """A bound on samples that refuses tells the server that the labels ask for more."""
     site.context.node_config |= {"generator": "test_attacks:Squares", "max-samples": 100}
-    from fedeas.flower.deployed import SiteConfig
-
-    opened = open_site(SiteConfig.of(site.context.node_config))
+    opened = open_site(read_settings(SiteConfig, site.context.node_config))
     wanted = FedEAS(beta=12).local(COUNTS)
     assert wanted.sum() > 100
     opened.samples("fedeas(beta=12)")

@@ -9,9 +9,11 @@ from flwr.app import Context, RecordDict
 from counting import drawn
 from fedeas import augment
 from fedeas.data import Dataset, load_images
-from fedeas.flower.deployed import SiteConfig, open_site
+from fedeas.flower.deployed import open_site
 from fedeas.flower.site import open_simulated
 from fedeas.partition import Partition
+from fedeas.settings.deployment import SiteConfig
+from fedeas.settings.reading import read_settings
 from federations import Shapes, federation
 from pictures import CLASSES, encoded
 
@@ -44,7 +46,7 @@ def deployed(data: Dataset, own: np.ndarray, folder: Path) -> tuple[np.ndarray, 
         path = folder / "site" / data.classes[data.labels[at]] / f"{at}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encoded(data.samples[at]))
-    config = SiteConfig.of({
+    config = read_settings(SiteConfig, {
         "partition-id": 0, "classes": ",".join(CLASSES), "data": str(folder / "site"),
         "state": str(folder / "state"), "cache": str(folder / "cache"), "batch": 16,
         "generator": f"federations:Shapes(log={folder / 'drawn'})", "device": "cpu",

@@ -111,5 +111,5 @@ def test_an_image_is_generated_once_whatever_takes_part():
 
 
 def _with(run: Planned, **changed: float) -> Planned:
-    federated = replace(run.config.federated, **changed)
-    return replace(run, config=replace(run.config, federated=federated))
+    federated = run.config.federated.replace(**changed)
+    return replace(run, config=run.config.replace(federated=federated))

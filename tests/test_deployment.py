@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,22 +16,16 @@ from flwr.app import Context, Error, Message, RecordDict
 from fedeas import FedEAS, InfeasibleError, InputError, LabelCounts
 from fedeas.files import read_json
 from fedeas.flower.client import TRAIN, Site, make_client_app
-from fedeas.flower.deployed import (
-    SITES,
-    SiteConfig,
-    open_deployed,
-    open_site,
-    row_policy,
-)
+from fedeas.flower.deployed import SITES, open_deployed, open_site, row_policy
 from fedeas.flower.grids import InlineGrid
-from fedeas.flower.members import Deployment
 from fedeas.flower.negotiate import Holding, answer_negotiation
-from fedeas.flower.rounds import Federated, run_rounds
+from fedeas.flower.rounds import run_rounds
 from fedeas.flower.server import serve
 from fedeas.seeds import child_rng
+from fedeas.settings.deployment import Deployment, SiteConfig
+from fedeas.settings.reading import read_settings
+from fedeas.settings.training import Federated, Local, ModelSettings
 from fedeas.tensors import load_tensors
-from fedeas.training.loop import Local
-from fedeas.training.models import ModelSettings
 from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 from federations import negotiated
@@ -69,7 +63,7 @@ def config(sites: Path, state: Path, k: int, **changed: object) -> SiteConfig:
         k, NAMES, str(sites / str(k) / "data"), str(state / str(k)), "federations:Shapes",
         device="cpu",
     )  # fmt: skip
-    return replace(made, **changed)
+    return made.replace(**changed)
 
 
 def settings(sites: Path, out: Path, **changed: object) -> dict[str, object]:
@@ -162,21 +156,22 @@ def test_policies_that_need_one_row_alone_are_taken():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"max-sample": 5}, "unknown key.*did you mean 'max-samples'"),
-        ({"max-samples": "5"}, "wrong kind"),
-        ({"max-samples": True}, "wrong kind"),
-        ({"partition-id": -1}, "'partition-id' of a site is too small"),
-        ({"max-batch": 1}, "'max-batch' of a site is too small"),
-        ({"data": None}, "wrong kind"),
+        ({"max-sample": 5}, "has no setting 'max-sample'.*did you mean 'max-samples'"),
+        ({"max-samples": "5"}, "max-samples has the wrong type"),
+        ({"max-samples": True}, "wrong type; got True"),
+        ({"partition-id": -1}, "site's configuration: partition-id is out of range; got -1"),
+        ({"max-batch": 1}, "max-batch is out of range; got 1; allowed: a whole number from 2"),
+        ({"data": None}, "data has the wrong type; allowed: text"),
     ],
 )
 def test_a_wrong_configuration_of_a_site_is_an_error(changed, message):
     given = {"partition-id": 0, "num-partitions": 4, "classes": "a, b", "data": "d", "state": "s"}
-    assert SiteConfig.of(given).generator == ""
+    read_site = partial(read_settings, SiteConfig, where="a site's configuration")
+    assert read_site(given).generator == ""
     with pytest.raises(InputError, match=message):
-        SiteConfig.of({**given, **changed})
+        read_site({**given, **changed})
     with pytest.raises(InputError, match="lacks 'state'"):
-        SiteConfig.of({"partition-id": 0, "classes": "a, b", "data": "d"})
+        read_site({"partition-id": 0, "classes": "a, b", "data": "d"})
 
 
 def test_two_sites_of_one_size_say_the_same_but_for_their_weights(tmp_path):
@@ -285,7 +280,7 @@ def test_a_site_that_is_away_is_named_and_comes_back(sites, tmp_path, monkeypatc
     assert [line["missing"] for line in lines] == [[2], [2], [0, 1], []]
     assert "client 2: not there" in lines[0]["refused"]
     assert lines[3]["samples"] == COUNTS.sum()
-    strict = replace(federated, minimum=1.0)
+    strict = federated.replace(minimum=1.0)
     grid.now = 2
     with pytest.raises(InfeasibleError, match="clients are missing"):
         run_rounds(

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fedeas.experiments.config import Config, build
 from fedeas.experiments.sweep import plan_runs, read_sweep
+from fedeas.settings.config import Config
+from fedeas.settings.reading import read_settings
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
@@ -40,7 +41,7 @@ def test_the_configs_shown_and_shipped_are_configs():
     assert blocks
     assert files
     for text in (*blocks, *files):
-        assert build(Config, tomllib.loads(text), "a config").data.name == "cifar10"
+        assert read_settings(Config, tomllib.loads(text), "a config").data.name == "cifar10"
 
 
 def test_the_reference_is_what_the_code_says():

@@ -12,8 +12,9 @@ from fedeas.data import Dataset
 from fedeas.data.kinds import KINDS, find_kind
 from fedeas.methods.registry import make_method
 from fedeas.seeds import child_rng
-from fedeas.training.loop import Local, accuracy, fit
-from fedeas.training.models import ModelSettings, make_model
+from fedeas.settings.training import Local, ModelSettings
+from fedeas.training.loop import accuracy, fit
+from fedeas.training.models import make_model
 from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 from paths import python_path

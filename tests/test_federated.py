@@ -22,7 +22,6 @@ from safetensors.torch import load_file, save_file
 from counting import drawn
 from fedeas import InfeasibleError, InputError, Plan
 from fedeas.cache import Cache
-from fedeas.experiments.config import Config, read_config
 from fedeas.experiments.results import read_result
 from fedeas.experiments.run import prepare
 from fedeas.experiments.run import run as run_config
@@ -38,8 +37,10 @@ from fedeas.flower.sums import ExactSum
 from fedeas.methods.registry import make_method
 from fedeas.partition import IndexLists, Partition
 from fedeas.seeds import child_rng
+from fedeas.settings.config import Config, read_config
+from fedeas.settings.training import ModelSettings
 from fedeas.training.loop import accuracy, fit
-from fedeas.training.models import ModelSettings, make_model
+from fedeas.training.models import make_model
 from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 from federations import (
@@ -146,7 +147,7 @@ def test_aggregation_weights_are_the_real_samples_whatever_the_cache_adds(tmp_pa
     unequal = replace(plan, samples=samples)
     unequal.save(tmp_path / "plan.json")
     other = replace(made.simulation, plan=str(tmp_path / "plan.json"))
-    once = replace(settings(), rounds=1, fraction=1.0)
+    once = settings().replace(rounds=1, fraction=1.0)
     trained = run(replace(made, simulation=other), tmp_path, once)
     from fedeas.data import load_images
 
@@ -172,12 +173,12 @@ def test_aggregation_weights_are_the_real_samples_whatever_the_cache_adds(tmp_pa
 def test_images_are_generated_once_on_first_participation(tmp_path):
     made = federation(tmp_path, policy="fedeas(beta=12)")
     plan = Plan.load(tmp_path / "plan.json")
-    federated = replace(settings(), rounds=1, fraction=0.34)
+    federated = settings().replace(rounds=1, fraction=0.34)
     run(made, tmp_path, federated)
     first = draw_cohort(42, 1, CLIENTS, 0.34)
     assert len(drawn(tmp_path / "drawn")) == plan.samples[first].sum()
     (tmp_path / "again").mkdir()
-    run(made, tmp_path / "again", replace(federated, rounds=6))
+    run(made, tmp_path / "again", federated.replace(rounds=6))
     seen = {p for r in range(1, 7) for p in draw_cohort(42, r, CLIENTS, 0.34)}
     assert len(drawn(tmp_path / "drawn")) == plan.samples[sorted(seen)].sum()
 
@@ -294,7 +295,7 @@ def test_a_server_cannot_name_a_path(tmp_path):
     made = federation(tmp_path)
     grid = InlineGrid(make_client_app(made.simulation.opener()), made.clients)
     name = str(tmp_path / "outside")
-    once = replace(settings("scaffold"), rounds=1)
+    once = settings("scaffold").replace(rounds=1)
     run_rounds(grid, once, made.task, 42, tmp_path / "c.safetensors", name, lambda _: {})
     assert not (tmp_path / "outside").exists()
     assert list((tmp_path / "clients").rglob("1.safetensors"))
@@ -558,14 +559,15 @@ def test_others_can_follow_a_run(tmp_path, fedeas):
     [
         (("rounds =", "round ="), "has no setting 'round'"),
         (("rounds =", "round ="), "did you mean 'rounds'?"),
-        (("rounds = 6", 'rounds = "six"'), "is of a wrong kind"),
-        (("rounds = 6", "rounds = true"), "is of a wrong kind"),
-        (("rounds = 6", "rounds = 0"), "rounds is out of range; got 0"),
+        (("rounds = 6", 'rounds = "six"'), "federated.rounds has the wrong type; got 'six'"),
+        (("rounds = 6", "rounds = true"), "federated.rounds has the wrong type"),
+        (("rounds = 6", "rounds = 0"), "federated.rounds is out of range; got 0"),
         (("fraction = 0.5", "fraction = 2"), "fraction is out of range"),
-        (("epochs = 2", "epochs = 0"), "epochs is out of range"),
+        (("epochs = 2", "epochs = 0"), "run.toml: federated.local.epochs is out of range"),
         (("epochs = 2", "learning_rate = -1.0"), "learning_rate is out of range"),
         (("epochs = 2", "learning_rate = nan"), "learning_rate is out of range"),
-        (("epochs = 2", 'precision = "int8"'), "unknown precision"),
+        (("epochs = 2", 'precision = "int8"'), "precision is not valid; got 'int8'"),
+        (("epochs = 2", 'optimizer = "adm"'), "unknown optimizer; got 'adm'"),
         (('name = "shapes"', ""), "lacks 'name'"),
         (("[data]", "[dta]"), "did you mean 'data'?"),
         (('method = "scaffold"', 'method = "scafold"'), "did you mean 'scaffold'?"),
@@ -588,15 +590,15 @@ def test_an_experiment_is_known_by_contents_not_by_places(tmp_path):
     known = prepare(config).experiment
     moved = tmp_path / "moved"
     shutil.copytree(tmp_path / "set", moved)
-    elsewhere = replace(config, data=replace(config.data, folder=str(moved)), grid="ray")
+    elsewhere = config.replace(data=config.data.replace(folder=str(moved)), grid="ray")
     assert prepare(elsewhere).experiment == known
-    assert prepare(replace(config, seed=1)).experiment != known
+    assert prepare(config.replace(seed=1)).experiment != known
     images, _ = draw_shapes(300)
     shutil.rmtree(moved)
     write_set(moved, list(255 - images[:240]), list(images[240:]), CLASSES)
     assert prepare(elsewhere).experiment != known
-    animals = replace(config.augment, generator="federations:Painter")
-    assert prepare(replace(config, augment=animals)).experiment != known
+    animals = config.augment.replace(generator="federations:Painter")
+    assert prepare(config.replace(augment=animals)).experiment != known
     assert isinstance(config, Config)
 
 

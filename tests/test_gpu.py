@@ -1,6 +1,5 @@
 """What concerns GPUs, on a machine without one: masks, shares, timing, repeatable arithmetic."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,9 +7,10 @@ import pytest
 import torch
 
 from fedeas.experiments import estimate, run, runner
-from fedeas.experiments.config import Config, Data
-from fedeas.training.loop import Correction, Local, fit, repeatable
-from fedeas.training.models import ModelSettings, make_model
+from fedeas.settings.config import Config, Data
+from fedeas.settings.training import Local, ModelSettings
+from fedeas.training.loop import Correction, fit, repeatable
+from fedeas.training.models import make_model
 from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 from pictures import shapes
@@ -25,7 +25,7 @@ def places(monkeypatch, mask: str | None, count: int, jobs: int | None = None) -
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
-    cell = SimpleNamespace(config=replace(CONFIG, device="auto"))
+    cell = SimpleNamespace(config=CONFIG.replace(device="auto"))
     made = runner._places([runner.Progress(cell)], jobs)
     return [place.get("CUDA_VISIBLE_DEVICES", "-") for place in made.values()]
 
@@ -63,7 +63,7 @@ def test_clients_on_ray_do_not_fill_a_gpu_with_contexts(monkeypatch, cores, gpus
     monkeypatch.setattr(run, "usable_cores", lambda: cores)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     assert run._gpus(CONFIG) == share
-    assert run._gpus(replace(CONFIG, device="cpu")) == 0.0
+    assert run._gpus(CONFIG.replace(device="cpu")) == 0.0
 
 
 def test_an_estimate_waits_for_the_gpu(monkeypatch, tmp_path):
@@ -72,9 +72,9 @@ def test_an_estimate_waits_for_the_gpu(monkeypatch, tmp_path):
     monkeypatch.setattr(estimate.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(estimate, "load_images", lambda *_: shapes(tmp_path / "set"))
     monkeypatch.setattr(estimate, "_wait_for", lambda _: clock.__setitem__(0, clock[0] + 1.0))
-    config = replace(CONFIG, device="cpu")
-    local = replace(config.federated.local, batch=4)
-    config = replace(config, federated=replace(config.federated, local=local))
+    config = CONFIG.replace(device="cpu")
+    local = config.federated.local.replace(batch=4)
+    config = config.replace(federated=config.federated.replace(local=local))
     assert estimate._time_training(config) == pytest.approx(1.0 / 32)  # of 8 steps of 4 images
     waited = []
     monkeypatch.undo()

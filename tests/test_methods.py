@@ -17,14 +17,13 @@ from torch.nn import functional
 
 from fedeas import InputError
 from fedeas.data import Dataset
-from fedeas.experiments.config import read_config
 from fedeas.experiments.run import run as run_config
 from fedeas.flower import records
 from fedeas.flower.aggregate import RoundAggregator, Weights
 from fedeas.flower.client import Site, make_client_app
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.members import Node
-from fedeas.flower.rounds import Federated, run_rounds
+from fedeas.flower.rounds import run_rounds
 from fedeas.methods.fedgen import FedGen
 from fedeas.methods.fedmix import FedMix
 from fedeas.methods.fedprox import FedProx
@@ -32,8 +31,10 @@ from fedeas.methods.method import FedAvg, Round, Turn, stream
 from fedeas.methods.moon import Moon
 from fedeas.methods.registry import make_method
 from fedeas.methods.scaffold import Scaffold
-from fedeas.training.loop import Correction, Local
-from fedeas.training.models import ModelSettings, make_model
+from fedeas.settings.config import read_config
+from fedeas.settings.training import Federated, Local, ModelSettings
+from fedeas.training.loop import Correction
+from fedeas.training.models import make_model
 from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 from federations import ROUNDS, federation, trained, write_shapes

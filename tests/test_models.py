@@ -2,15 +2,15 @@
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from fedeas import InfeasibleError, InputError
-from fedeas.training.loop import Local
-from fedeas.training.models import ModelSettings, make_model
+from fedeas.settings.training import Local, ModelSettings
+from fedeas.training.models import make_model
+from fedeas.training.optimizers import find_optimizer
 from fedeas.training.task import Task
 from federations import (
     counts_of,
@@ -64,7 +64,7 @@ class Blunt(torch.nn.Module):
 def test_moon_and_fedgen_say_what_a_network_lacks(tmp_path):
     made = federation(tmp_path)
     for method in ("fedavg", "fedprox", "scaffold", "fedmix"):
-        run(made, tmp_path, replace(settings(method, 0, "test_models:Blunt"), rounds=1))
+        run(made, tmp_path, settings(method, 0, "test_models:Blunt").replace(rounds=1))
     with pytest.raises(InfeasibleError, match="the model has no method `features`"):
         run(made, tmp_path, settings("moon", 0, "test_models:Blunt"))
 
@@ -108,8 +108,8 @@ def test_any_optimizer_of_torch(tmp_path, name):
     (tmp_path / "b").mkdir()
     local = Local(epochs=1, batch=8, learning_rate=0.001, optimizer=name,
                   momentum=0.9 if "adam" not in name else 0.0)  # fmt: skip
-    plain = run(made, tmp_path / "a", replace(settings(), rounds=1)).weights
-    other = run(made, tmp_path / "b", replace(settings(), rounds=1, local=local)).weights
+    plain = run(made, tmp_path / "a", settings().replace(rounds=1)).weights
+    other = run(made, tmp_path / "b", settings().replace(rounds=1, local=local)).weights
     assert not torch.equal(plain["fc.bias"], other["fc.bias"])
 
 
@@ -121,15 +121,16 @@ def test_any_optimizer_of_torch(tmp_path, name):
         ({"optimizer": "adam(beta=1)"}, "'adam' has no setting 'beta'"),
         ({"optimizer": "adam", "momentum": 0.9}, "'adam' has no setting 'momentum'"),
         ({"optimizer": "sgd(lr=3)"}, "no setting 'lr'"),
+        ({"optimizer": "sgd(momentum=0.5)", "momentum": 0.9}, "'momentum' is set twice"),
     ],
 )
 def test_an_optimizer_that_is_none_is_named(given, message):
     with pytest.raises(InputError, match=message):
-        Local(**given)
+        find_optimizer(Local(**given))
 
 
 def test_scaffold_wants_plain_sgd(tmp_path):
     made = federation(tmp_path)
     local = Local(optimizer="adam", learning_rate=0.001)
     with pytest.raises(InfeasibleError, match="assume plain SGD"):
-        run(made, tmp_path, replace(settings("scaffold"), local=local))
+        run(made, tmp_path, settings("scaffold").replace(local=local))

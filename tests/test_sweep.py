@@ -177,12 +177,15 @@ def test_a_total_is_written_only_where_one_is_missing():
         ("rounds = 40", "round = 40", "did you mean 'rounds'?"),
         ("augment.policy =", "augment.polcy =", "did you mean 'policy'?"),
         ("seed = [1, 2]", "seed = []", "is an empty list"),
-        ("seed = [1, 2]", 'seed = ["one"]', "is of a wrong kind"),
-        ('name = "policies"', "", "needs a name"),
-        ('name = "policies"', 'name = "../up"', "needs a name"),
-        ('title = "Shapes"', 'name = "../up"', "needs a name"),
-        ("threshold = 0.5", "threshold = 50", "not a threshold"),
+        ("seed = [1, 2]", 'seed = ["one"]', "grid policies: seed has the wrong type; got 'one'"),
+        ("epochs = 1", 'optimizer = "adm"', "unknown optimizer; got 'adm'"),
+        ('name = "policies"', "", "grid 1 lacks 'name'"),
+        ('name = "policies"', 'name = "../up"', "grid 1: name is not valid; got '../up'"),
+        ('title = "Shapes"', 'name = "../up"', "shapes.toml: name is not valid"),
+        ("threshold = 0.5", "threshold = 50", "grid 1: threshold is out of range; got 50"),
         ("[[grid]]", "[grid]", "grid is not a list of tables"),
+        ("threshold = 0.5", "device.name = 1", "grid policies: device is not a table; got 'cpu'"),
+        ('device = "cpu"', "device = 2026-01-01", "grid policies: device has the wrong type"),
         ("[[grid]]", "[[grids]]", "is not a sweep"),
         ('title = "Shapes"', 'titel = "Shapes"', "has no setting 'titel'"),
         ('match = "fedeas(beta=4)"', "", "needs 'total'"),
@@ -455,7 +458,7 @@ def test_a_result_in_the_folder_of_another_run_is_refused(tmp_path, finished):
 def test_a_damaged_file_of_a_cut_off_run_is_mended_or_named(tmp_path, finished, method, how):
     """A run after three of six rounds goes on to the same result, or says which file is wrong."""
     config = finished[1][1].config
-    config = replace(config, federated=replace(config.federated, method=method, rounds=6))
+    config = config.replace(federated=config.federated.replace(method=method, rounds=6))
     whole = run_config(config, tmp_path / "whole")
     cut_off(config, tmp_path / "cut")
     files = [p for p in (tmp_path / "cut").rglob("*") if p.is_file() and p.name != "lock"]
@@ -683,7 +686,7 @@ def test_a_run_of_other_code_goes_on_when_allowed_and_says_so(tmp_path, finished
     assert run_config(config, tmp_path / "run", allow_other_code=True) == result
     straight = read_result(finished[0] / finished[1][0].name / "result.json")
     assert result["accuracy"] == straight["accuracy"]
-    other = replace(config, seed=config.seed + 1)
+    other = config.replace(seed=config.seed + 1)
     with pytest.raises(InputError, match="holds another run"):
         run_config(other, tmp_path / "run", allow_other_code=True)
 

@@ -1,7 +1,6 @@
 """SD-turbo's real loading code, on a tiny pipeline of the same classes made on disk."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +8,13 @@ import pytest
 import torch
 
 from fedeas import InputError
-from fedeas.experiments.config import Config
 from fedeas.experiments.results import read_result
 from fedeas.experiments.run import _offered
 from fedeas.experiments.runner import FINISHED, run_cells
 from fedeas.experiments.sweep import fill_in, plan_runs, read_sweep
 from fedeas.generators import Generator, open_generator
 from fedeas.generators.turbo import Turbo, reduce_images
+from fedeas.settings.config import Config
 from federations import write_shapes
 from paths import python_path
 
@@ -143,9 +142,9 @@ def test_the_papers_grid_names_a_model_that_opens(pipeline, tmp_path, monkeypatc
     configs = turbo_runs()
     assert {config.augment.policy for config in configs} == {"fedeas(beta=12)", "uniform"}
     for config in configs:
-        data = replace(config.data, name="shapes", folder=str(tmp_path / "set"))
+        data = config.data.replace(name="shapes", folder=str(tmp_path / "set"))
         made = open_generator(
-            config.augment.generator, _offered(replace(config, data=data, device="cpu"))
+            config.augment.generator, _offered(config.replace(data=data, device="cpu"))
         )
         assert made.sample(np.array([0, 2]), np.array([1, 2], np.uint64)).shape == (2, 8, 8, 1)
     assert set(asked) == {"stabilityai/sd-turbo"}

@@ -14,7 +14,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.counts import LabelCounts
-from fedeas.experiments.config import Config
 from fedeas.experiments.sweep import Planned, plan_runs, read_sweep, with_total
 from fedeas.partition import FLBench
 from fedeas.policies.registry import make_policy
+from fedeas.settings.config import Config
 from fedeas.specs import parse
 
 ROOT = Path(__file__).parents[1]
@@ -100,7 +100,7 @@ def written_out(run: Planned) -> Config:
     found = counts_of(run.config)
     total = make_policy(run.match).plan(found).total if run.match else None
     policy = with_total(run.config.augment.policy, total)
-    return replace(run.config, augment=replace(run.config.augment, policy=policy))
+    return run.config.replace(augment=run.config.augment.replace(policy=policy))
 
 
 def distinct(configs: Sequence[Config]) -> Mapping[Key, NDArray[np.int64]]:

@@ -4,7 +4,6 @@ python tools/reference.py          rewrite
 python tools/reference.py --check  fail when a page is not what the code says
 """
 
-import dataclasses
 import inspect
 import re
 import sys
@@ -12,11 +11,14 @@ import typing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import typer.main
 
 import fedeas
 from fedeas.cli import app
-from fedeas.experiments.config import Config
+from fedeas.settings.base import Settings
+from fedeas.settings.config import Config
+from fedeas.settings.reading import describe
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 # Every public name once, below what one has or wants to do.
@@ -98,7 +100,7 @@ def _default(option: Any) -> str:
 
 
 def config() -> str:
-    """Return a page with every key of a config: its type, its default, what it is."""
+    """Return a page with every key of a config: what it may be, its default, what it is."""
     lines = [
         "# Config keys",
         "",
@@ -109,17 +111,14 @@ def config() -> str:
     ]
     for heading, kind in _tables(Config, ""):
         lines += [f"## {heading or 'top level'}", "", inspect.cleandoc(kind.__doc__ or ""), ""]
-        lines += ["| key | kind | unless given | |", "|---|---|---|---|"]
-        comments, hints = _comments(kind), typing.get_type_hints(kind)
-        for field in dataclasses.fields(kind):
-            if dataclasses.is_dataclass(hints[field.name]):
+        lines += ["| key | allowed | unless given | |", "|---|---|---|---|"]
+        comments = _comments(kind)
+        for field in msgspec.structs.fields(kind):
+            if _is_table(field.type):
                 continue
-            shown = str(field.type).replace("|", "or").replace("None", "nothing")
-            shown = re.sub(r"<class '(\w+)'>", r"\1", shown)
-            default = "needed" if field.default is dataclasses.MISSING else f"`{field.default!r}`"
-            lines.append(
-                f"| `{field.name}` | {shown} | {default} | {comments.get(field.name, '')} |"
-            )
+            default = "needed" if field.required else f"`{field.default!r}`"
+            shown, comment = describe(field.type), comments.get(field.name, "")
+            lines.append(f"| `{field.name}` | {shown} | {default} | {comment} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -127,13 +126,17 @@ def config() -> str:
 def _tables(kind: Any, above: str) -> list[tuple[str, Any]]:
     found = [(above and f"[{above}]", kind)]
     for name, hint in typing.get_type_hints(kind).items():
-        if dataclasses.is_dataclass(hint):
+        if _is_table(hint):
             found += _tables(hint, f"{above}.{name}" if above else name)
     return found
 
 
+def _is_table(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Settings)
+
+
 def _comments(kind: Any) -> dict[str, str]:
-    """Return what stands behind the fields of a dataclass in its source."""
+    """Return what stands behind the fields of settings in their source."""
     lines = inspect.getsource(kind).splitlines()
     found = (re.match(r"\s+(\w+):[^#]*#\s*(.+)", line) for line in lines)
     return {match[1]: match[2] for match in found if match}

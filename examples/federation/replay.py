@@ -20,9 +20,11 @@ from loopback import APP, Loopback
 
 from fedeas.files import read_json
 from fedeas.flower.client import TRAIN, Site, make_client_app
-from fedeas.flower.deployed import SiteConfig, open_site
+from fedeas.flower.deployed import open_site
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.server import serve
+from fedeas.settings.deployment import SiteConfig
+from fedeas.settings.reading import read_settings
 from fedeas.tensors import load_tensors
 
 
@@ -50,9 +52,9 @@ def replay(
 
     def opened(context: Context) -> Site:
         number = context.node_config["partition-id"]
-        site = tomllib.loads((own.folder / "sites" / f"{number}.toml").read_text())
+        site = site_config(own, number)
         state, cache = (str(folder / name / str(number)) for name in ("state", "cache"))
-        return open_site(SiteConfig.of({**site, "state": state, "cache": cache}))
+        return open_site(site.replace(state=state, cache=cache))
 
     grid = ReplayGrid(make_client_app(opened), own.sites, missing)
     return serve(grid, {**config, "out": str(folder / "run"), "minimum": 0.0}).weights
@@ -70,10 +72,14 @@ def run_config(own: Loopback) -> dict[str, object]:
     return config
 
 
+def site_config(own: Loopback, number: int) -> SiteConfig:
+    """Read what the owner of a site says."""
+    return read_settings(SiteConfig, own.folder / "sites" / f"{number}.toml")
+
+
 def site_counts(own: Loopback, number: int) -> np.ndarray:
     """Count a site's images of every class, as nobody but the site can."""
-    site = SiteConfig.of(tomllib.loads((own.folder / "sites" / f"{number}.toml").read_text()))
-    real = open_site(site).real
+    real = open_site(site_config(own, number)).real
     return np.bincount(real.labels, minlength=len(real.data.classes))
 
 

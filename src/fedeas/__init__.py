@@ -32,8 +32,6 @@ if TYPE_CHECKING:
         InputError,
         MissingExtraError,
     )
-    from fedeas.experiments.config import Config as Config
-    from fedeas.experiments.config import read_config as read_config
     from fedeas.experiments.run import run as run
     from fedeas.flower.deployed import make_deployed_app as make_deployed_app
     from fedeas.flower.negotiate import (
@@ -77,6 +75,7 @@ if TYPE_CHECKING:
         make_policy,
     )
     from fedeas.select import BetaInterval, admissible_betas, beta_for_total
+    from fedeas.settings.config import Config, read_config
     from fedeas.sources import Columns, read_counts
     from fedeas.stream import plan_stream
     from fedeas.training.task import Task
@@ -89,6 +88,7 @@ __all__ = [
     "Cache",
     "Columns",
     "Comparison",
+    "Config",
     "Cost",
     "Dirichlet",
     "FLBench",
@@ -125,6 +125,7 @@ __all__ = [
     "make_policy",
     "make_recipe",
     "plan_stream",
+    "read_config",
     "read_counts",
     "real_examples_mod",
     "to_partitioner",
@@ -147,17 +148,16 @@ _MODULES = (
     "generators",
     "cache",
     "dropin",
+    "settings.config",
 )
 # Names that need an extra: where they are, and which extra.
 _WITH_EXTRA = {
-    "Config": ("experiments.config", "train"),
     "Holding": ("flower.negotiate", "train"),
     "Method": ("methods.method", "torch"),
     "answer_negotiation": ("flower.negotiate", "train"),
     "make_deployed_app": ("flower.deployed", "train"),
     "negotiate_beta": ("flower.negotiate", "train"),
     "negotiate_price": ("flower.negotiate", "train"),
-    "read_config": ("experiments.config", "train"),
     "run": ("experiments.run", "train"),
     "serve": ("flower.server", "train"),
 }

@@ -173,6 +173,20 @@ def read_json(path: Path) -> Any:
     return unsealed(text, str(path))
 
 
+def file_hash(path: Path) -> str:
+    """Return the hash of a file's content."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def content_hash(body: object) -> str:
+    """Return the hash of a value of JSON."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
 def sealed(body: object) -> str:
     """Return a line of JSON with the hash of its content.
 

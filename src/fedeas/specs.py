@@ -8,7 +8,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -83,12 +83,11 @@ class Registry:
             return self._import(point.value)
         if ":" in name:
             return self._import(name)
-        close = difflib.get_close_matches(name, self.names(), n=1)
         raise InputError(
             f"unknown {self.kind}",
             got=name,
             allowed=", ".join(self.names()) + ", or a dotted path package.module:Name",
-            fix=f"did you mean {close[0]!r}?" if close else None,
+            fix=did_you_mean(name, self.names()),
         )
 
     def _import(self, path: str) -> Callable[..., Any]:
@@ -99,6 +98,12 @@ class Registry:
             )
         made: Callable[..., Any] = found
         return made
+
+
+def did_you_mean(given: object, known: Iterable[str]) -> str | None:
+    """Suggest the known name that is nearest to what was given, if any is near."""
+    close = difflib.get_close_matches(given, [*known], n=1) if isinstance(given, str) else ()
+    return f"did you mean {close[0]!r}?" if close else None
 
 
 def import_object(path: str, kind: str) -> Any:

@@ -57,9 +57,8 @@ def demo(
 
 def _base(scene: Any, out: Path) -> Any:
     """Return the config that all runs of the demo share."""
-    from fedeas.experiments.config import Augment, Config, Data, PartitionConfig
-    from fedeas.flower.rounds import Federated
-    from fedeas.training.loop import Local
+    from fedeas.settings.config import Augment, Config, Data, PartitionConfig
+    from fedeas.settings.training import Federated, Local
 
     return Config(
         data=Data(scene.data, scene.folder, hold_out=scene.hold_out),
@@ -103,15 +102,13 @@ def _full(counts: Any) -> int:
 
 def _draw(runs: Any, base: Any, plan: Any, out: Path) -> None:
     """Fill the cache with progress, and write a picture of the first samples."""
-    from dataclasses import replace
-
     from fedeas.cache import fill
     from fedeas.report.folders import first_images
     from fedeas.report.samples import save_grid
 
     beta = plan.settings["beta"]
-    augment = replace(base.augment, policy=f"fedeas(beta={beta:g})")
-    config = replace(base, augment=augment)
+    augment = base.augment.replace(policy=f"fedeas(beta={beta:g})")
+    config = base.replace(augment=augment)
     ready = runs.prepare(config)
     cache = ready.open_cache(config)
     with show.progress("images") as update:
@@ -126,19 +123,18 @@ def _draw(runs: Any, base: Any, plan: Any, out: Path) -> None:
 
 def _train(base: Any, beta: float, out: Path) -> tuple[Any, Any]:
     """Run both at once and return the runs and their table."""
-    from dataclasses import asdict
-
     from fedeas.cli.sweep import watching
     from fedeas.errors import FedeasError
     from fedeas.experiments import runner, sweep, tables
     from fedeas.experiments import runs as finished_runs
+    from fedeas.settings.sweep import Grid, Sweep
 
     policies = ["none", f"fedeas(beta={beta:g})"]
-    grid = sweep.Grid(
+    grid = Grid(
         "demo", "With and without synthetic samples", (policies[1],), None,
         {"augment.policy": policies},
     )  # fmt: skip
-    planned = sweep.plan_runs(sweep.Sweep("demo", "", asdict(base), (grid,)))
+    planned = sweep.plan_runs(Sweep(name="demo", base=base.to_dict(), grids=(grid,)))
     cells = sweep.fill_in(list(planned))
     entries = [cell.entry for cell in cells]
     finished_runs.write_index(out / "runs", "demo", grid.title, entries)

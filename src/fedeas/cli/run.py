@@ -27,15 +27,13 @@ def run(
 
     Example: `fedeas run examples/cifar10.toml --out runs/cifar10`
     """
-    from dataclasses import replace
-
     from fedeas.generators.generator import heavy
+    from fedeas.settings.config import read_config
 
-    configs = heavy("fedeas.experiments.config", "federated training", "train")
     runs = heavy("fedeas.experiments.run", "federated training", "train")
-    config = configs.read_config(config_file)
+    config = read_config(config_file)
     changed = {k: v for k, v in (("grid", grid), ("device", device)) if v is not None}
-    config = replace(config, **changed)
+    config = config.replace(**changed)
     folder = out or Path("runs") / config_file.stem
     with show.progress(folder.name) as update:
         reporter = _Reporter(update, config.federated.rounds)

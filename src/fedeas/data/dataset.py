@@ -1,6 +1,5 @@
 """`Dataset`: samples and labels as memory-mapped arrays, written once and checksummed."""
 
-import hashlib
 import json
 import math
 import os
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedeas.data.kinds import Array, find_kind
 from fedeas.errors import FileAccessError, InputError
-from fedeas.files import check_regular, unwritable
+from fedeas.files import check_regular, content_hash, file_hash, unwritable
 
 _FORMAT = "samples/2"
 _FILES = ("samples.npy", "labels.npy")
@@ -105,7 +104,7 @@ class Dataset:
             body = _fill(temporary, sum(sizes), len(classes), batches, kind)
             body |= {"name": name, "classes": list(classes), "train_size": sizes[0]}
             body |= {"test_origin": test_origin, "kind": kind}
-            head = {"sha256": _digest(body), "body": body}
+            head = {"sha256": content_hash(body), "body": body}
             (temporary / "meta.json").write_text(json.dumps(head, indent=1), encoding="utf-8")
             with suppress(OSError):  # another process was first: its folder serves as well
                 temporary.rename(folder)
@@ -120,7 +119,7 @@ class Dataset:
     def verify(self, folder: Path) -> list[str]:
         """Read everything and return the files whose contents are not what was written."""
         body = _read_head(folder)
-        return [f for f in _FILES if _file_digest(folder / f) != body["sha256"][f]]
+        return [f for f in _FILES if file_hash(folder / f) != body["sha256"][f]]
 
     @property
     def train_labels(self) -> NDArray[np.int64]:
@@ -178,7 +177,7 @@ def _fill(
     return {
         "format": _FORMAT,
         "shape": [total, *form[0]],
-        "sha256": {f: _file_digest(folder / f) for f in _FILES},
+        "sha256": {f: file_hash(folder / f) for f in _FILES},
     }
 
 
@@ -197,7 +196,7 @@ def _read_head(folder: Path) -> dict[str, Any]:
     check_regular(path)
     head = json.loads(path.read_text(encoding="utf-8"))
     body: dict[str, Any] = head["body"]
-    if head["sha256"] != _digest(body) or body["format"] != _FORMAT:
+    if head["sha256"] != content_hash(body) or body["format"] != _FORMAT:
         raise ValueError("another head")
     if not 0 <= body["train_size"] <= body["shape"][0]:
         raise ValueError("more training samples than samples")
@@ -207,13 +206,4 @@ def _read_head(folder: Path) -> dict[str, Any]:
 def _fingerprint(hashes: dict[str, str]) -> str:
     """Name the content of a data set, as it was always named: by the files of the first format."""
     samples, labels = (hashes[name] for name in _FILES)
-    return _digest({"images.npy": samples, "labels.npy": labels})
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return content_hash({"images.npy": samples, "labels.npy": labels})

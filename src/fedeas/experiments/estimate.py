@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,11 @@ import torch
 
 from fedeas.data import load_images
 from fedeas.errors import FedeasError
-from fedeas.experiments.config import Config
 from fedeas.experiments.run import prepare, share_out
 from fedeas.experiments.runner import finished_result
 from fedeas.experiments.sweep import Cell, unique
 from fedeas.seeds import child_rng
+from fedeas.settings.config import Config
 from fedeas.tensors import choose_device
 from fedeas.training.loop import fit, keep_memory, scores, use_threads
 from fedeas.training.models import make_model
@@ -102,7 +102,7 @@ class _Timed:
     def _training(self, cell: Cell, tested: int) -> float:
         """Return what all rounds take with FedAvg's steps."""
         federated = cell.config.federated
-        plain = replace(cell.config, federated=replace(federated, method="fedavg"))
+        plain = cell.config.replace(federated=federated.replace(method="fedavg"))
         kind = _step_kind(plain)
         if (known := self._finished.rate(kind)) is not None:
             return known * cell.passes
@@ -155,7 +155,7 @@ def _step_kind(config: Config) -> Kind:
     """Return what the cost of a training step depends on."""
     federated = config.federated
     method = federated.method.split("(")[0]
-    local = replace(federated.local, epochs=1, learning_rate=1.0)
+    local = federated.local.replace(epochs=1, learning_rate=1.0)
     return config.data.name, federated.model, local, federated.threads, config.device, method
 
 
@@ -166,10 +166,10 @@ def _time_training(config: Config) -> float:
     federated = config.federated
     keep_memory()
     use_threads(federated.threads)
-    settings = replace(federated.model, weights="")
+    settings = federated.model.replace(weights="")
     device = choose_device(config.device)
     model = make_model(settings, task, 0).to(device)
-    once = replace(federated.local, epochs=1)
+    once = federated.local.replace(epochs=1)
     for steps in (2, _STEPS):
         samples = Samples.of(data, np.arange(min(steps * once.batch, data.train_size)))
         begun = time.monotonic()
@@ -187,7 +187,7 @@ def _wait_for(device: torch.device) -> None:
 def _time_evaluation(config: Config) -> float:
     """Return the seconds that an image takes in an evaluation."""
     data = load_images(config.data.name, config.data.folder)
-    model = make_model(replace(config.federated.model, weights=""), Task.of(data), 0)
+    model = make_model(config.federated.model.replace(weights=""), Task.of(data), 0)
     model = model.to(choose_device(config.device))
     samples = Samples.of(data, np.arange(min(_TESTED, data.train_size)))
     for _ in range(2):  # the first one warms up

@@ -1,7 +1,5 @@
 """A run's result: what is read from its curves, and what is read from several results together."""
 
-import hashlib
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -11,7 +9,7 @@ from typing import Any
 
 from fedeas.errors import InputError
 from fedeas.experiments.shapes import is_result
-from fedeas.files import read_json
+from fedeas.files import content_hash, read_json
 
 Result = dict[str, Any]
 _KEPT = ("accuracy", "drift", "seconds", "trained_on")  # of every round
@@ -174,8 +172,7 @@ def _within(t: float, freedom: int) -> float:
 
 def known_by(settings: Mapping[str, Any]) -> str:
     """Return the short name of a run's settings, which ends the name of its folder."""
-    text = json.dumps(settings, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return content_hash(settings)[:8]
 
 
 def read_result(path: Path) -> Result:

@@ -21,10 +21,9 @@ from fedeas.cores import usable_cores
 from fedeas.data import Federation, federate, load_images
 from fedeas.errors import InputError
 from fedeas.experiments.code import code_hash, library_version
-from fedeas.experiments.config import Config, read_config
 from fedeas.experiments.results import curves, read_result, summarise
 from fedeas.experiments.tracking import check_trackers, followers
-from fedeas.files import read_json, unreadable, write_json
+from fedeas.files import file_hash, read_json, write_json
 from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import check_grid, on_grid
 from fedeas.flower.log import Line, RoundLog
@@ -35,9 +34,11 @@ from fedeas.locks import locked
 from fedeas.partition import make_recipe
 from fedeas.plan import Plan
 from fedeas.policies import make_plan, make_policy
+from fedeas.settings.config import Config, read_config
 from fedeas.tensors import Tensors, choose_device
 from fedeas.training.loop import keep_memory, scores, use_threads
 from fedeas.training.models import make_model
+from fedeas.training.optimizers import find_optimizer
 from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 
@@ -76,7 +77,7 @@ class Prepared:
 def share_out(config: Config) -> Federation:
     """Share out the data as a config says."""
     data = load_images(config.data.name, config.data.folder)
-    cut = {k: v for k, v in asdict(config.partition).items() if k != "recipe"}
+    cut = {k: v for k, v in config.partition.to_dict().items() if k != "recipe"}
     recipe = make_recipe(config.partition.recipe, **cut, seed=config.seed)
     return federate(data, recipe, config.data.protocol, config.data.hold_out, seed=config.seed)
 
@@ -88,6 +89,7 @@ def cache_seed(config: Config) -> int:
 
 def prepare(config: Config) -> Prepared:
     """Share out the data, plan, and open the generator, without training."""
+    find_optimizer(config.federated.local)
     federation = share_out(config)
     plan = make_plan(make_policy(config.augment.policy), federation.counts)
     generator = None
@@ -101,8 +103,8 @@ def prepare(config: Config) -> Prepared:
         check_classes(federation.data.classes, generator)
     drawn_by = "" if generator is None else generator.fingerprint
     weights = config.federated.model.weights
-    known = hashlib.sha256(_content(Path(weights))).hexdigest() if weights else ""
-    named = partial(config.identity, federation.data.fingerprint, drawn_by, known)
+    known = file_hash(Path(weights)) if weights else ""
+    named = partial(config.experiment, federation.data.fingerprint, drawn_by, known)
     return Prepared(federation, plan, named, generator, (code_hash(),))
 
 
@@ -144,7 +146,7 @@ def run(
     if not isinstance(config, Config):
         config = read_config(config)
     folder = Path(out)
-    config = replace(config, device=str(choose_device(config.device)))
+    config = config.replace(device=str(choose_device(config.device)))
     check_grid(config.grid)
     check_trackers(track)
     ready = prepare(config)
@@ -162,12 +164,8 @@ def run(
         use_threads(config.federated.threads)
         made = _generate(config, ready, folder / "generation.json", generated)
         found = curves(_train(config, ready, folder, report, track).history)
-        result = {
-            **_about(config, ready),
-            **summarise(found),
-            "generation": made,
-            "curves": found,
-        }
+        about = _about(config, ready)
+        result = {**about, **summarise(found), "generation": made, "curves": found}
         write_json(folder / "result.json", result)
     return result
 
@@ -277,7 +275,7 @@ def _about(config: Config, ready: Prepared) -> dict[str, Any]:
     """Return what a run is."""
     return {
         "experiment": ready.experiment,
-        "settings": config.settings(),
+        "settings": config.identity(),
         "method": config.federated.method,
         "policy": config.augment.policy,
         "generator": config.augment.generator,
@@ -321,7 +319,7 @@ def _claim(path: Path, config: Config, ready: Prepared, allow_other: bool) -> tu
     try:
         found = read_json(path)
     except InputError:
-        found = {"experiment": ready.experiment, "code": now, "config": asdict(config)}
+        found = {"experiment": ready.experiment, "code": now, "config": config.to_dict()}
         write_json(path, found)
     codes = tuple(dict.fromkeys([found["code"], *found.get("later_code", ()), now]))
     if found["experiment"] != ready.named(codes[0]):
@@ -348,10 +346,3 @@ def _finished(path: Path, experiment: str) -> dict[str, Any] | None:
     except InputError:
         return None
     return found if found["experiment"] == experiment else None
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from None

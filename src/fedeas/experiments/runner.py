@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ def finished_result(cell: Cell, root: Path) -> Result | None:
         found = read_result(root / cell.name / "result.json")
     except InputError:
         return None
-    return found if found["settings"] == cell.config.settings() else None
+    return found if found["settings"] == cell.config.identity() else None
 
 
 def _places(runs: Sequence[Progress], jobs: int | None) -> dict[str, dict[str, str]]:
@@ -135,7 +135,7 @@ class _Worker:
                 start_new_session=True,  # Ctrl-C is for the sweep, which then stops its workers
             )
         run.state, run.begun = RUNNING, time.monotonic()
-        job: dict[str, object] = {"config": asdict(run.cell.config), "folder": str(folder)}
+        job: dict[str, object] = {"config": run.cell.config.to_dict(), "folder": str(folder)}
         job["allow_other_code"] = allow_other_code
         with suppress(BrokenPipeError):  # it has died already: `ended` says why
             self._pipe.write(json.dumps(job).encode() + b"\n")

@@ -8,10 +8,10 @@ the policy 'match' stands for the matched one itself. Grids of one name are show
 """
 
 import itertools
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,39 +20,22 @@ from numpy.typing import NDArray
 
 from fedeas.counts import LabelCounts
 from fedeas.errors import InputError
-from fedeas.experiments.config import Config, build
 from fedeas.experiments.results import known_by
 from fedeas.experiments.run import share_out
 from fedeas.experiments.runs import Entry, flat_settings
 from fedeas.files import read_toml
-from fedeas.flower.rounds import Federated, draw_cohort
+from fedeas.flower.rounds import draw_cohort
 from fedeas.policies import make_plan, make_policy
+from fedeas.settings.config import Config, Data, PartitionConfig
+from fedeas.settings.reading import read_settings
+from fedeas.settings.sweep import Grid, Sweep
+from fedeas.settings.training import Federated
 from fedeas.specs import parse
+from fedeas.training.optimizers import find_optimizer
 
-Settings = dict[str, Any]
 Ints = NDArray[np.int64]
 _MATCH = "match"
-
-
-@dataclass(frozen=True)
-class Grid:
-    """One block of a sweep: what is fixed, and what varies."""
-
-    name: str
-    title: str
-    match: tuple[str, ...]  # policies whose total the others get; empty where nothing is matched
-    threshold: float | None  # accuracy that counts as arrived
-    settings: Settings  # dotted names; a list varies
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A base config and its grids."""
-
-    name: str
-    title: str
-    base: Settings
-    grids: tuple[Grid, ...]
+_OF_GRID = ("name", "title", _MATCH, "threshold")
 
 
 @dataclass(frozen=True)
@@ -96,39 +79,24 @@ def read_sweep(path: Path) -> Sweep:
             f"{path} is not a sweep", allowed="a table [base] and at least one [[grid]]",
             fix="a single config is for `fedeas run`",
         )  # fmt: skip
-    known = {"name", "title", "base", "grid"}
-    if unknown := sorted(content.keys() - known):
-        raise InputError(f"{path} has no setting {unknown[0]!r}", allowed=", ".join(sorted(known)))
     grids = content["grid"]
     if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
         raise InputError(f"{path}: grid is not a list of tables", fix="write [[grid]]")
-    made = tuple(_grid(grid, f"{path}: grid {n}") for n, grid in enumerate(grids, start=1))
-    name = _name(content.get("name", re.sub(r"[^\w-]", "-", path.stem)), str(path))
-    sweep = Sweep(name, str(content.get("title", "")), content["base"], made)
+    named = {"name": re.sub(r"[^\w-]", "-", path.stem), **content}
+    made = [_grid(grid, f"{path}: grid {n}") for n, grid in enumerate(grids, start=1)]
+    sweep = read_settings(Sweep, {**named, "grid": made}, str(path))
     for _ in plan_runs(sweep):  # every config is made once: what is wrong is wrong now
         pass
     return sweep
 
 
 def _grid(content: Mapping[str, Any], where: str) -> Grid:
-    settings = dict(content)
-    name = _name(settings.pop("name", None), where)
-    title = settings.pop("title", "")
-    match = settings.pop(_MATCH, [])
-    threshold = settings.pop("threshold", None)
-    matches = tuple(match) if isinstance(match, list) else (match,)
-    if not isinstance(title, str) or not all(isinstance(m, str) for m in matches):
-        raise InputError(f"{where}: title and match are text", got=(title, match))
-    if threshold is not None and not (isinstance(threshold, float) and 0 < threshold < 1):
-        raise InputError(f"{where}: not a threshold", got=threshold, allowed="0.0 to 1.0")
-    return Grid(name, title, matches, threshold, flat_settings(settings))
-
-
-def _name(given: object, where: str) -> str:
-    """Check a name: it becomes a folder, or stands before one."""
-    if not isinstance(given, str) or not re.fullmatch(r"[\w-]+", given):
-        raise InputError(f"{where} needs a name", got=given, allowed="letters, digits, - and _")
-    return given
+    """Read a grid: what is not about the grid itself is a setting of its runs."""
+    own = {key: value for key, value in content.items() if key in _OF_GRID}
+    if isinstance(own.get(_MATCH), str):
+        own[_MATCH] = [own[_MATCH]]
+    rest = {key: value for key, value in content.items() if key not in own}
+    return read_settings(Grid, {**own, "settings": flat_settings(rest)}, where)
 
 
 def plan_runs(sweep: Sweep) -> Iterator[Planned]:
@@ -145,21 +113,28 @@ def plan_runs(sweep: Sweep) -> Iterator[Planned]:
                 if config.augment.policy == _MATCH:
                     if not match:
                         raise InputError(f"grid {grid.name}: nothing to match", fix="set `match`")
-                    augment = replace(config.augment, policy=match)
-                    config = replace(config, augment=augment)
+                    config = _with_policy(config, match)
                 varied = tuple((k, v) for k, v in own.items() if k != "augment.policy")
                 yield Planned(grid, config, match, varied)
 
 
-def _config(sweep: Sweep, changed: Settings, where: str) -> Config:
-    content = json.loads(json.dumps(sweep.base))
+def _config(sweep: Sweep, changed: Mapping[str, Any], where: str) -> Config:
+    content = deepcopy(sweep.base)
     for dotted, value in changed.items():
         *above, last = dotted.split(".")
         table = content
         for key in above:
-            table = table.setdefault(key, {})
+            if not isinstance(table.setdefault(key, {}), dict):
+                raise InputError(f"{where}: {key} is not a table", got=table[key])
+            table = table[key]
         table[last] = value
-    return build(Config, content, where)
+    config = read_settings(Config, content, where)
+    find_optimizer(config.federated.local)
+    return config
+
+
+def _with_policy(config: Config, policy: str) -> Config:
+    return config.replace(augment=config.augment.replace(policy=policy))
 
 
 def fill_in(
@@ -175,7 +150,7 @@ def fill_in(
         counts = shared.counts(run.config)
         total = make_plan(make_policy(run.match), counts).total if run.match else None
         spec = with_total(run.config.augment.policy, total)
-        config = replace(run.config, augment=replace(run.config.augment, policy=spec))
+        config = _with_policy(run.config, spec)
         plan = make_plan(make_policy(spec), counts)
         passes = _passes(config.federated, config.seed, counts.sizes + plan.per_client)
         name = folder_name(config)
@@ -206,10 +181,10 @@ class _Shared:
     """The counts of federations, each shared out once."""
 
     def __init__(self) -> None:
-        self._known: dict[str, LabelCounts] = {}
+        self._known: dict[tuple[Data, PartitionConfig, int], LabelCounts] = {}
 
     def counts(self, config: Config) -> LabelCounts:
-        key = json.dumps([asdict(config.data), asdict(config.partition), config.seed])
+        key = (config.data, config.partition, config.seed)
         if key not in self._known:
             self._known[key] = share_out(config).counts
         return self._known[key]
@@ -238,4 +213,4 @@ def folder_name(config: Config) -> str:
         config.federated.method, config.augment.policy, f"s{config.seed}",
     ]  # fmt: skip
     readable = re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(words)).strip("-")
-    return f"{readable[:100]}-{known_by(config.settings())}"
+    return f"{readable[:100]}-{known_by(config.identity())}"

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from fedeas.errors import FedeasError
-from fedeas.experiments.config import Config, build
 from fedeas.experiments.run import run
 from fedeas.locks import locked
+from fedeas.settings.config import Config
+from fedeas.settings.reading import read_settings
 
 FAILED = 2
 
@@ -24,7 +25,7 @@ def main() -> int:
     job = json.loads(sys.stdin.readline())
     threading.Thread(target=_stop_with_the_sweep, daemon=True).start()
     try:
-        config, folder = build(Config, job["config"], "job"), Path(job["folder"])
+        config, folder = read_settings(Config, job["config"], "job"), Path(job["folder"])
         # A worker of a killed sweep may take a moment to stop, another sweep may be at this run:
         # then wait, and find what it leaves.
         with locked(folder):

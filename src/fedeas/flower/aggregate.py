@@ -9,10 +9,11 @@ from fedeas.errors import FedeasError, InfeasibleError, InputError
 from fedeas.flower import records
 from fedeas.flower.exchange import reason
 from fedeas.flower.log import Line
-from fedeas.flower.members import Deployment, Node, read_size
+from fedeas.flower.members import Node, read_size
 from fedeas.flower.robust import MEAN, clip_update, make_aggregate
 from fedeas.flower.sums import ExactSum
 from fedeas.methods.method import Method
+from fedeas.settings.deployment import Deployment
 from fedeas.tensors import Tensors, check_values
 from fedeas.training.models import Classifier
 

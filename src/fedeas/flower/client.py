@@ -1,7 +1,6 @@
 """The client's half: who it is, and one turn of local training. It does not know its grid."""
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,15 +12,19 @@ from flwr.clientapp import ClientApp
 
 from fedeas.errors import InputError
 from fedeas.flower import records
-from fedeas.flower.limits import Limits, check_task
+from fedeas.flower.limits import check_method, check_task, check_training
 from fedeas.flower.state import Kept
 from fedeas.methods.method import Method, Turn
 from fedeas.methods.registry import make_method
 from fedeas.seeds import child_rng
+from fedeas.settings.deployment import SiteConfig
+from fedeas.settings.reading import read_settings
+from fedeas.settings.training import Local, ModelSettings
 from fedeas.specs import parse
 from fedeas.tensors import choose_device
-from fedeas.training.loop import Local, fit, keep_memory, use_threads
-from fedeas.training.models import Classifier, ModelSettings, make_model
+from fedeas.training.loop import fit, keep_memory, use_threads
+from fedeas.training.models import Classifier, make_model
+from fedeas.training.optimizers import find_optimizer
 from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 
@@ -40,7 +43,7 @@ class Site:
     device: str = "auto"
     methods: tuple[str, ...] | None = None  # that it takes part in; None: in all
     hide_sample_counts: bool = False  # whether it keeps to itself how much it generated
-    limits: Limits | None = None  # of what a server may ask for; None in a simulation
+    limits: SiteConfig | None = None  # of what a server may ask for; None in a simulation
 
 
 OpenSite = Callable[[Context], Site]
@@ -75,9 +78,12 @@ def _train(message: Message, site: Site) -> Message:
     """Train on the client's samples, from the server's weights."""
     asked = records.settings(message.content)
     # All of the request is checked before any of it is acted on.
+    local, threads = read_settings(Local, asked["local"], "local"), int(asked["threads"])
+    settings = read_settings(ModelSettings, {**asked["model"], "weights": ""}, "model")
     if site.limits is not None:
-        site.limits.check_training(asked)
+        check_training(site.limits, local, settings, threads)
     method, task = _method(asked, site), _task(asked, site)
+    find_optimizer(local)
     number, seed, last = (int(asked[name]) for name in ("round", "seed", "last"))
     policy = str(asked.get("policy", ""))
     # The name comes from another party: only its hash becomes a path.
@@ -86,16 +92,14 @@ def _train(message: Message, site: Site) -> Message:
     if site.limits is not None:
         kept.check_policy(policy)
     keep_memory()
-    use_threads(int(asked["threads"]))
+    use_threads(threads)
     device = choose_device(site.device)
     before = {k: v.to(device) for k, v in records.tensors(message.content, "weights").items()}
     received = {k: v.to(device) for k, v in records.tensors(message.content, "method").items()}
     # A simulation runs its own config; what a real server names has to be installed here.
-    settings, installed = json.dumps(asked["model"], sort_keys=True), site.limits is not None
-    model = _made(settings, task, installed).to(device)
+    model = _made(settings, task, installed=site.limits is not None).to(device)
     model.load_state_dict(before)
     own = kept.after(last) if method.keeps else {}
-    local = Local(**asked["local"])
     turn = Turn(
         model,
         before,
@@ -113,7 +117,7 @@ def _train(message: Message, site: Site) -> Message:
     outcome = method.finish(turn, steps)
     kept.save(number, last, outcome.kept)
     if site.limits is not None:
-        kept.make_room(site.limits.state_bytes)
+        kept.make_room(site.limits.max_state_mb * 1_000_000)
     arrays = {"weights": model.state_dict(), "added": outcome.added, "shown": outcome.shown}
     numbers = {
         "partition": site.partition,
@@ -134,7 +138,7 @@ def _method(asked: dict[str, Any], site: Site) -> Method:
             "the site does not take part in this method", got=name, allowed=", ".join(site.methods)
         )
     if site.limits is not None:
-        site.limits.check_method(spec)
+        check_method(spec)
     return make_method(spec)
 
 
@@ -153,7 +157,6 @@ def _task(asked: dict[str, Any], site: Site) -> Task:
 
 
 @lru_cache(maxsize=2)
-def _made(settings: str, task: Task, installed: bool) -> Classifier:
+def _made(settings: ModelSettings, task: Task, installed: bool) -> Classifier:
     """Make a model once a process: every turn writes all of its weights and buffers anew."""
-    found = ModelSettings(**{**json.loads(settings), "weights": ""})
-    return make_model(found, task, seed=0, installed=installed)
+    return make_model(settings, task, seed=0, installed=installed)

@@ -6,15 +6,12 @@ checked: it may choose among policies that need the site's own counts alone. Whe
 refused does not depend on those counts, or a refusal would tell of them.
 """
 
-import difflib
 import logging
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from flwr.app import Context
@@ -24,107 +21,23 @@ from fedeas.cache import ClientSamples
 from fedeas.counts import names
 from fedeas.data import Dataset, load_images
 from fedeas.errors import InputError
-from fedeas.files import read_toml
 from fedeas.flower.client import Site, make_client_app
-from fedeas.flower.limits import Limits, RefusalLog, refuse_alike
+from fedeas.flower.limits import RefusalLog, refuse_alike
 from fedeas.flower.negotiate import Holding, answer_negotiation
 from fedeas.flower.site import with_synthetic
 from fedeas.policies import FedEAS, FillToMean, FullBalance, LocalPolicy, NoGeneration, WaterFill
 from fedeas.secure.memory import end_sums, own_folder
+from fedeas.settings.deployment import SiteConfig
+from fedeas.settings.reading import read_settings
 from fedeas.specs import parse
 from fedeas.training.samples import Samples
 
-Read = TypeVar("Read")
 SITES = "FEDEAS_SITES"  # names the folder of simulated sites' configurations
 _POLICIES = {p.name: p for p in (FedEAS, WaterFill, FillToMean, FullBalance, NoGeneration)}
 _LONGEST = 200  # characters of a policy
 # Of a number in one. Beyond, a plan can be too large to compute, which would depend on the counts.
 _LARGEST = {"size_exponent": 1.0}
 _LARGEST_OTHER = 1e4
-_PRIVATE = "fedavg fedprox scaffold moon"  # methods that send nothing but weights
-
-
-@dataclass(frozen=True)
-class SiteConfig:
-    """What the owner of a site says in the node's configuration, with '-' for '_'."""
-
-    partition_id: int  # the site's number in the federation, from 0
-    classes: str  # of the federation, all of them, in their order, with commas between
-    data: str  # folder of its images: CLASS/, train/CLASS/ or train-*.parquet
-    state: str  # folder for what it keeps between turns
-    generator: str = ""  # e.g. diffusion(model=/models/x); without one it generates nothing
-    cache: str = ""  # folder of generated images; by default inside `state`
-    methods: str = _PRIVATE  # that it takes part in; fedgen tells label counts, fedmix averages
-    batch: int = 64  # images generated at a time
-    device: str = "auto"
-    # The most that it does, whatever the server asks for.
-    max_samples: int = 50_000  # generated
-    max_batch: int = 1024  # images of a training step
-    max_epochs: int = 50  # in a round
-    max_learning_rate: float = 1.0
-    max_threads: int = 0  # 0: as many as the process has cores
-    max_state_mb: int = 2_000  # of what methods keep between rounds
-
-    @classmethod
-    def of(cls, config: Mapping[str, object]) -> "SiteConfig":
-        """Read a node's configuration; a wrong key is an error.
-
-        >>> given = {"partition-id": 3, "classes": "cat, dog", "data": "images", "state": "state"}
-        >>> SiteConfig.of(given).max_samples
-        50000
-        """
-        given = {key: value for key, value in config.items() if key != "num-partitions"}
-        made = read_flat(cls, given, "a site's configuration")
-        for name, least in (
-            ("partition_id", 0), ("batch", 1), ("max_samples", 0), ("max_batch", 2),
-            ("max_epochs", 1), ("max_threads", 0), ("max_state_mb", 0),
-        ):  # fmt: skip
-            if (value := getattr(made, name)) < least:
-                key = name.replace("_", "-")
-                raise InputError(
-                    f"{key!r} of a site is too small", got=value, allowed=f"from {least}"
-                )
-        return made
-
-    @property
-    def limits(self) -> Limits:
-        """What a server may ask for."""
-        return Limits(
-            self.max_batch,
-            self.max_epochs,
-            self.max_learning_rate,
-            self.max_threads,
-            self.max_state_mb * 1_000_000,
-        )
-
-    @property
-    def cache_folder(self) -> Path:
-        """Where generated images are."""
-        return Path(self.cache) if self.cache else Path(self.state) / "cache"
-
-
-def read_flat(cls: type[Read], config: Mapping[str, object], what: str) -> Read:
-    """Read a flat configuration of Flower's, keys with '-', into a dataclass; strict in keys."""
-    known = {f.name.replace("_", "-"): f for f in fields(cls)}  # type: ignore[arg-type]
-    given: dict[str, object] = {}
-    for key, value in config.items():
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            raise InputError(
-                f"{what} has an unknown key",
-                got=key,
-                allowed=", ".join(known),
-                fix=f"did you mean {near[0]!r}?" if near else None,
-            )
-        kind = known[key].type
-        whole = kind is float and type(value) is int
-        if type(value) is not kind and not whole:
-            raise InputError(f"{key!r} of {what} is of a wrong kind", got=value)
-        given[known[key].name] = float(str(value)) if whole else value
-    for key, own in known.items():
-        if own.default is MISSING and own.name not in given:
-            raise InputError(f"{what} lacks {key!r}")
-    return cls(**given)
 
 
 def make_deployed_app() -> ClientApp:
@@ -164,7 +77,7 @@ def open_site(config: SiteConfig) -> Site:
         config.device,
         tuple(config.methods.split()),
         hide_sample_counts=True,
-        limits=config.limits,
+        limits=config,
     )
 
 
@@ -207,16 +120,16 @@ def row_policy(spec: str) -> LocalPolicy:
     return policy
 
 
-def _configured(context: Context) -> Mapping[str, object]:
-    """Return the node's configuration; a simulated node's is in a file of its own.
+def _configured(context: Context) -> SiteConfig:
+    """Read the node's configuration; a simulated node's is in a file of its own.
 
     Only this machine's environment names that file: a run's configuration comes from the server.
     """
-    config: Mapping[str, object] = context.node_config
+    config = context.node_config
     if "data" in config or SITES not in os.environ:
-        return config
-    number = int(context.node_config["partition-id"])
-    return read_toml(Path(os.environ[SITES]) / f"{number}.toml")
+        return read_settings(SiteConfig, config, "a site's configuration")
+    number = int(config["partition-id"])
+    return read_settings(SiteConfig, Path(os.environ[SITES]) / f"{number}.toml")
 
 
 def _agreed(context: Context) -> SiteConfig:
@@ -225,7 +138,7 @@ def _agreed(context: Context) -> SiteConfig:
     The owner's list decides, not which of them the site has images of: otherwise a server could
     find those out by leaving one out after the other.
     """
-    config = SiteConfig.of(_configured(context))
+    config = _configured(context)
     of_run = read_classes(str(context.run_config.get("classes", "")), "the run")
     if of_run != read_classes(config.classes, "the site"):
         raise InputError("the run is about other classes than the site", got=of_run)
@@ -233,7 +146,7 @@ def _agreed(context: Context) -> SiteConfig:
 
 
 def _refusals(context: Context) -> RefusalLog:
-    return RefusalLog(Path(SiteConfig.of(_configured(context)).state) / "refusals")
+    return RefusalLog(Path(_configured(context).state) / "refusals")
 
 
 def _sums_folder(config: SiteConfig) -> Path:

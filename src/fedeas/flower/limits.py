@@ -9,13 +9,14 @@ site's own log.
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from fedeas.cores import usable_cores
 from fedeas.errors import FedeasError, InputError
+from fedeas.settings.deployment import SiteConfig
+from fedeas.settings.training import Local, ModelSettings
 from fedeas.specs import parse
 from fedeas.training.samples import Samples
 from fedeas.training.task import Task
@@ -27,42 +28,32 @@ _PROJECTION = 4096  # width of a projection head
 _METHOD_SETTING = 1e5  # any number in a method's settings
 
 
-@dataclass(frozen=True)
-class Limits:
-    """The most that a site does for a server; a simulation has none."""
+def check_training(site: SiteConfig, local: Local, model: ModelSettings, threads: int) -> None:
+    """Refuse to train more than the owner of a site allows."""
+    for name, value, most in (
+        ("batch", local.batch, site.max_batch),
+        ("epochs", local.epochs, site.max_epochs),
+        ("learning_rate", local.learning_rate, site.max_learning_rate),
+        ("threads", threads, site.max_threads or usable_cores()),
+        ("projection", model.projection, _PROJECTION),
+    ):
+        if not 0 <= value <= most:
+            raise InputError(
+                f"{name} is more than this site allows", got=value, allowed=f"up to {most}"
+            )
+    if local.compile:
+        raise InputError("the server asks to compile the model", allowed="compile = false")
 
-    batch: int = 1024
-    epochs: int = 50
-    learning_rate: float = 1.0
-    threads: int = 0  # 0: as many as this process has cores
-    state_bytes: int = 2_000_000_000  # of what methods keep between rounds, all experiments
 
-    def check_training(self, asked: Mapping[str, Any]) -> None:
-        """Refuse a message that asks for more training than the owner allows."""
-        local, model = asked["local"], asked["model"]
-        for name, value, most in (
-            ("batch", local["batch"], self.batch),
-            ("epochs", local["epochs"], self.epochs),
-            ("learning_rate", local["learning_rate"], self.learning_rate),
-            ("threads", asked["threads"], self.threads or usable_cores()),
-            ("projection", model["projection"], _PROJECTION),
-        ):
-            if not _is_number(value) or not 0 <= value <= most:
-                raise InputError(
-                    f"{name} is more than this site allows", got=value, allowed=f"up to {most}"
-                )
-        if local["compile"]:
-            raise InputError("the server asks to compile the model", allowed="compile = false")
-
-    def check_method(self, spec: str) -> None:
-        """Refuse a method with settings that could exhaust the site."""
-        for name, value in parse(spec, "method")[1].items():
-            if _is_number(value) and not abs(value) <= _METHOD_SETTING:
-                raise InputError(
-                    f"the method's {name} is too large",
-                    got=value,
-                    allowed=f"up to {_METHOD_SETTING:g}",
-                )
+def check_method(spec: str) -> None:
+    """Refuse a method with settings that could exhaust the site."""
+    for name, value in parse(spec, "method")[1].items():
+        if isinstance(value, int | float) and not abs(value) <= _METHOD_SETTING:
+            raise InputError(
+                f"the method's {name} is too large",
+                got=value,
+                allowed=f"up to {_METHOD_SETTING:g}",
+            )
 
 
 def check_task(task: Task, samples: Samples) -> None:
@@ -138,7 +129,3 @@ def _refusal(message: Any, run: int, error: Exception) -> FedeasError:
         error,
     )
     return FedeasError(REFUSAL)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

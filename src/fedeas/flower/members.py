@@ -4,7 +4,6 @@ In a simulation all clients are there, or there is no run. Deployed sites come a
 are absent or wrong are named and left out, and asked again, without waiting for them.
 """
 
-import statistics
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,51 +16,10 @@ from fedeas.flower import records
 from fedeas.flower.client import HELLO
 from fedeas.flower.exchange import exchange, reason, wait_for_nodes
 from fedeas.methods.registry import make_method
+from fedeas.settings.deployment import MOST_SAMPLES, Deployment
+from fedeas.settings.training import Federated
 from fedeas.tensors import Tensors, check_values
-from fedeas.training.loop import check_settings
 from fedeas.training.task import Task
-
-MOST_SAMPLES = 2**40 - 1  # of one client
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """What the server of real sites knows beforehand; a simulation's grid has all of it."""
-
-    sites: int  # of the federation, numbered from 0, whether they are there or not
-    policy: str  # what sites generate, e.g. fedeas(beta=12)
-    largest: int = MOST_SAMPLES  # real samples that a site may claim
-    max_weight_ratio: float = 3.0  # a site weighs at most so many times the median; 0: no bound
-    max_weight: int = 0  # at most so many samples, instead; 0: by the ratio
-    clip_norm: float = 0.0  # of a site's update; 0: as it is
-    aggregation: str = "mean"
-
-    def __post_init__(self) -> None:
-        ratio, whole = self.max_weight_ratio, "a whole number from 1"
-        check_settings(
-            ("sites", self.sites, self.sites >= 1, whole),
-            ("largest", self.largest, 1 <= self.largest <= MOST_SAMPLES, f"1 to {MOST_SAMPLES}"),
-            (
-                "max_weight_ratio",
-                ratio,
-                ratio == 0 or 1 <= ratio < 1e9,
-                "from 1, or 0 for no bound",
-            ),
-            ("max_weight", self.max_weight, self.max_weight >= 0, f"{whole}, or 0"),
-            ("clip_norm", self.clip_norm, 0 <= self.clip_norm < 1e9, "above 0, or 0 for none"),
-        )
-
-    def weight_cap(self, sizes: Sequence[int]) -> int:
-        """Return the samples that a site is weighted by at most, given those of all sites.
-
-        A site says itself how many samples it has: without a bound one of them can own the model.
-
-        >>> Deployment(5, "none").weight_cap([100, 120, 90, 110, 10**6])
-        330
-        """
-        if self.max_weight or not self.max_weight_ratio:
-            return self.max_weight or MOST_SAMPLES
-        return max(1, int(self.max_weight_ratio * statistics.median_low(sizes)))
 
 
 @dataclass(frozen=True)
@@ -73,26 +31,17 @@ class Node:
     real: int
 
 
-@dataclass(frozen=True)
-class HelloSettings:
-    """How clients are asked: the method that they introduce themselves for, and the waiting."""
-
-    method: str
-    task: Task
-    seed: int
-    window: int
-    timeout: float
-    minimum: float
-
-
 class Members:
     """The clients of a federation, as far as the server has met them."""
 
-    def __init__(self, grid: Grid, manner: HelloSettings, deployment: Deployment | None) -> None:
-        self._grid, self._manner, self._deployment = grid, manner, deployment
-        self._method = make_method(manner.method)
+    def __init__(
+        self, grid: Grid, federated: Federated, task: Task, seed: int, deployment: Deployment | None
+    ) -> None:
+        self._grid, self._federated, self._task = grid, federated, task
+        self._deployment = deployment
+        self._method = make_method(federated.method)
         # One content for all: the engine hashes and stores it once.
-        self._question = records.pack({}, {"seed": manner.seed, "method": manner.method})
+        self._question = records.pack({}, {"seed": seed, "method": federated.method})
         self._asked: dict[str, tuple[int, float]] = {}  # messages to nodes, and when they expire
         self._refused: dict[int, str] = {}
         self._contested: set[int] = set()
@@ -103,17 +52,17 @@ class Members:
     def gather(self) -> None:
         """Ask every node which client it is; node ids are random, partitions are not."""
         sites = 0 if self._deployment is None else self._deployment.sites
-        ids = wait_for_nodes(self._grid, sites, self._manner.timeout)
+        ids = wait_for_nodes(self._grid, sites, self._federated.timeout)
         self.clients = len(ids) if self._deployment is None else self._deployment.sites
         for node, reply in exchange(
-            self._grid, map(self._hello, ids), self._manner.window, self._manner.timeout
+            self._grid, map(self._hello, ids), self._federated.window, self._federated.timeout
         ):
             if (wrong := self._enter(node, reply, newcomer=False)) is not None:
                 if self._deployment is None:
                     raise wrong
                 self._refused[node] = str(wrong)
         # In a simulation nobody may be absent.
-        least = self.clients * (1.0 if self._deployment is None else self._manner.minimum)
+        least = self.clients * (1.0 if self._deployment is None else self._federated.minimum)
         if len(self.nodes) < max(1, least):
             raise InfeasibleError(
                 "clients are missing",
@@ -151,10 +100,10 @@ class Members:
         busy = {node for node, _ in self._asked.values()} | {n.node for n in self.nodes.values()}
         for node in sorted(set(online) - busy):
             for name in self._grid.push_messages([self._hello(node)]):
-                self._asked[name] = (node, now + self._manner.timeout)
+                self._asked[name] = (node, now + self._federated.timeout)
 
     def _hello(self, node: int) -> Message:
-        return Message(self._question, node, HELLO, ttl=self._manner.timeout)
+        return Message(self._question, node, HELLO, ttl=self._federated.timeout)
 
     def _enter(self, node: int, reply: Message, newcomer: bool) -> InfeasibleError | None:
         """Write a client down, or return why it cannot take part."""
@@ -168,7 +117,7 @@ class Members:
             met = Node(node, partition, read_size(reply, largest))
             known = records.tensors(reply.content, "known")
             check_values(known)
-            self._method.check_known(known, self._manner.task, met.real)
+            self._method.check_known(known, self._task, met.real)
         except FedeasError as error:
             return InfeasibleError(f"{who} cannot take part: {error}")
         except Exception as error:  # whatever the bytes of another party lead to

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from flwr.app import Message
@@ -15,51 +15,16 @@ from fedeas.flower.aggregate import RoundAggregator, Weights
 from fedeas.flower.client import TRAIN
 from fedeas.flower.exchange import exchange
 from fedeas.flower.log import Line
-from fedeas.flower.members import Deployment, HelloSettings, Members
+from fedeas.flower.members import Members
 from fedeas.methods.method import Round
 from fedeas.methods.registry import make_method
 from fedeas.seeds import child_rng
+from fedeas.settings.deployment import Deployment
+from fedeas.settings.training import Federated
 from fedeas.tensors import Tensors, load_tensors, save_tensors
-from fedeas.training.loop import Local, check_settings, use_threads
-from fedeas.training.models import ModelSettings, make_model
+from fedeas.training.loop import use_threads
+from fedeas.training.models import make_model
 from fedeas.training.task import Task
-
-_COMPILED = ("fedavg", "fedprox", "scaffold")
-
-
-@dataclass(frozen=True)
-class Federated:
-    """How a federation trains."""
-
-    rounds: int = 40  # of communication
-    fraction: float = 0.5  # of the clients in a round
-    method: str = "fedavg"  # or fedprox(mu=0.01), scaffold, moon, fedgen, fedmix
-    model: ModelSettings = field(default_factory=ModelSettings)
-    local: Local = field(default_factory=Local)
-    threads: int = 1  # of a client's training
-    minimum: float = 1.0  # share of a cohort whose replies must be good
-    timeout: float = 3600.0  # seconds that a round may take
-    window: int = 16  # messages under way at a time
-    evaluate_every: int = 1  # rounds between tests of the server's model
-
-    def __post_init__(self) -> None:
-        whole = "a whole number from 1"
-        check_settings(
-            ("rounds", self.rounds, self.rounds >= 1, whole),
-            ("fraction", self.fraction, 0 < self.fraction <= 1, "above 0, up to 1"),
-            ("threads", self.threads, self.threads >= 1, whole),
-            ("minimum", self.minimum, 0 <= self.minimum <= 1, "0 to 1"),
-            ("timeout", self.timeout, 0 < self.timeout < 1e9, "seconds, above 0"),
-            ("window", self.window, self.window >= 1, whole),
-            ("evaluate_every", self.evaluate_every, self.evaluate_every >= 1, whole),
-            (
-                "compile",
-                self.local.compile,
-                not self.local.compile or self.method.split("(")[0] in _COMPILED,
-                f"with {', '.join(_COMPILED)}, whose loss is the plain one",
-            ),
-        )
-
 
 Evaluate = Callable[[Tensors], Line]
 Report = Callable[[Line], None]
@@ -140,16 +105,13 @@ class _Server:
         self._deployment = deployment
         self._method = make_method(federated.method)
         self._model = make_model(federated.model, task, _weight_seed(seed))
-        settings = HelloSettings(
-            federated.method, task, seed, federated.window, federated.timeout, federated.minimum
-        )
-        self._members = Members(grid, settings, deployment)
+        self._members = Members(grid, federated, task, seed, deployment)
         self._members.gather()
         self._asked = {
             "seed": seed,
             "method": federated.method,
-            "model": asdict(federated.model),
-            "local": asdict(federated.local),
+            "model": federated.model.to_dict(),
+            "local": federated.local.to_dict(),
             "task": asdict(task),
             "threads": federated.threads,
             "experiment": experiment,

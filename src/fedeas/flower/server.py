@@ -3,11 +3,9 @@
 The same run is submitted again after a crash of anything, and goes on after its last round.
 """
 
-import hashlib
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,86 +14,24 @@ from flwr.serverapp import Grid
 from fedeas.data import Dataset, load_images
 from fedeas.errors import InputError
 from fedeas.files import read_json, write_json
-from fedeas.flower.deployed import numbered, read_classes, read_flat, row_policy
+from fedeas.flower.deployed import numbered, read_classes, row_policy
 from fedeas.flower.exchange import wait_for_nodes
 from fedeas.flower.log import Line, RoundLog
-from fedeas.flower.members import Deployment
 from fedeas.flower.negotiate import Negotiated, negotiate_beta, negotiate_price
-from fedeas.flower.rounds import Federated, Trained, run_rounds
+from fedeas.flower.rounds import Trained, run_rounds
 from fedeas.locks import locked
 from fedeas.policies import FedEAS
+from fedeas.settings.deployment import RunConfig
+from fedeas.settings.reading import read_settings
 from fedeas.specs import parse
 from fedeas.tensors import Tensors, choose_device, save_tensors
-from fedeas.training.loop import Local, scores
-from fedeas.training.models import ModelSettings, make_model
+from fedeas.training.loop import scores
+from fedeas.training.models import make_model
 from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 
 NEGOTIATE = "negotiate"  # as a policy: the sites settle it, by sums over all of them
 _LOG = logging.getLogger("flwr")  # Flower sends what is said there to whoever follows the run
-
-
-@dataclass(frozen=True)
-class RunConfig:
-    """The configuration of a run, with '-' for '_'."""
-
-    out: str  # folder on the server: checkpoint, log, model
-    test_data: str  # folder of the server's own test images
-    classes: str  # names of all classes, with commas between
-    sites: int  # of the federation
-    policy: str = "fedeas(beta=12)"  # what sites generate, each from its own counts; or negotiate
-    method: str = "fedavg"
-    model: str = "cnn"
-    rounds: int = 40
-    fraction: float = 1.0  # of the sites in a round
-    minimum: float = 0.5  # share of a round's sites that must reply well
-    timeout: float = 3600.0  # seconds that a round may take
-    window: int = 16  # messages under way at a time
-    largest: int = 1_000_000  # real samples that a site may claim
-    max_weight_ratio: float = 3.0  # a site weighs at most so many times the median; 0: no bound
-    max_weight: int = 0  # at most so many samples, instead; 0: by the ratio
-    clip_norm: float = 0.0  # of a site's update; 0: as it is
-    aggregation: str = "mean"  # or trimmed-mean(share=0.2), which does not weigh sites by samples
-    epochs: int = 2
-    batch: int = 64
-    learning_rate: float = 0.02
-    threads: int = 1
-    seed: int = 42
-    device: str = "auto"  # of the server's tests
-
-    def federated(self) -> Federated:
-        """Return how the federation trains."""
-        return Federated(
-            rounds=self.rounds,
-            fraction=self.fraction,
-            method=self.method,
-            model=ModelSettings(self.model),
-            local=Local(epochs=self.epochs, batch=self.batch, learning_rate=self.learning_rate),
-            threads=self.threads,
-            minimum=self.minimum,
-            timeout=self.timeout,
-            window=self.window,
-        )
-
-    def deployment(self, policy: str) -> Deployment:
-        """Return what the server knows of its sites beforehand."""
-        return Deployment(
-            self.sites,
-            policy,
-            self.largest,
-            self.max_weight_ratio,
-            self.max_weight,
-            self.clip_norm,
-            self.aggregation,
-        )
-
-    def experiment(self, policy: str, data: Dataset) -> str:
-        """Name all that the model of a round depends on: how long to wait is no part of it."""
-        beside = ("out", "test_data", "policy", "rounds", "minimum", "timeout", "window", "device")
-        kept = {k: v for k, v in vars(self).items() if k not in beside}
-        task = Task.of(data)
-        parts = [kept, policy, (task.mean, task.spread)]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def serve(grid: Grid, config: Mapping[str, object]) -> Trained:
@@ -104,13 +40,13 @@ def serve(grid: Grid, config: Mapping[str, object]) -> Trained:
     With the policy `negotiate` beta is chosen by the paper's two conditions, with
     `negotiate(total=5000)` the price of water-filling, from secure sums over the sites.
     """
-    settings = read_flat(RunConfig, config, "the run's configuration")
+    settings = read_settings(RunConfig, config, "the run's configuration")
     data = _test_data(settings)
     task = Task.of(data)
     folder = Path(settings.out)
     with locked(folder, lambda: _LOG.warning("%s: another run ends; waiting for it", folder)):
         policy = _agreed(folder / "policy.json", grid, settings, data.classes)
-        experiment = settings.experiment(policy, data)
+        experiment = settings.experiment(policy, (task.mean, task.spread))
         log = RoundLog(folder / "log.jsonl", [_say])
         trained = run_rounds(
             grid,
@@ -122,7 +58,7 @@ def serve(grid: Grid, config: Mapping[str, object]) -> Trained:
             lambda weights: _measure(weights, settings, task, data),
             log.add,
             log.go_on,
-            settings.deployment(policy),
+            settings.replace(policy=policy),
         )
         save_tensors(folder / "model.safetensors", trained.weights, {"experiment": experiment})
     return trained
@@ -191,7 +127,7 @@ def _test_data(settings: RunConfig) -> Dataset:
 
 
 def _measure(weights: Tensors, settings: RunConfig, task: Task, data: Dataset) -> Line:
-    model = make_model(ModelSettings(settings.model), task, 0).to(choose_device(settings.device))
+    model = make_model(settings.federated().model, task, 0).to(choose_device(settings.device))
     model.load_state_dict(weights)
     return scores(model, Samples.of(data, np.arange(len(data.labels))))
 

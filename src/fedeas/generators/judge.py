@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from fedeas.data.dataset import Dataset
 from fedeas.errors import InputError
 from fedeas.seeds import child_rng
+from fedeas.settings.training import Local, ModelSettings
 from fedeas.tensors import load_tensors, save_tensors, tensors_digest
-from fedeas.training.loop import Local, fit, predict
-from fedeas.training.models import Classifier, ModelSettings, make_model
+from fedeas.training.loop import fit, predict
+from fedeas.training.models import Classifier, make_model
 from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 

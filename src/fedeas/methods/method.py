@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from fedeas.seeds import child_rng
+from fedeas.settings.training import Local
 from fedeas.tensors import Tensors, check_values
-from fedeas.training.loop import Correction, Local
+from fedeas.training.loop import Correction
 from fedeas.training.models import Classifier
 from fedeas.training.samples import Samples
 from fedeas.training.task import Task

@@ -3,7 +3,6 @@
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,46 +11,14 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from fedeas.data.kinds import Array
-from fedeas.errors import InputError
+from fedeas.settings.training import Local
 from fedeas.tensors import autocast, precision
 from fedeas.training.models import Classifier
-from fedeas.training.optimizers import find_optimizer, make_optimizer
+from fedeas.training.optimizers import make_optimizer
 from fedeas.training.samples import Samples
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Local:
-    """How a client trains: with a fresh optimiser each time."""
-
-    epochs: int = 2  # over the client's samples, in a round
-    batch: int = 64  # samples of a step
-    learning_rate: float = 0.02
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    precision: str = "float32"  # or bfloat16
-    compile: bool = False  # with torch.compile, which promises no equal bits
-    optimizer: str = "sgd"  # by torch's name, with its settings: adamw, rmsprop(alpha=0.9)
-
-    def __post_init__(self) -> None:
-        check_settings(
-            ("epochs", self.epochs, self.epochs >= 1, "a whole number from 1"),
-            ("batch", self.batch, self.batch >= 2, "a whole number from 2"),
-            ("learning_rate", self.learning_rate, 0 < self.learning_rate < 1e3, "above 0"),
-            ("momentum", self.momentum, 0 <= self.momentum < 1, "0 to below 1"),
-            ("weight_decay", self.weight_decay, 0 <= self.weight_decay < 1e3, "from 0"),
-        )
-        find_optimizer(self.optimizer, momentum=self.momentum, weight_decay=self.weight_decay)
-        precision(self.precision)
-
-
-def check_settings(*checks: tuple[str, object, bool, str]) -> None:
-    """Refuse the first wrong setting of (name, value, whether it is right, what is allowed)."""
-    for name, value, right, allowed in checks:
-        if not right:
-            raise InputError(f"{name} is out of range", got=value, allowed=allowed)
 
 
 class Correction:
@@ -78,13 +45,7 @@ def fit(
     device = next(model.parameters()).device
     dtype = precision(local.precision)
     called: Classifier = torch.compile(model) if local.compile else model  # type: ignore[assignment]
-    optimizer = make_optimizer(
-        local.optimizer,
-        model.parameters(),
-        local.learning_rate,
-        momentum=local.momentum,
-        weight_decay=local.weight_decay,
-    )
+    optimizer = make_optimizer(local, model.parameters())
     model.train()
     steps = 0
     with repeatable(device):

@@ -8,43 +8,46 @@ import torch
 from torch.optim import Optimizer
 
 from fedeas.errors import InputError
+from fedeas.settings.training import Local
 from fedeas.specs import parse
 
 # Needs the loss once more within a step.
 _LEFT_OUT = ("lbfgs",)
 
 
-def make_optimizer(
-    spec: str, parameters: Iterable[torch.nn.Parameter], learning_rate: float, **settings: float
-) -> Optimizer:
-    """Make an optimiser; `settings` that are 0 are left to it.
+def make_optimizer(local: Local, parameters: Iterable[torch.nn.Parameter]) -> Optimizer:
+    """Make the optimiser of a client's training.
 
     >>> weight = torch.nn.Parameter(torch.zeros(2))
-    >>> type(make_optimizer("adamw(eps=1e-6)", [weight], 0.001)).__name__
+    >>> type(make_optimizer(Local(optimizer="adamw(eps=1e-6)"), [weight])).__name__
     'AdamW'
     """
-    kind, own = find_optimizer(spec, **settings)
-    given = {key: value for key, value in settings.items() if value}
+    kind, settings = find_optimizer(local)
     try:
-        made: Optimizer = kind(parameters, lr=learning_rate, **given, **own)
+        made: Optimizer = kind(parameters, lr=local.learning_rate, **settings)
     except (TypeError, ValueError) as error:
-        raise InputError(f"optimizer {spec!r} cannot be made: {error}") from None
+        raise InputError(f"optimizer {local.optimizer!r} cannot be made: {error}") from None
     return made
 
 
-def find_optimizer(spec: str, **settings: float) -> tuple[type[Any], dict[str, Any]]:
-    """Return the class and the settings that a spec names; what it does not take is refused."""
-    name, own = parse(spec, "optimizer")
+def find_optimizer(local: Local) -> tuple[type[Any], dict[str, Any]]:
+    """Return an optimiser's class and settings, and refuse what torch does not have.
+
+    Momentum and weight decay of 0 are left to the optimiser.
+    """
+    name, own = parse(local.optimizer, "optimizer")
+    shared = {k: v for k in ("momentum", "weight_decay") if (v := getattr(local, k))}
     known = _known()
     if name.lower() not in known:
         raise InputError("unknown optimizer", got=name, allowed=", ".join(known))
     kind = known[name.lower()]
-    takes = inspect.signature(kind).parameters
-    for key in (*own, *(key for key, value in settings.items() if value)):
-        if key not in takes or key in ("params", "lr"):
-            allowed = ", ".join(k for k in takes if k not in ("params", "lr"))
-            raise InputError(f"optimizer {name!r} has no setting {key!r}", allowed=allowed)
-    return kind, own
+    takes = [k for k in inspect.signature(kind).parameters if k not in ("params", "lr")]
+    for key in (*own, *shared):
+        if key not in takes:
+            raise InputError(f"optimizer {name!r} has no setting {key!r}", allowed=", ".join(takes))
+        if key in own and key in shared:
+            raise InputError(f"{key!r} is set twice", got=local.optimizer, fix="set it once")
+    return kind, own | shared
 
 
 def _known() -> dict[str, type[Optimizer]]:

@@ -1,6 +1,5 @@
 """Models by name: ours, those of installed packages, or a factory at a dotted path."""
 
-from dataclasses import dataclass, fields
 from pathlib import Path
 
 import torch
@@ -10,6 +9,7 @@ from torch import nn
 
 from fedeas.data.kinds import find_kind
 from fedeas.errors import InputError
+from fedeas.settings.training import ModelSettings
 from fedeas.specs import Registry, parse
 from fedeas.tensors import fresh_weights
 from fedeas.training.models.classifier import Classifier, Wrapped
@@ -19,23 +19,6 @@ from fedeas.training.models.resnet import ResNet18
 from fedeas.training.task import Task
 
 MODELS = Registry("model", "fedeas.models", {"cnn": SmallCNN, "resnet18": ResNet18, "mlp": MLP})
-
-
-@dataclass(frozen=True)
-class ModelSettings:
-    """Which model: one of ours, of an installed package, or `package.module:factory`.
-
-    A factory takes the `Task` and returns an `nn.Module` from normalised samples to logits.
-    `stem` and `norm` are a ResNet's, `projection` is a head before the last layer. MOON compares
-    what leaves the head, or the features where there is none. Its authors give every method of a
-    comparison the head; so should a sweep.
-    """
-
-    name: str = "cnn"  # or resnet18, mlp, package.module:factory; "" is the default of the data
-    norm: str = "batch"  # or group
-    stem: str = "cifar"  # or imagenet
-    projection: int = 0  # width of MOON's head: 256, or 0 for none
-    weights: str = ""  # a safetensors file with torchvision's names
 
 
 def make_model(
@@ -66,10 +49,10 @@ def make_model(
 
 def _chosen(settings: ModelSettings, name: str) -> dict[str, object]:
     """Return the settings of a model that are not the defaults; all of them have to be its own."""
-    plain = {field.name: field.default for field in fields(settings)}
+    plain = ModelSettings().to_dict()
     chosen = {
         key: value
-        for key, value in vars(settings).items()
+        for key, value in settings.to_dict().items()
         if key not in ("name", "weights") and value != plain[key]
     }
     known = MODELS.parameters(name)

@@ -1,0 +1,67 @@
+"""The config of a run: its data, its partition, what is generated, how it trains."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from fedeas.files import content_hash
+from fedeas.settings.base import NOT_IDENTITY, Count, Natural, Place, Settings
+from fedeas.settings.reading import read_settings
+from fedeas.settings.training import Federated
+
+Positive = Annotated[float, Meta(gt=0)]
+
+
+class Data(Settings, frozen=True):
+    """Which images, and who is tested on what."""
+
+    name: str  # below FEDEAS_DATA, in `folder`, or of the Hugging Face hub
+    folder: Annotated[str | None, NOT_IDENTITY] = None  # of the data's Parquet files
+    protocol: str = "clean"  # official split; 'paper' merges and tests on clients' parts
+    hold_out: Natural = 0  # images of every class that no client gets, for the pool
+
+
+class PartitionConfig(Settings, frozen=True):
+    """How clients share the data."""
+
+    recipe: str = "flbench"  # or dirichlet, iid, shards
+    clients: Count = 20
+    alpha: Positive | None = 0.1  # of the Dirichlet distribution: small is skewed
+    min_samples: Natural | None = None  # that every client gets at least
+    shards_per_client: Count | None = None  # of the recipe shards
+
+
+class Augment(Settings, frozen=True):
+    """What is generated, and by what."""
+
+    policy: str = "none"  # or fedeas(beta=12), uniform(total=...), waterfill(total=...), ...
+    generator: str = ""  # pool, diffusion(model=...), turbo(model=...), package.module:Name
+    cache: Place = "cache"  # folder of generated images
+    seed: int = 0  # added to the run's: another one gives other samples
+    batch: Count = 64  # images generated at a time
+
+
+class Config(Settings, frozen=True):
+    """All that a run depends on; `grid` and `device` only say where it happens."""
+
+    data: Data
+    partition: PartitionConfig = PartitionConfig()
+    augment: Augment = Augment()
+    federated: Federated = Federated()
+    seed: int = 42  # of partition, held-out images, weights, cohorts and shuffling
+    grid: Place = "inline"  # or ray
+    device: Place = "auto"  # cpu, cuda, ...
+
+    def experiment(self, data: str, generator: str, weights: str, code: str) -> str:
+        """Name what the outcome depends on: settings, the contents behind names and paths, code."""
+        held: dict[str, Any] = self.identity() | {"code": code}
+        held["data"]["name"] = data
+        held["augment"]["generator"] = generator
+        held["federated"]["model"]["weights"] = weights
+        return content_hash(held)
+
+
+def read_config(path: Path | str) -> Config:
+    """Read a TOML file; a wrong key is an error that names the nearest right one."""
+    return read_settings(Config, Path(path))

@@ -1,0 +1,128 @@
+"""A deployed federation: what its server is told of a run, and what a site's owner says.
+
+Both are configurations of Flower's: flat, with '-' for '_'.
+"""
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from fedeas.errors import InputError
+from fedeas.files import content_hash
+from fedeas.settings.base import NOT_IDENTITY, Count, Natural, Place, Settings, Share
+from fedeas.settings.training import (
+    BatchSize,
+    Federated,
+    Fraction,
+    Local,
+    ModelSettings,
+    Rate,
+    Seconds,
+    Window,
+)
+
+MOST_SAMPLES = 2**40 - 1  # of one client
+Samples = Annotated[int, Meta(ge=1, le=MOST_SAMPLES)]
+_FEDERATED = Federated()
+_PRIVATE = "fedavg fedprox scaffold moon"  # methods that send nothing but weights
+
+
+class Deployment(Settings, frozen=True, rename="kebab"):
+    """What the server of real sites knows beforehand; a simulation's grid has all of it."""
+
+    sites: Count  # of the federation, numbered from 0, whether they are there or not
+    policy: Annotated[str, NOT_IDENTITY]  # what sites generate, each from its own counts
+    largest: Samples = MOST_SAMPLES  # real samples that a site may claim
+    # A site weighs at most so many times the median; 0: no bound.
+    max_weight_ratio: Annotated[float, Meta(ge=0, lt=1e9)] = 3.0
+    max_weight: Natural = 0  # at most so many samples, instead; 0: by the ratio
+    clip_norm: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0  # of a site's update; 0: as it is
+    aggregation: str = "mean"  # or trimmed-mean(share=0.2), which does not weigh sites by samples
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if 0 < self.max_weight_ratio < 1:
+            got, allowed = self.max_weight_ratio, "from 1, or 0 for no bound"
+            raise InputError("max-weight-ratio is out of range", got=got, allowed=allowed)
+
+    def weight_cap(self, sizes: Sequence[int]) -> int:
+        """Return the samples that a site is weighted by at most, given those of all sites.
+
+        A site says itself how many samples it has: without a bound one of them can own the model.
+
+        >>> Deployment(5, "none").weight_cap([100, 120, 90, 110, 10**6])
+        330
+        """
+        if self.max_weight or not self.max_weight_ratio:
+            return self.max_weight or MOST_SAMPLES
+        return max(1, int(self.max_weight_ratio * statistics.median_low(sizes)))
+
+
+class RunConfig(Deployment, frozen=True, kw_only=True, rename="kebab"):
+    """The configuration of a run. What `Federated` and `Local` have too is as it is there."""
+
+    out: Place  # folder on the server: checkpoint, log, model
+    test_data: Place  # folder of the server's own test images
+    classes: str  # names of all classes, with commas between
+    policy: Annotated[str, NOT_IDENTITY] = "fedeas(beta=12)"  # or negotiate
+    largest: Samples = 1_000_000
+    method: str = _FEDERATED.method
+    model: str = _FEDERATED.model.name
+    rounds: Annotated[Count, NOT_IDENTITY] = _FEDERATED.rounds  # more of them go on with a run
+    fraction: Fraction = 1.0
+    minimum: Annotated[Share, NOT_IDENTITY] = 0.5
+    timeout: Seconds = _FEDERATED.timeout
+    window: Window = _FEDERATED.window
+    epochs: Count = _FEDERATED.local.epochs
+    batch: BatchSize = _FEDERATED.local.batch
+    learning_rate: Rate = _FEDERATED.local.learning_rate
+    threads: Count = _FEDERATED.threads
+    seed: int = 42
+    device: Place = "auto"  # of the server's tests
+
+    def federated(self) -> Federated:
+        """Return how the federation trains."""
+        model, local = ModelSettings(self.model), Local(**self._shared(Local))
+        return Federated(**{**self._shared(Federated), "model": model, "local": local})
+
+    def _shared(self, kind: type[Settings]) -> dict[str, Any]:
+        """Return the settings that another kind has too."""
+        names = set(kind.__struct_fields__) & set(self.__struct_fields__)
+        return {name: getattr(self, name) for name in names}
+
+    def experiment(self, policy: str, normalised_by: Sequence[Sequence[float]]) -> str:
+        """Name all that the model of a round depends on: how long to wait is no part of it.
+
+        `normalised_by` are the means and the spreads of samples.
+        """
+        return content_hash([self.identity(), policy, normalised_by])
+
+
+class SiteConfig(Settings, frozen=True, rename="kebab"):
+    """What the owner of a site says in the node's configuration."""
+
+    partition_id: Natural  # the site's number in the federation, from 0
+    classes: str  # of the federation, all of them, in their order, with commas between
+    data: str  # folder of its images: CLASS/, train/CLASS/ or train-*.parquet
+    state: str  # folder for what it keeps between turns
+    generator: str = ""  # e.g. diffusion(model=/models/x); without one it generates nothing
+    cache: str = ""  # folder of generated images; by default inside `state`
+    methods: str = _PRIVATE  # that it takes part in; fedgen tells label counts, fedmix averages
+    batch: Count = 64  # images generated at a time
+    device: str = "auto"
+    # The most that it does, whatever the server asks for.
+    max_samples: Natural = 50_000  # generated
+    max_batch: BatchSize = 1024  # images of a training step
+    max_epochs: Count = 50  # in a round
+    max_learning_rate: float = 1.0
+    max_threads: Natural = 0  # 0: as many as the process has cores
+    max_state_mb: Natural = 2_000  # of what methods keep between rounds
+    num_partitions: int = 0  # Flower's simulation names it; nothing here depends on it
+
+    @property
+    def cache_folder(self) -> Path:
+        """Where generated images are."""
+        return Path(self.cache) if self.cache else Path(self.state) / "cache"

@@ -1,0 +1,65 @@
+"""How a federation trains: its rounds, the model, and a client's own training."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from fedeas.errors import InputError
+from fedeas.settings.base import NOT_IDENTITY, Count, Natural, Settings, Share
+
+Fraction = Annotated[float, Meta(gt=0, le=1)]
+Rate = Annotated[float, Meta(gt=0, lt=1e3)]
+Seconds = Annotated[float, Meta(gt=0, lt=1e9), NOT_IDENTITY]
+Window = Annotated[int, Meta(ge=1), NOT_IDENTITY]
+BatchSize = Annotated[int, Meta(ge=2)]  # batch norm needs two
+_COMPILED = ("fedavg", "fedprox", "scaffold")
+
+
+class ModelSettings(Settings, frozen=True):
+    """Which model: one of ours, of an installed package, or `package.module:factory`.
+
+    A factory takes the `Task` and returns an `nn.Module` from normalised samples to logits.
+    `stem` and `norm` are a ResNet's, `projection` is a head before the last layer. MOON compares
+    what leaves the head, or the features where there is none. Its authors give every method of a
+    comparison the head; so should a sweep.
+    """
+
+    name: str = "cnn"  # or resnet18, mlp, package.module:factory; "" is the default of the data
+    norm: str = "batch"  # or group
+    stem: str = "cifar"  # or imagenet
+    projection: Natural = 0  # width of MOON's head: 256, or 0 for none
+    weights: str = ""  # a safetensors file with torchvision's names
+
+
+class Local(Settings, frozen=True):
+    """How a client trains: with a fresh optimiser each time."""
+
+    epochs: Count = 2  # over the client's samples, in a round
+    batch: BatchSize = 64  # samples of a step
+    learning_rate: Rate = 0.02
+    momentum: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    weight_decay: Annotated[float, Meta(ge=0, lt=1e3)] = 0.0
+    precision: Literal["float32", "bfloat16"] = "float32"  # of forward passes
+    compile: bool = False  # with torch.compile, which promises no equal bits
+    optimizer: str = "sgd"  # by torch's name, with its settings: adamw, rmsprop(alpha=0.9)
+
+
+class Federated(Settings, frozen=True):
+    """How a federation trains."""
+
+    rounds: Count = 40  # of communication
+    fraction: Fraction = 0.5  # of the clients in a round
+    method: str = "fedavg"  # or fedprox(mu=0.01), scaffold, moon, fedgen, fedmix
+    model: ModelSettings = ModelSettings()
+    local: Local = Local()
+    threads: Count = 1  # of a client's training
+    minimum: Share = 1.0  # share of a cohort whose replies must be good
+    timeout: Seconds = 3600.0  # seconds that a round may take
+    window: Window = 16  # messages under way at a time
+    evaluate_every: Count = 1  # rounds between tests of the server's model
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.local.compile and self.method.split("(")[0] not in _COMPILED:
+            allowed = ", ".join(_COMPILED)
+            raise InputError("only a plain loss can be compiled", got=self.method, allowed=allowed)

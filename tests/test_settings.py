@@ -1,0 +1,196 @@
+"""Settings: declared once, strict however they are made, and the same names of runs as ever."""
+
+import hashlib
+import inspect
+import json
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fedeas import InputError, read_config
+from fedeas.experiments.results import known_by
+from fedeas.experiments.runs import read_export
+from fedeas.experiments.sweep import plan_runs, read_sweep
+from fedeas.paper.claims import RECORDED
+from fedeas.settings.base import Settings
+from fedeas.settings.config import Config, Data
+from fedeas.settings.deployment import Deployment, RunConfig, SiteConfig
+from fedeas.settings.reading import fields_of, read_settings
+from fedeas.settings.sweep import Grid
+from fedeas.settings.training import Federated, Local, ModelSettings
+
+ROOT = Path(__file__).parents[1]
+IDENTITIES = json.loads((ROOT / "tests" / "data" / "identities.json").read_text())
+NAMES = ("data", "generator", "weights", "code")  # of what a run depends on beside its settings
+STATISTICS = ((0.5,), (0.25,))
+FLAT = {"out": "a", "test-data": "b", "classes": "cat, dog", "sites": 3}
+
+
+def experiment(given: dict[str, object]) -> str:
+    return read_settings(RunConfig, given).experiment("fedeas(beta=12)", STATISTICS)
+
+
+# What a run is known by
+
+
+@pytest.mark.parametrize("path", sorted(IDENTITIES["sweeps"]))
+def test_runs_of_sweeps_keep_their_names(path):
+    found = [run.config.experiment(*NAMES) for run in plan_runs(read_sweep(ROOT / path))]
+    digest = hashlib.sha256("\n".join(found).encode()).hexdigest()
+    assert {"runs": len(found), "sha256": digest} == IDENTITIES["sweeps"][path]
+
+
+@pytest.mark.parametrize("path", sorted(IDENTITIES["configs"]))
+def test_runs_of_configs_keep_their_names(path):
+    config = read_config(ROOT / path)
+    held = IDENTITIES["configs"][path]
+    assert config.identity() == held["settings"]
+    assert config.experiment(*NAMES) == held["experiment"]
+
+
+def test_deployed_runs_keep_their_names():
+    app = ROOT / "examples" / "federation" / "pyproject.toml"
+    given = tomllib.loads(app.read_text())["tool"]["flwr"]["app"]["config"]
+    assert experiment(given) == IDENTITIES["deployed"]["examples/federation/pyproject.toml"]
+    assert experiment(FLAT) == IDENTITIES["deployed"]["defaults"]
+
+
+def test_recorded_runs_are_known_by_their_settings():
+    """Those of before there was a choice of optimiser say nothing of it."""
+    for path in RECORDED.glob("*.jsonl"):
+        for run in read_export(path):
+            settings = run.result["settings"]
+            assert run.entry.folder.endswith(known_by(settings))
+            now = read_settings(Config, settings).identity()
+            assert now["federated"]["local"].pop("optimizer") == "sgd"
+            assert now == settings
+
+
+def test_where_and_how_fast_is_no_part_of_a_name():
+    def others(kind: type[Settings]) -> set[str]:
+        return {f.name for f in fields_of(kind)} - set(kind(**least[kind]).identity())
+
+    least = {Config: {"data": Data("x")}, Data: {"name": "x"}, Federated: {}}
+    least[RunConfig] = {key.replace("-", "_"): value for key, value in FLAT.items()}
+    assert others(Config) == {"grid", "device"}
+    assert others(Data) == {"folder"}
+    assert others(Federated) == {"timeout", "window"}
+    # A deployed run goes on with more rounds, and with fewer sites than it began with.
+    assert others(RunConfig) == {
+        "out", "test_data", "policy", "rounds", "minimum", "timeout", "window", "device",
+    }  # fmt: skip
+
+
+# Declared once
+
+
+@pytest.mark.parametrize("kind", [Federated, Local])
+def test_a_deployed_run_declares_what_a_simulated_one_does(kind):
+    """Names, types, ranges and defaults; by default a deployment asks all of its sites."""
+    own, other = ({f.name: f for f in fields_of(k)} for k in (RunConfig, kind))
+    shared = own.keys() & other.keys() - {"model"}
+    assert len(shared) >= 3
+    for name in shared:
+        assert ranges(own[name].type) == ranges(other[name].type)
+        assert own[name].default == other[name].default or name in ("fraction", "minimum")
+    assert RunConfig(**{k.replace("-", "_"): v for k, v in FLAT.items()}).federated() == Federated(
+        fraction=1.0, minimum=0.5
+    )
+
+
+def ranges(hint: object) -> tuple[object, ...]:
+    held = (m for m in getattr(hint, "__metadata__", ()) if m.extra is None)
+    return (getattr(hint, "__origin__", hint), *held)
+
+
+# What is wrong
+
+
+GOOD = {"data": {"name": "cifar10"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"federated": {"local": {"epochs": 0}}}, "c.toml: federated.local.epochs is out of range; "
+         "got 0; allowed: a whole number from 1"),
+        ({"federated": {"local": {"epoch": 1}}}, "c.toml: federated.local has no setting 'epoch'; "
+         "allowed: epochs, batch, learning_rate, momentum, weight_decay, precision, compile, "
+         "optimizer; did you mean 'epochs'?"),
+        ({"federated": {"fraction": "all"}}, "c.toml: federated.fraction has the wrong type; "
+         "got 'all'; allowed: a number above 0, up to 1"),
+        ({"federated": {"local": {"precision": "bfloat"}}}, "c.toml: federated.local.precision is "
+         "not valid; got 'bfloat'; allowed: float32 or bfloat16; did you mean 'bfloat16'?"),
+        ({"federated": {"method": "moon", "local": {"compile": True}}}, "c.toml: federated: only a "
+         "plain loss can be compiled; got 'moon'; allowed: fedavg, fedprox, scaffold"),
+        ({"partition": {"alpha": float("nan")}}, "c.toml: partition.alpha is out of range; "
+         "got nan; allowed: a number above 0"),
+        ({"partition": {"clients": 2.5}}, "c.toml: partition.clients has the wrong type; got 2.5; "
+         "allowed: a whole number from 1"),
+        ({"seed": True}, "c.toml: seed has the wrong type; got True; allowed: a whole number"),
+        ({"federated": 3}, "c.toml: federated is not a table; got 3"),
+        ({"data": {}}, "c.toml: data lacks 'name'; allowed: name, folder, protocol, hold_out"),
+        ({"federated": {"timeout": 10**400}}, "c.toml: federated.timeout has the wrong type"),
+        ({3: 3}, "c.toml has no setting 3"),
+    ],
+)  # fmt: skip
+def test_an_error_names_the_place_and_what_is_allowed(given, message):
+    with pytest.raises(InputError) as caught:
+        read_settings(Config, GOOD | given, "c.toml")
+    assert str(caught.value).startswith(message)
+    assert "Expected" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        (Federated, {"rounds": 0}, "rounds is out of range; got 0"),
+        (Local, {"batch": 1}, "batch is out of range; got 1; allowed: a whole number from 2"),
+        (Data, {"name": 3}, "name has the wrong type; got 3; allowed: text"),
+        (ModelSettings, {"projection": -1}, "projection is out of range"),
+        (Deployment, {"sites": 2, "policy": "none", "max_weight_ratio": 0.5}, "max-weight-ratio"),
+        (Deployment, {"sites": 0, "policy": "none"}, "sites is out of range"),
+        (Grid, {"name": "../up"}, "name is not valid; got '../up'; allowed: letters, digits"),
+        (Grid, {"name": "a\n"}, "name is not valid"),
+    ],
+)
+def test_settings_made_in_python_are_checked_too(kind, given, message):
+    with pytest.raises(InputError, match=f"^{message}"):
+        kind(**given)
+
+
+def test_changed_settings_are_checked_and_whole_numbers_become_floats_as_in_a_file():
+    config = Config(Data("cifar10"))
+    with pytest.raises(InputError, match="rounds has the wrong type"):
+        config.federated.replace(rounds="many")
+    once = config.replace(federated=Federated(fraction=1))
+    same = read_settings(Config, GOOD | {"federated": {"fraction": 1}})
+    assert once == same
+    assert json.dumps(once.identity()) == json.dumps(same.identity())
+    assert json.dumps(once.identity()["federated"]["fraction"]) == "1.0"
+
+
+def test_a_file_holds_what_settings_say(tmp_path):
+    config = Config(Data("cifar10"), federated=Federated(rounds=3))
+    assert read_settings(Config, json.loads(json.dumps(config.to_dict()))) == config
+    path = tmp_path / "site.toml"
+    path.write_text('partition-id = 1\nclasses = "a, b"\ndata = "d"\nstate = "s"\n')
+    assert read_settings(SiteConfig, path) == SiteConfig(1, "a, b", "d", "s")
+    path.write_text("partition_id = 1")
+    with pytest.raises(InputError, match=r"site.toml has no setting 'partition_id'.*partition-id"):
+        read_settings(SiteConfig, path)
+
+
+def test_all_settings_are_frozen_and_strict():
+    kinds = [Settings]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    assert len(kinds) > 10
+    for kind in kinds:
+        assert kind.__struct_config__.frozen
+        assert kind.__struct_config__.forbid_unknown_fields
+        assert inspect.getmodule(kind).__name__.startswith("fedeas.settings.")
+    with pytest.raises((AttributeError, msgspec.ValidationError)):
+        Federated().rounds = 3  # type: ignore[misc]
