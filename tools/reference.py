@@ -47,9 +47,9 @@ def python() -> str:
     lines = [
         "# Python",
         "",
-        "All names are in `fedeas` itself and are imported when they are first used. What needs an",
-        'extra has it beside its name: `pip install "fedeas[train]"`. The others need NumPy alone;',
-        "where a file or a generator needs more (Parquet, a diffusion model), an error names it.",
+        "All names are in `fedeas` itself and are imported on first use. Some need an extra, named",
+        'in the last column: `pip install "fedeas[train]"`. The others need NumPy alone; if a file',
+        "or a generator needs more (Parquet, a diffusion model), an error says so.",
         "",
     ]
     for task, names in TASKS.items():
@@ -66,7 +66,7 @@ def python() -> str:
 def commands() -> str:
     """Return a page with every command: what it does, what it takes, an example."""
     root: Any = typer.main.get_command(app)
-    lines = ["# Commands", "", "Every command has `--help`; most have `--json` for machines.", ""]
+    lines = ["# Commands", "", "Every command has `--help`; most have `--json`.", ""]
     for name, command in sorted(root.commands.items()):
         lines += _command(f"fedeas {name}", command)
         for inner, below in sorted(getattr(command, "commands", {}).items()):
@@ -80,7 +80,7 @@ def _command(name: str, command: Any) -> list[str]:
     options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
     rows = [p for p in options if p.name != "help"]
     if rows:
-        lines += ["| option | what it is | unless given |", "|---|---|---|"]
+        lines += ["| option | description | default |", "|---|---|---|"]
         lines += [
             f"| `{', '.join(p.opts)}` | {(p.help or '').replace('|', '/')} | {_default(p)} |"
             for p in rows
@@ -91,7 +91,7 @@ def _command(name: str, command: Any) -> list[str]:
 
 def _default(option: Any) -> str:
     if option.required:
-        return "needed"
+        return "required"
     if option.default in (None, False, [], ()) or callable(option.default):
         return ""
     return f"`{option.default}`"
@@ -102,21 +102,21 @@ def config() -> str:
     lines = [
         "# Config keys",
         "",
-        "A run is a TOML file of these; [training](../training.md) shows one. A wrong key is an",
-        "error that names the nearest right one. In a sweep they stand below `[base]` and, with",
-        "lists of values, in `[[grid]]` ([experiments](../experiments.md)).",
+        "A config is a TOML file of these keys; [training](../training.md) shows one. An unknown",
+        "key is an error that suggests the closest known one. In a sweep the keys are in `[base]`",
+        "and, with lists of values, in `[[grid]]` ([experiments](../experiments.md)).",
         "",
     ]
     for heading, kind in _tables(Config, ""):
         lines += [f"## {heading or 'top level'}", "", inspect.cleandoc(kind.__doc__ or ""), ""]
-        lines += ["| key | kind | unless given | |", "|---|---|---|---|"]
+        lines += ["| key | type | default | |", "|---|---|---|---|"]
         comments, hints = _comments(kind), typing.get_type_hints(kind)
         for field in dataclasses.fields(kind):
             if dataclasses.is_dataclass(hints[field.name]):
                 continue
             shown = str(field.type).replace("|", "or").replace("None", "nothing")
             shown = re.sub(r"<class '(\w+)'>", r"\1", shown)
-            default = "needed" if field.default is dataclasses.MISSING else f"`{field.default!r}`"
+            default = "required" if field.default is dataclasses.MISSING else f"`{field.default!r}`"
             lines.append(
                 f"| `{field.name}` | {shown} | {default} | {comments.get(field.name, '')} |"
             )
@@ -133,7 +133,7 @@ def _tables(kind: Any, above: str) -> list[tuple[str, Any]]:
 
 
 def _comments(kind: Any) -> dict[str, str]:
-    """Return what stands behind the fields of a dataclass in its source."""
+    """Return the comments after the fields of a dataclass in its source."""
     lines = inspect.getsource(kind).splitlines()
     found = (re.match(r"\s+(\w+):[^#]*#\s*(.+)", line) for line in lines)
     return {match[1]: match[2] for match in found if match}
