@@ -654,7 +654,7 @@ def test_commands(tmp_path, fedeas, monkeypatch):
     flip(next(cache.rglob("*.shard")), 3)
     assert fedeas("cache", "verify", cache).code == 1
     assert (
-        "mended" in fedeas("fill", plan, "--generator", "counting:Counting", "--cache", cache).err
+        "repaired" in fedeas("fill", plan, "--generator", "counting:Counting", "--cache", cache).err
     )
     assert "would remove" in fedeas("cache", "prune", cache).out
     assert next(cache.rglob("quarantine")).exists()

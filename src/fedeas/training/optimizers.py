@@ -17,7 +17,7 @@ _LEFT_OUT = ("lbfgs",)
 def make_optimizer(
     spec: str, parameters: Iterable[torch.nn.Parameter], learning_rate: float, **settings: float
 ) -> Optimizer:
-    """Make an optimiser; `settings` that are 0 are left to it.
+    """Make an optimiser; `settings` that are 0 keep its defaults.
 
     >>> weight = torch.nn.Parameter(torch.zeros(2))
     >>> type(make_optimizer("adamw(eps=1e-6)", [weight], 0.001)).__name__
