@@ -1,7 +1,7 @@
 """Who takes part: which node is which client, and with how many samples.
 
-In a simulation all clients are there, or there is no run. Deployed sites come and go: those that
-are absent or wrong are named and left out, and asked again, without waiting for them.
+In a simulation all clients must be there. Deployed sites come and go: absent or invalid ones are
+named and left out, and asked again without waiting for them.
 """
 
 import statistics
@@ -26,13 +26,15 @@ MOST_SAMPLES = 2**40 - 1  # of one client
 
 @dataclass(frozen=True)
 class Deployment:
-    """What the server of real sites knows beforehand; a simulation's grid has all of it."""
+    """What the server of real sites has to be told; in a simulation the grid knows it."""
 
-    sites: int  # of the federation, numbered from 0, whether they are there or not
+    sites: int  # of the federation, numbered from 0, present or not
     policy: str  # what sites generate, e.g. fedeas(beta=12)
     largest: int = MOST_SAMPLES  # real samples that a site may claim
-    max_weight_ratio: float = 3.0  # a site weighs at most so many times the median; 0: no bound
-    max_weight: int = 0  # at most so many samples, instead; 0: by the ratio
+    max_weight_ratio: float = (
+        3.0  # a site's weight, at most this many times the median; 0: no bound
+    )
+    max_weight: int = 0  # instead: at most this many samples; 0: by the ratio
     clip_norm: float = 0.0  # of a site's update; 0: as it is
     aggregation: str = "mean"
 
@@ -52,9 +54,9 @@ class Deployment:
         )
 
     def weight_cap(self, sizes: Sequence[int]) -> int:
-        """Return the samples that a site is weighted by at most, given those of all sites.
+        """Return the largest weight that a site may have, given the samples of all sites.
 
-        A site says itself how many samples it has: without a bound one of them can own the model.
+        Sites report their own number of samples: without a bound one can dominate the model.
 
         >>> Deployment(5, "none").weight_cap([100, 120, 90, 110, 10**6])
         330
@@ -66,7 +68,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Node:
-    """A client that the server has met: its node, its number, its N_k."""
+    """A client known to the server: its node, its number, its N_k."""
 
     node: int
     partition: int
@@ -75,7 +77,7 @@ class Node:
 
 @dataclass(frozen=True)
 class HelloSettings:
-    """How clients are asked: the method that they introduce themselves for, and the waiting."""
+    """How clients are asked to introduce themselves: the method, and how long to wait."""
 
     method: str
     task: Task
@@ -86,7 +88,7 @@ class HelloSettings:
 
 
 class Members:
-    """The clients of a federation, as far as the server has met them."""
+    """The clients of a federation that the server knows so far."""
 
     def __init__(self, grid: Grid, manner: HelloSettings, deployment: Deployment | None) -> None:
         self._grid, self._manner, self._deployment = grid, manner, deployment
@@ -112,7 +114,7 @@ class Members:
                 if self._deployment is None:
                     raise wrong
                 self._refused[node] = str(wrong)
-        # In a simulation nobody may be absent.
+        # In a simulation no client may be absent.
         least = self.clients * (1.0 if self._deployment is None else self._manner.minimum)
         if len(self.nodes) < max(1, least):
             raise InfeasibleError(
@@ -122,7 +124,7 @@ class Members:
             )
 
     def known(self) -> Sequence[Tensors]:
-        """Return what the clients said of themselves, in the order of their numbers."""
+        """Return the clients' introductions, ordered by their numbers."""
         return [self._known[p] for p in sorted(self._known)]
 
     def split(self, cohort: Sequence[int]) -> tuple[list[int], list[str]]:
@@ -137,7 +139,7 @@ class Members:
         return there, absent + strangers
 
     def _greet(self, online: Iterable[int]) -> None:
-        """Ask nodes that were not there before; their answers are looked at next time."""
+        """Ask new nodes; their answers are read next time."""
         now = time.monotonic()
         for reply in self._grid.pull_messages(list(self._asked)) if self._asked else []:
             node, _ = self._asked.pop(reply.metadata.reply_to_message_id, (None, 0.0))
@@ -157,7 +159,7 @@ class Members:
         return Message(self._question, node, HELLO, ttl=self._manner.timeout)
 
     def _enter(self, node: int, reply: Message, newcomer: bool) -> InfeasibleError | None:
-        """Write a client down, or return why it cannot take part."""
+        """Register a client, or return why it cannot take part."""
         who = "a client"
         try:
             if reply.has_error():
@@ -171,17 +173,17 @@ class Members:
             self._method.check_known(known, self._manner.task, met.real)
         except FedeasError as error:
             return InfeasibleError(f"{who} cannot take part: {error}")
-        except Exception as error:  # whatever the bytes of another party lead to
+        except Exception as error:  # bytes from another party can raise anything
             return InfeasibleError(f"{who} cannot take part: {type(error).__name__}")
         if partition >= self.clients:
-            return InfeasibleError(f"{who} is none of the {self.clients}")
+            return InfeasibleError(f"{who} is not one of the {self.clients}")
         other = self.nodes.get(partition)
         if partition in self._contested or (other and not (newcomer and self._gone(other))):
-            if not newcomer:  # which one is right is not for the first or the last to say
+            if not newcomer:  # neither the first nor the last is trusted
                 self._contested.add(partition)
                 self.nodes.pop(partition, None)
                 self._known.pop(partition, None)
-            return InfeasibleError("two nodes are the same client", got=partition)
+            return InfeasibleError("two nodes claim to be the same client", got=partition)
         self.nodes[partition], self._known[partition] = met, known
         return None
 
