@@ -328,7 +328,7 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path):
     link.symlink_to(elsewhere)
     shared.mkdir()
     shared.chmod(0o777)
-    for folder, why in ((link, "not a folder of this user's own"), (shared, "others can write")):
+    for folder, why in ((link, "not a folder owned by this user"), (shared, "others can write")):
         folder_was_taken = folder.is_dir() and os.access(folder, os.W_OK)
         assert folder_was_taken  # 0.1.0 looked no further
         with pytest.raises(InputError, match=why):
@@ -513,7 +513,7 @@ def test_new_experiments_do_not_fill_a_sites_disk(site, tmp_path):
 
     assert kept(10**12) > 8_000_000  # as if there were no limit
     assert kept(3_000_000) <= 3_000_000
-    with pytest.raises(InputError, match="keeps too much"):
+    with pytest.raises(InputError, match="state is too large"):
         kept(500_000)
 
 

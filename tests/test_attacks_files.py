@@ -381,7 +381,7 @@ def test_a_damaged_checkpoint_says_what_to_do(tmp_path):
     content = bytearray(path.read_bytes())
     content[-3] ^= 1
     path.write_bytes(content)
-    with pytest.raises(InputError, match="remove it to begin anew"):
+    with pytest.raises(InputError, match="remove it to start again"):
         load_tensors(path)
 
 

@@ -668,7 +668,7 @@ def test_commands(tmp_path, fedeas, monkeypatch):
     flip(next(cache.rglob("*.bin")), 3)
     assert fedeas("cache", "verify", cache).code == 1
     assert (
-        "mended" in fedeas("fill", plan, "--generator", "counting:Counting", "--cache", cache).err
+        "repaired" in fedeas("fill", plan, "--generator", "counting:Counting", "--cache", cache).err
     )
     assert fedeas("cache", "verify", cache).code == 0
     fedeas("fill", plan, "--generator", "counting:Counting", "--cache", cache, "--seed", "1")

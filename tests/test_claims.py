@@ -415,7 +415,7 @@ def test_the_recorded_tables_are_printed(fedeas):
     (code,) = {
         r.result["code_hash"] for r in recorded()["cifar10"].runs if r.entry.grid == "policies"
     }
-    assert f"made by code: policies {code[:8]}" in (" ".join(shown.out.split()))
+    assert f"code version: policies {code[:8]}" in (" ".join(shown.out.split()))
     assert "unknown sweep" in fedeas("paper", "runs", "mnist").err
     assert "unknown grid" in fedeas("paper", "runs", "cifar10", "--grid", "x").err
 
@@ -427,7 +427,7 @@ def test_the_command_and_the_tables_mean_the_same_by_plus_minus(fedeas):
     found = {c["what"]: c["ours"] for c in json.loads(fedeas("paper", "--json").out)}
     ours = found["FedEAS over FedAvg, CIFAR-10, K = 20, alpha = 0.1, points"]
     assert ours.startswith(gain.points("+"))
-    assert "± is half of the 95 % interval" in fedeas("paper").out
+    assert "± is half the 95 % confidence interval" in fedeas("paper").out
 
 
 # Own runs

@@ -79,13 +79,13 @@ def test_counts_cannot_be_changed():
         ([[1.0, float("inf")]], "out of range"),
         ([[1, 2**60]], "out of range"),
         ([[2**53, 2**53]], "too large"),
-        ([[1], [2]], "single class"),
+        ([[1], [2]], "only one class"),
         (np.empty((0, 3), int), "no clients"),
         ([1, 2, 3], "1 dimensions"),
         ([["a", "b"]], "type"),
         ([[True, False]], "type"),
         ([[1, 2], [3]], "different lengths"),
-        ([[0, 0], [0, 0]], "without samples"),
+        ([[0, 0], [0, 0]], "no client has samples"),
     ],
 )
 def test_bad_matrices_are_refused(n, message):
@@ -144,7 +144,7 @@ def test_from_labels_keeps_classes_that_nobody_has():
         with pytest.raises(InputError, match="not among the classes"):
             LabelCounts.from_labels(labels, owners, classes=classes)
     for classes in (1, 0, -1, 2**40, True, "cat"):
-        with pytest.raises(InputError, match="not classes"):
+        with pytest.raises(InputError, match="invalid classes"):
             LabelCounts.from_labels([0, 0, 0], owners, classes=classes)
 
 

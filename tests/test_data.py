@@ -129,7 +129,7 @@ def test_a_data_set_says_where_its_test_images_come_from(tmp_path):
     ):
         for _ in ("decoded", "opened again"):
             shared = federate(load_images("mine", folder, store), IID(clients=2))
-            assert shared.describe().endswith(f" test images, {origin}")
+            assert shared.describe().endswith(f" test samples, {origin}")
     assert "official" not in shared.describe()
 
 
@@ -275,11 +275,11 @@ def test_the_two_protocols_on_real_cifar10(data, store, paper):
     as_paper = federate(loaded, FLBench(clients=20, alpha=0.1), "paper")
     np.testing.assert_array_equal(as_paper.counts.n, paper.n)
     assert "N = 45,007" in as_paper.describe()
-    assert "14,993 test images, kept back by the clients" in as_paper.describe()
+    assert "14,993 test samples, held out by the clients" in as_paper.describe()
     assert not set(as_paper.test) & set(as_paper.partition.train.indices)
     clean = federate(loaded, FLBench(clients=20, alpha=0.1), "clean", hold_out=2000)
     assert "N = 30,000" in clean.describe()
-    assert clean.describe().endswith("10,000 test images, from test-*.parquet")
+    assert clean.describe().endswith("10,000 test samples, from test-*.parquet")
     parts = [clean.partition.train.indices, clean.test, clean.pool]
     np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(60_000))
     assert np.bincount(loaded.labels[clean.pool]).tolist() == [2000] * 10
@@ -308,9 +308,9 @@ def test_protocols_refuse_what_makes_no_sense(tmp_path):
     loaded = load_images("mine", tmp_path / "set", tmp_path / "store")
     with pytest.raises(InputError, match="unknown protocol"):
         federate(loaded, IID(clients=2), "mine")
-    with pytest.raises(InputError, match="keeps no test part"):
+    with pytest.raises(InputError, match="gives clients no test part"):
         federate(loaded, IID(clients=2), "paper")
-    with pytest.raises(InputError, match="too many images to hold out"):
+    with pytest.raises(InputError, match="too many samples to hold out"):
         federate(loaded, IID(clients=2), hold_out=20)
     assert federate(loaded, IID(clients=2)).counts.class_names == ("cat", "dog")
 
@@ -363,7 +363,7 @@ def test_a_folder_of_images_by_class_is_a_data_set(tmp_path):
     assert sorted(flat.samples[19:, 0, 0, 0].tolist()) == [80, 90, 180, 190]
     assert ((flat.samples[:, 0, 0, 0] // 10) % 2 == flat.labels).all()
     shutil.copytree(tmp_path / "flat", tmp_path / "split" / "train")
-    with pytest.raises(InputError, match="holds no test set"):
+    with pytest.raises(InputError, match="has no test set"):
         load_images("split", tmp_path / "split", tmp_path / "store")
     shutil.copytree(tmp_path / "flat" / "cat", tmp_path / "split" / "test" / "cat")
     split = load_images("split", tmp_path / "split", tmp_path / "store")

@@ -117,7 +117,7 @@ def test_a_server_whose_policy_every_site_would_refuse_asks_nobody(sites, tmp_pa
         def get_node_ids(self):
             raise AssertionError("a site was asked")
 
-    with pytest.raises(InputError, match="cannot tell its part"):
+    with pytest.raises(InputError, match="cannot know its part"):
         serve(Nobody(), settings(sites, tmp_path / "run", policy="waterfill(total=5)"))
 
 
@@ -128,7 +128,7 @@ def test_a_server_whose_policy_every_site_would_refuse_asks_nobody(sites, tmp_pa
         ("federations:Shapes", "not a policy for a site alone"),
         ("uniform(total=5)", "not a policy for a site alone"),
         ("greedy(total=5)", "not a policy for a site alone"),
-        ("waterfill(total=5)", "cannot tell its part"),
+        ("waterfill(total=5)", "cannot know its part"),
         ("fedeas(beta=nan)", "out of range"),
         ("fedeas(beta=inf)", "out of range"),
         ("fedeas(beta=1e300)", "out of range"),
@@ -301,7 +301,7 @@ def test_two_nodes_that_claim_one_number_are_both_left_out(sites, tmp_path):
 
     trained = serve(Twins(app_of(sites, tmp_path), 4), settings(sites, tmp_path / "run"))
     assert [line["missing"] for line in trained.history] == [[0, 3], [0, 3]]
-    assert any("two nodes are the same client" in w for w in trained.history[0]["refused"])
+    assert any("two nodes claim to be the same client" in w for w in trained.history[0]["refused"])
 
 
 def test_a_run_goes_on_after_its_last_round(sites, tmp_path):

@@ -138,7 +138,7 @@ def test_a_stopped_training_ends_with_the_same_bytes(data, model, tmp_path, stop
 
 def test_another_training_does_not_go_on_in_its_folder(data, tmp_path):
     train(data, tmp_path, MICRO, device="cpu")
-    with pytest.raises(InputError, match="another training: batch, seed"):
+    with pytest.raises(InputError, match="another training run: batch, seed"):
         train(data, tmp_path, dataclasses.replace(MICRO, batch=2), seed=1, device="cpu")
     (tmp_path / "checkpoint.safetensors").unlink()
     with pytest.raises(InputError, match="no checkpoint"):

@@ -107,7 +107,9 @@ def test_a_cost_file_that_is_not_there_is_said_to_be(fedeas, tmp_path, paper_csv
     assert done.code == 2
     assert "cannot read" in done.err
     (tmp_path / "cost.json").write_text('{"seconds_per_sample": "free"}')
-    assert "holds no cost" in fedeas("plan", paper_csv, "--cost", tmp_path / "cost.json").err
+    assert (
+        "is not a file of costs" in fedeas("plan", paper_csv, "--cost", tmp_path / "cost.json").err
+    )
 
 
 def test_a_partition_says_what_is_wrong_with_it(tmp_path):

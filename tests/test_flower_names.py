@@ -56,16 +56,14 @@ def test_a_class_that_moved_is_named_and_no_extra_is_blamed():
         "except fedeas.FedeasError as error: print(type(error).__name__, error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith(
-        f"FedeasError {private.IDENTITY} is not there any more; got 'flwr"
-    )
+    assert done.stdout.startswith(f"FedeasError {private.IDENTITY} no longer exists; got 'flwr")
 
 
 def test_an_attribute_that_moved_is_named(monkeypatch):
     renamed = SimpleNamespace(metadata=SimpleNamespace(message_id=""))
-    with pytest.raises(FedeasError, match=r"Metadata\._message_id is not there") as raised:
+    with pytest.raises(FedeasError, match=r"Metadata\._message_id no longer exists") as raised:
         private.set_message_id(renamed, "7")
     assert not isinstance(raised.value, MissingExtraError)
     monkeypatch.setattr(private, "TaskIdentity", type("TaskIdentity", (), {}))
-    with pytest.raises(FedeasError, match=r"TaskIdentity\.task_id is not there"):
+    with pytest.raises(FedeasError, match=r"TaskIdentity\.task_id no longer exists"):
         private.set_identity(1, 1)

@@ -469,9 +469,9 @@ def test_fedgen_trains_with_five_thousand_images_of_a_class(tmp_path):
         ({"counts": [2**63 - 1, 2**63 - 1, 7]}, "do not add up"),  # overflows to a sum of 5
         ({"counts": [6, 0, 0]}, "do not add up"),
         ({"counts": [0, 0, 0]}, "do not add up"),
-        ({"counts": np.array([5, 0, 0], np.float32)}, "another shape or format"),
-        ({"counts": np.array([math.nan, 0, 0], np.float32)}, "another shape or format"),
-        ({"counts": [5, 0]}, "another shape or format"),
+        ({"counts": np.array([5, 0, 0], np.float32)}, "wrong shape or dtype"),
+        ({"counts": np.array([math.nan, 0, 0], np.float32)}, "wrong shape or dtype"),
+        ({"counts": [5, 0]}, "wrong shape or dtype"),
         ({"weight": math.nan}, "not finite"),
         ({"bias": math.inf}, "not finite"),
         ({"weight": 1e20}, "absurdly large"),

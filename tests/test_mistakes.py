@@ -275,7 +275,7 @@ def test_half_of_a_set_is_not_taken_for_all_of_it(desk, data, fedeas):
     shutil.copy(test, desk / "part" / "train-00000-of-00002.parquet")
     shutil.copy(test, desk / "part" / "test-00000-of-00001.parquet")
     done = fedeas("generator", "train", "fashion_mnist", "--folder", "part", "--out", "g")
-    check_one_line(done.code, done.err, "lacks files of its set", "2 of them")
+    check_one_line(done.code, done.err, "files are missing in", "2 of them")
 
 
 # Root may write anywhere: without this right even root keeps to what a folder allows.

@@ -137,7 +137,7 @@ def test_costs_and_back():
     assert Cost.parse("0.8s").samples_for("3h") == 13500
     assert Cost.parse("0.1s").samples_for("1s") == 10
     assert Cost.parse("0.01EUR").samples_for("5EUR") == 500
-    with pytest.raises(InputError, match="different kinds"):
+    with pytest.raises(InputError, match="different units"):
         Cost.parse("0.01EUR").samples_for("3h")
 
 

@@ -183,7 +183,7 @@ def test_policies_by_name():
         ("fedeas(beta=nan)", "beta out of range"),
         ("fedeas(beta=inf)", "beta out of range"),
         ("fedeas(size_exponent=9)", "size_exponent"),
-        ("fedeas(entropy=3)", "switch"),
+        ("fedeas(entropy=3)", "must be a boolean"),
         ("fedeas(beta=many)", "beta out of range"),
         ("uniform(total=1.5)", "not a total"),
         ("uniform(total=-1)", "not a total"),

@@ -151,7 +151,7 @@ def test_copies_of_a_run_are_one_seed(tmp_path, fedeas, folder):
     assert table.rows == whole.rows
     said = "\n".join(table.notes)
     assert f"{second} and {own / 'z-other'} claim to be the same run but differ (" in said
-    assert f"{second} and {own / 'z-third'} are both of seed" in said
+    assert f"{second} and {own / 'z-third'} both have seed" in said
     assert fedeas("report", own, "--out", tmp_path / "r").code == 0
     text = (tmp_path / "r" / "report.md").read_text()
     assert "it is counted once" in text
@@ -203,7 +203,7 @@ def test_unfinished_and_damaged_runs_are_named(tmp_path, fedeas, folder):
 def test_a_sweep_without_a_finished_run_is_said(tmp_path, fedeas):
     runs = recorded()["cifar10"].runs[:2]
     write_index(tmp_path / "s", "s", "", [run.entry for run in runs])
-    assert "no run is finished" in fedeas("report", tmp_path / "s", "--out", tmp_path / "r").err
+    assert "no finished run" in fedeas("report", tmp_path / "s", "--out", tmp_path / "r").err
     (tmp_path / "s" / "sweep.json").write_text("{}")
     with pytest.raises(InputError, match="is not the folder of a sweep"):
         find_runs(tmp_path / "s")

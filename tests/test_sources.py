@@ -101,7 +101,7 @@ def test_a_hugging_face_data_set_on_disk(tmp_path):
         assert found.counts == COUNTS
         assert said in found.understood
     dataset().rename_column("site", "place").save_to_disk(tmp_path / "three")
-    with pytest.raises(InputError, match="say --client-column"):
+    with pytest.raises(InputError, match="pass --client-column"):
         read_counts(str(tmp_path / "three"))
     assert read_counts(str(tmp_path / "three"), Columns("place")).counts == COUNTS
 
@@ -133,7 +133,7 @@ def by_site():
     assert read_counts("my_app:counts").counts.total == 10
     for name, message in (
         ("fresh", "has no data set"),
-        ("nothing", "nothing that holds labels"),
+        ("nothing", "does not hold the labels"),
         ("missing", "cannot import"),
     ):
         with pytest.raises(InputError, match=message):

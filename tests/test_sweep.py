@@ -575,7 +575,7 @@ def test_the_cost_of_generation_is_there_also_where_no_run_made_an_image(finishe
     [
         ("code_hash", "runs of different code"),
         ("counts_hash", "runs on different label counts"),
-        ("generator_hash", "runs with images of different generators"),
+        ("generator_hash", "runs with samples of different generators"),
     ],
 )
 def test_runs_that_cannot_be_compared_are_not_in_one_table(

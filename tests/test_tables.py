@@ -46,8 +46,8 @@ TABLES = {
     "totals": (
         "counts.csv", "hospital,flu,cold,N\nNorth,120,15,135\nSouth,9,80,89\nBoth,129,95,224\n",
         {"drop_columns": ["N"], "drop_rows": ["Both"]},
-        "column N is the sum of the others: say --drop-column N.*row Both is the sum of the others:"
-        " say --drop-row Both", NORTH_SOUTH,
+        "column N is the sum of the others: pass --drop-column N.*row Both is the sum of the "
+        "others: pass --drop-row Both", NORTH_SOUTH,
     ),
     "long with counts": (
         "counts.csv",
@@ -56,7 +56,7 @@ TABLES = {
     ),
     "transposed": (
         "counts.csv", "diagnosis,North,South\nflu,120,9\ncold,15,80\n",
-        {"transpose": True}, "headed diagnosis, so that rows are classes: say --transpose",
+        {"transpose": True}, "headed diagnosis, so that rows are classes: pass --transpose",
         NORTH_SOUTH,
     ),
     "percentages": (
@@ -180,9 +180,9 @@ def test_options_that_contradict_each_other_are_refused(write):
     for options, message in (
         ({"layout": "tall"}, "unknown layout"),
         ({"layout": "wide", "columns": Columns(label="a")}, "no column of labels"),
-        ({"layout": "long", "columns": Columns(count="a")}, "say --layout counts"),
+        ({"layout": "long", "columns": Columns(count="a")}, "pass --layout counts"),
         ({"layout": "counts", "transpose": True}, "only a wide table"),
-        ({"layout": "long"}, "say --client-column and --label-column"),
+        ({"layout": "long"}, "pass --client-column and --label-column"),
         ({"drop_columns": ["c"]}, "no such column; got 'c'; allowed: client, a, b"),
         ({"drop_rows": ["z"]}, "no such row; got 'z'; allowed: x, y"),
     ):
@@ -242,7 +242,7 @@ def test_coincidences_are_not_totals(text, write):
 def test_a_total_among_counts_per_row_is_left_out_too(write):
     rows = ["North,a,30", "North,b,4", "North,Total,34", "South,a,7", "South,b,2", "South,Total,9"]
     path = write("\n".join(["client,label,count", *rows]))
-    with pytest.raises(InputError, match="column Total is the sum of the others: say --drop-col"):
+    with pytest.raises(InputError, match="column Total is the sum of the others: pass --drop-col"):
         read_counts(path)
     assert read_counts(path, drop_columns=["Total"]).counts.n.tolist() == [[30, 4], [7, 2]]
 

@@ -176,5 +176,5 @@ def test_one_broadcast_price_spends_a_total(paper):
 
 
 def test_one_client_cannot_know_its_part_of_a_total():
-    with pytest.raises(InputError, match="give a price"):
+    with pytest.raises(InputError, match="use a price"):
         WaterFill(total=10).local([3, 1])

@@ -49,9 +49,9 @@ def python() -> str:
     lines = [
         "# Python",
         "",
-        "All names are in `fedeas` itself and are imported when they are first used. What needs an",
-        'extra has it beside its name: `pip install "fedeas[train]"`. The others need NumPy alone;',
-        "where a file or a generator needs more (Parquet, a diffusion model), an error names it.",
+        "All names are in `fedeas` itself and are imported on first use. Some need an extra, named",
+        'in the last column: `pip install "fedeas[train]"`. The others need NumPy alone; if a file',
+        "or a generator needs more (Parquet, a diffusion model), an error says so.",
         "",
     ]
     for task, names in TASKS.items():
@@ -68,7 +68,7 @@ def python() -> str:
 def commands() -> str:
     """Return a page with every command: what it does, what it takes, an example."""
     root: Any = typer.main.get_command(app)
-    lines = ["# Commands", "", "Every command has `--help`; most have `--json` for machines.", ""]
+    lines = ["# Commands", "", "Every command has `--help`; most have `--json`.", ""]
     for name, command in sorted(root.commands.items()):
         lines += _command(f"fedeas {name}", command)
         for inner, below in sorted(getattr(command, "commands", {}).items()):
@@ -82,7 +82,7 @@ def _command(name: str, command: Any) -> list[str]:
     options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
     rows = [p for p in options if p.name != "help"]
     if rows:
-        lines += ["| option | what it is | unless given |", "|---|---|---|"]
+        lines += ["| option | description | default |", "|---|---|---|"]
         lines += [
             f"| `{', '.join(p.opts)}` | {(p.help or '').replace('|', '/')} | {_default(p)} |"
             for p in rows
@@ -93,7 +93,7 @@ def _command(name: str, command: Any) -> list[str]:
 
 def _default(option: Any) -> str:
     if option.required:
-        return "needed"
+        return "required"
     if option.default in (None, False, [], ()) or callable(option.default):
         return ""
     return f"`{option.default}`"
@@ -104,19 +104,19 @@ def config() -> str:
     lines = [
         "# Config keys",
         "",
-        "A run is a TOML file of these; [training](../training.md) shows one. A wrong key is an",
-        "error that names the nearest right one. In a sweep they stand below `[base]` and, with",
-        "lists of values, in `[[grid]]` ([experiments](../experiments.md)).",
+        "A config is a TOML file of these keys; [training](../training.md) shows one. An unknown",
+        "key is an error that suggests the closest known one. In a sweep the keys are in `[base]`",
+        "and, with lists of values, in `[[grid]]` ([experiments](../experiments.md)).",
         "",
     ]
     for heading, kind in _tables(Config, ""):
         lines += [f"## {heading or 'top level'}", "", inspect.cleandoc(kind.__doc__ or ""), ""]
-        lines += ["| key | allowed | unless given | |", "|---|---|---|---|"]
+        lines += ["| key | allowed | default | |", "|---|---|---|---|"]
         comments = _comments(kind)
         for field in msgspec.structs.fields(kind):
             if _is_table(field.type):
                 continue
-            default = "needed" if field.required else f"`{field.default!r}`"
+            default = "required" if field.required else f"`{field.default!r}`"
             shown, comment = describe(field.type), comments.get(field.name, "")
             lines.append(f"| `{field.name}` | {shown} | {default} | {comment} |")
         lines.append("")

@@ -164,7 +164,7 @@ _WITH_EXTRA = {
 _PACKAGES = {"torch": ("torch", "safetensors"), "train": ("torch", "flwr", "cryptography")}
 
 
-# A library logs and leaves it to programs what is shown.
+# This is a library: the application decides which logs are shown.
 logging.getLogger("fedeas").addHandler(logging.NullHandler())
 set_drawing(lambda: import_module("fedeas.report.objects").figure_of)
 

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 # 64 Ki cells of 8 bytes: a handful of temporaries fit in a second-level cache, and each step still
 # takes long enough that threads do not queue for the interpreter lock.
 CELLS = 1 << 16
-_MOST_WORKERS = 8  # what is held grows with them, and memory is no faster for more
+_MOST_WORKERS = 8  # memory use grows with their number, and more of them are not faster
 
 
 def row_slices(rows: int, columns: int) -> Iterator[slice]:

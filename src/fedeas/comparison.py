@@ -20,7 +20,7 @@ DEFAULT_POLICIES = (
 
 @dataclass(frozen=True)
 class Row:
-    """What one policy does with the counts; only `policy` and `note` where it cannot be applied."""
+    """What one policy does with the counts; only `policy` and `note` if it cannot be applied."""
 
     policy: str
     total: int | None = None
@@ -50,7 +50,7 @@ def compare(
     policies: Sequence[str | Policy] = DEFAULT_POLICIES,
     reference: Policy | None = None,
 ) -> Comparison:
-    """Plan with every policy, giving those that take a total what the reference realises.
+    """Plan with every policy; those that take a total get that of the reference.
 
     >>> for row in compare(LabelCounts([[90, 10, 0], [30, 40, 30]]), ["fedeas", "uniform"]):
     ...     print(row.policy, row.total, round(row.reduction, 3))

@@ -13,8 +13,8 @@ def usable_cores() -> int:
 def wait_without_spinning() -> None:
     """Let OpenMP's threads sleep while they wait, unless the user says otherwise.
 
-    PyTorch's threads otherwise burn their cores at every barrier, and beside other work they burn
-    them while the thread that they wait for has none: a fill on a busy machine took five times as
-    long. The setting counts only before PyTorch is loaded.
+    PyTorch's threads otherwise spin at every barrier. Next to other work they spin while the thread
+    they wait for has no core: a fill on a busy machine took five times as long. The setting has an
+    effect only before PyTorch is loaded.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")

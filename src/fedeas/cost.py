@@ -1,4 +1,4 @@
-"""What one sample costs, in time or money, and what a plan then costs, and back."""
+"""The cost of a sample in time or money, the cost of a plan, and what a budget buys."""
 
 import math
 import re
@@ -39,7 +39,7 @@ class Cost:
         return cls(*_parse(text))
 
     def of(self, samples: int) -> str:
-        """Say what that many samples cost."""
+        """Return what that many samples cost, as text."""
         amount = samples * self.per_sample
         return duration(amount) if self.unit == "s" else f"{amount:,.2f} {self.unit}"
 
@@ -48,7 +48,7 @@ class Cost:
         amount, unit = _parse(spend)
         if unit != self.unit:
             raise InputError(
-                "the amount to spend and the cost of a sample are of different kinds",
+                "the amount to spend and the cost of a sample have different units",
                 got=spend,
                 allowed="a time" if self.unit == "s" else f"an amount of {self.unit}",
             )
@@ -69,7 +69,7 @@ def _parse(text: str) -> tuple[float, str]:
     if unit.lower() in _SECONDS:
         return amount, "s"
     if len(unit) != 3 or not unit.isupper():
-        raise InputError("not a unit of cost", got=unit, allowed=_ALLOWED)
+        raise InputError("unknown unit of cost", got=unit, allowed=_ALLOWED)
     return amount, unit
 
 
@@ -83,7 +83,7 @@ def _instead(text: str) -> str | None:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as one would say them.
+    """Return seconds in a readable form.
 
     >>> duration(75), duration(11_220)
     ('75.0s', '3h 7min')

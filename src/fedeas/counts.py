@@ -29,7 +29,7 @@ class LabelCounts:
     n : array_like
         Whole numbers, clients x classes. A data frame's index and columns are taken as names.
     clients : sequence of str, optional
-        A name per client; without any the numbers 0, 1, 2, ... serve as names.
+        A name per client; by default 0, 1, 2, ...
     classes : sequence of str, optional
         A name per class.
 
@@ -56,16 +56,16 @@ class LabelCounts:
         matrix = whole_matrix(n, "counts")
         K, C = matrix.shape
         if K < 1:
-            raise InputError("counts of no clients", allowed="at least one client")
+            raise InputError("the counts have no clients", allowed="at least one client")
         if C < 2:
             raise InputError(
-                "counts of a single class", got=f"{K} x {C}", allowed="at least two classes"
+                "the counts have only one class", got=f"{K} x {C}", allowed="at least two classes"
             )
         total = float(matrix.sum(dtype=np.float64))
         if total > tables.LARGEST:
             raise InputError("counts too large", got=total, allowed="a sum of at most 2**53")
         if total == 0:
-            raise InputError("every client is without samples", allowed="at least one sample")
+            raise InputError("no client has samples", allowed="at least one sample")
         object.__setattr__(self, "n", matrix)
         object.__setattr__(self, "clients", names(clients, K, "client"))
         object.__setattr__(self, "classes", names(classes, C, "class"))
@@ -79,7 +79,7 @@ class LabelCounts:
         """
         if isinstance(counts, str | Path):
             raise InputError(
-                "not counts", got=counts, fix="read a file with LabelCounts.load(path)"
+                "not a matrix of counts", got=counts, fix="read a file with LabelCounts.load(path)"
             )
         return counts if isinstance(counts, LabelCounts) else cls(counts)
 
@@ -94,11 +94,11 @@ class LabelCounts:
         labels : array_like
             The label of every sample.
         clients : array_like
-            The client of every sample, as long as `labels`.
+            The client of every sample, in the same order.
         classes : sequence of str or int, optional
             The names of all classes in their order, or their number where labels count from 0.
-            Each keeps its column, also one that nobody has; any other label is refused. Without
-            it the classes are the labels that occur.
+            Each has a column, even if no client has it; any other label is an error. By default
+            the classes are the labels that occur.
 
         >>> LabelCounts.from_labels([0, 1, 1, 0], ["b", "a", "a", "a"], classes=3).n
         array([[1, 2, 0],
@@ -110,7 +110,7 @@ class LabelCounts:
             raise InputError(
                 "labels and clients differ in length, or there are none",
                 got=(label.shape, client.shape),
-                allowed="two columns of one length",
+                allowed="two columns of the same length",
             )
         C = len(class_names)
         check_cells(
@@ -121,10 +121,9 @@ class LabelCounts:
 
     @classmethod
     def from_pandas(cls, frame: Any) -> "LabelCounts":
-        """Read a data frame with a row per client and a column per class, as `to_pandas` makes it.
+        """Read a data frame with a row per client and a column per class, as from `to_pandas`.
 
-        Its index and columns are the names. Two columns of a label and a client per sample are for
-        `from_labels`.
+        Its index and columns are the names. For a row per sample use `from_labels`.
         """
         if not _is_frame(frame):
             raise InputError("not a data frame", got=type(frame).__name__, fix="use LabelCounts(n)")
@@ -137,9 +136,8 @@ class LabelCounts:
         """Read counts from CSV, TSV, JSON or Parquet.
 
         `layout` is 'wide' (a row per client), 'long' (a row per sample) or 'counts' (a row per
-        client and class). With it the file is read exactly so; without it a file that can be read
-        in two ways, or that seems to hold totals, is refused. `fedeas.read_counts` takes the
-        names of columns too.
+        client and class). By default it is inferred, and a file that can be read in two ways, or
+        that seems to hold totals, is refused. `fedeas.read_counts` also takes the names of columns.
         """
         table = tables.read(path, tables.Options(delimiter, layout))
         if table.meta is not None:
@@ -192,7 +190,7 @@ class LabelCounts:
 
     @property
     def empty(self) -> tuple[str, ...]:
-        """The clients without samples: they get nothing and weigh nothing."""
+        """The clients without samples: they generate nothing and have no weight."""
         return tuple(self.client_names[k] for k in np.flatnonzero(self.sizes == 0))
 
     @cached_property
@@ -204,7 +202,7 @@ class LabelCounts:
         return running.digest(self.classes)
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> NDArray[np.int64]:
-        """Let NumPy functions take counts as the matrix that they are."""
+        """Let NumPy functions take counts as a matrix."""
         return np.array(self.n, dtype=dtype, copy=copy)  # type: ignore[call-overload, no-any-return]
 
     def __eq__(self, other: object) -> bool:
@@ -229,7 +227,7 @@ CountsLike: TypeAlias = LabelCounts | ArrayLike
 
 
 class Fingerprint:
-    """The fingerprint of counts that arrive row block by row block, however they are cut."""
+    """The fingerprint of counts that arrive in blocks of rows, of any size."""
 
     def __init__(self) -> None:
         self._rows = 0
@@ -238,7 +236,7 @@ class Fingerprint:
         self._numbered = True  # so far every name is the default one
 
     def add(self, n: NDArray[np.int64], clients: Sequence[str] | None = None) -> None:
-        """Take in the next rows and the names of their clients."""
+        """Add the next rows and the names of their clients."""
         self._matrix.update(np.ascontiguousarray(n, dtype="<i8").data)
         if clients is not None:
             self._names.update("".join(f"{name}\0" for name in clients).encode())
@@ -277,7 +275,7 @@ def whole_matrix(values: ArrayLike, what: str) -> NDArray[np.int64]:
             raise InputError(
                 f"{what} with a fraction", got=fraction[0].item(), allowed="whole numbers"
             )
-    # A matrix that nobody can write to is taken as it is: a million clients are not copied.
+    # A read-only matrix is used as it is: a million clients are not copied.
     own = given.base is None and not given.flags.writeable
     matrix = given.astype(np.int64, order="C", copy=not own)
     matrix.setflags(write=False)
@@ -295,7 +293,7 @@ def names(given: Sequence[str] | None, size: int, what: str) -> tuple[str, ...] 
         seen: set[str] = set()
         twice = next(name for name in chosen if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise InputError(f"{what} names must be different", got=f"{twice!r} twice")
-    # Names are printed to terminals: a control code in a file of somebody else must not act there.
+    # Names are printed to terminals: control codes in an untrusted file must not reach them.
     bad = [n for n in chosen if not n.isprintable() or n != n.strip() or not 0 < len(n) <= 200]
     if bad:
         raise InputError(f"not a {what} name", got=bad[0], allowed="1 to 200 printable characters")
@@ -303,7 +301,7 @@ def names(given: Sequence[str] | None, size: int, what: str) -> tuple[str, ...] 
 
 
 def _unpacked(n: Any) -> tuple[Any, Sequence[str] | None, Sequence[str] | None]:
-    """Split what knows its names, counts or a data frame of any library, into values and names."""
+    """Split counts, or a data frame of any library, into values and names."""
     if isinstance(n, LabelCounts):
         return n.n, n.clients, n.classes
     if not _is_frame(n):
@@ -314,8 +312,8 @@ def _unpacked(n: Any) -> tuple[Any, Sequence[str] | None, Sequence[str] | None]:
     ids = [name for name in classes if name and tables.names_clients(name)]
     index_name = getattr(getattr(n, "index", None), "name", None)
     if index_name is not None and tables.names_clients(str(index_name)):
-        ids = []  # the index says who the clients are
-    if numbered and ids:  # numbers above which 'client' stands are not counts
+        ids = []  # the index names the clients
+    if numbered and ids:  # numbers in a column called 'client' are not counts
         raise InputError(
             f"the data frame's column {ids[0]!r} names clients, not a class",
             fix=f"move it to the index: frame.set_index({ids[0]!r})",
@@ -336,7 +334,9 @@ def _columns(
         return [str(label) for label in found], place
     if isinstance(classes, int | Integral | str):
         allowed = "the names of all classes, or a whole number from 2"
-        chosen = [str(c) for c in range(integer(classes, "not classes", allowed, 2, LARGEST_LABEL))]
+        chosen = [
+            str(c) for c in range(integer(classes, "invalid classes", allowed, 2, LARGEST_LABEL))
+        ]
     else:
         chosen = [str(name) for name in classes]
     columns = {name: c for c, name in enumerate(chosen)}

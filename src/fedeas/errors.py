@@ -1,4 +1,4 @@
-"""The one family of errors: what is wrong, what was given, what is allowed, what to do.
+"""The errors of fedeas: what is wrong, what was given, what is allowed, what to do.
 
 Each is also the built-in exception that code without fedeas would expect: a bad value is a
 `ValueError`, a missing package an `ImportError`, a file that cannot be opened an `OSError`.
@@ -13,7 +13,7 @@ _PLAIN = (str, bytes, int, float, PurePath, type(None))
 
 
 class FedeasError(Exception):
-    """Base of every error that fedeas raises on purpose.
+    """Base class of all errors that fedeas raises on purpose.
 
     >>> str(FedeasError("beta is not positive", got=-1, allowed="a number above 0"))
     'beta is not positive; got -1; allowed: a number above 0'
@@ -38,9 +38,9 @@ class FedeasError(Exception):
         return str(self.args[0]) if self.args else ""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let an error cross processes whatever its constructor takes.
+        """Support pickling, whatever the constructor takes.
 
-        A value that might not be picklable travels as the text that is shown of it.
+        A value that might not be picklable is replaced by the text shown for it.
         """
         fields = dict(self.__dict__) | {name: getattr(self, name) for name in self._fields}
         if not _is_plain(fields.get("got")):
@@ -49,7 +49,7 @@ class FedeasError(Exception):
 
 
 class InputError(FedeasError, ValueError):
-    """What was given cannot be used: a bad file, value or name."""
+    """The input cannot be used: a bad file, value or name."""
 
 
 class FileAccessError(InputError, OSError):
@@ -58,7 +58,7 @@ class FileAccessError(InputError, OSError):
     _fields = ("errno", "strerror", "filename")
 
     def __new__(cls, *_: object) -> "FileAccessError":
-        """Make it as an `OSError`: of the two built-in bases the one with fields of its own."""
+        """Create it as an `OSError`, the built-in base with fields of its own."""
         return OSError.__new__(cls)
 
     def __init__(self, doing: str, path: PurePath, error: OSError, fix: str | None = None) -> None:
@@ -68,11 +68,11 @@ class FileAccessError(InputError, OSError):
 
 
 class InfeasibleError(FedeasError):
-    """What was given is well formed, but nothing satisfies it."""
+    """The input is well formed, but there is no solution."""
 
 
 class MissingExtraError(FedeasError, ImportError):
-    """An optional package is needed and not installed."""
+    """An optional package is needed but not installed."""
 
     def __init__(self, purpose: str, extra: str) -> None:
         super().__init__(
@@ -83,7 +83,7 @@ class MissingExtraError(FedeasError, ImportError):
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what another library says, or the kind of its error."""
+    """Return the first line of another library's error, or its type."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and regular: no reader sees half of one or waits for more."""
+"""Atomic writes, and reads of regular files only: no half files, no waiting for a pipe."""
 
 import errno
 import hashlib
@@ -16,7 +16,7 @@ from fedeas.errors import FileAccessError, InputError, first_line
 from fedeas.limits import MAX_TEXT
 
 IMAGE_FILES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
-# What writing ends in on a disk that is full or failing; these errors name no file.
+# Errors of a full or failing disk; they name no file.
 _NO_SPACE = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _FAILED_WRITES = _NO_SPACE | {errno.EFBIG, errno.EIO}
 
@@ -25,7 +25,7 @@ _FAILED_WRITES = _NO_SPACE | {errno.EFBIG, errno.EIO}
 def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path` and rename it into place when the block succeeds.
 
-    What the system says against writing the temporary file ends in one line that names `path`.
+    If the temporary file cannot be written, the error names `path`.
     """
     temporary = _reserve(path)
     try:
@@ -43,7 +43,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a file that cannot be written, before the work that it is for is done."""
+    """Refuse a file that cannot be written, before any work is done."""
     _reserve(path).unlink()
 
 
@@ -60,11 +60,11 @@ def _reserve(path: Path) -> Path:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, where they are not there."""
+    """Make a folder and its missing parents."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        fix = "choose a folder that you may write to"
+        fix = "choose a folder you can write to"
         raise FileAccessError("make the folder", path, error, fix) from None
 
 
@@ -102,7 +102,7 @@ def check_regular(path: Path, most: int | None = None, avoid: str | None = None)
 
 
 def read_text(path: Path) -> str:
-    """Read a text file, with one clear line when that is not possible."""
+    """Read a text file; any error is one clear line."""
     check_regular(path, MAX_TEXT, "use Parquet for a table of that size")
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -122,7 +122,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_json(text: str | bytes, name: str) -> Any:
-    """Read JSON of anybody's; `name` is what an error calls it."""
+    """Read untrusted JSON; errors call it `name`."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -134,35 +134,35 @@ def _reason(error: Exception) -> str:
 
 
 def folders(path: Path) -> list[Path]:
-    """Return the folders of a folder in order, but for hidden ones."""
+    """Return the subfolders of a folder in order, without hidden ones."""
     return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
 def store_folder(chosen: Path | str | None = None) -> Path:
-    """Return where fedeas keeps what it can make again: FEDEAS_STORE, or .cache/fedeas at home."""
+    """Return where fedeas keeps files it can recreate: FEDEAS_STORE, or .cache/fedeas at home."""
     return Path(chosen or os.environ.get("FEDEAS_STORE") or Path.home() / ".cache" / "fedeas")
 
 
 def unreadable(path: Path, error: OSError) -> FileAccessError:
-    """Turn the operating system's refusal to read a file into our own error."""
+    """Turn an operating system error on reading a file into our own."""
     return FileAccessError("read", path, error, "check the path")
 
 
 def unwritable(path: Path, error: OSError) -> FileAccessError:
-    """Turn the operating system's refusal to write a file into our own error."""
+    """Turn an operating system error on writing a file into our own."""
     full = error.errno in _NO_SPACE
     fix = "free some space" if full else "choose a folder that exists and is writable"
     return FileAccessError("write", path, error, fix)
 
 
 def write_json(path: Path, body: object) -> None:
-    """Write JSON with the hash of its content, whole or not at all."""
+    """Write JSON with the hash of its content, atomically."""
     with atomic_write(path) as temporary:
         temporary.write_text(sealed(body), encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON that `write_json` wrote, refusing every change to it."""
+    """Read JSON that `write_json` wrote; refuse a modified file."""
     check_regular(path, MAX_TEXT)
     try:
         text = path.read_bytes().decode()
@@ -199,7 +199,7 @@ def sealed(body: object) -> str:
 
 
 def unsealed(line: str, name: str) -> Any:
-    """Return what `sealed` was given, refusing every change to it."""
+    """Return what `sealed` was given; refuse a modified line."""
     try:
         body = json.loads(line)["body"]
         if line != sealed(body):

@@ -30,7 +30,7 @@ def max_cells() -> int:
 
 
 def check_cells(cells: int, what: str, avoid: str | None = None) -> None:
-    """Refuse a table that is too large for memory, before memory is taken.
+    """Refuse a table that is too large for memory, before memory is allocated.
 
     Parameters
     ----------

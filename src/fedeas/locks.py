@@ -23,7 +23,7 @@ def locked(
     waiting: Callable[[], None] | None = None,
     make: Callable[[Path], None] = _make,
 ) -> Iterator[None]:
-    """Hold a folder's lock, waiting for whoever has it.
+    """Hold a folder's lock, waiting until it is free.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def _acquire(
             raise
         if path.exists():
             return lock.release
-        lock.release()  # the folder was removed while we waited: nobody else looks at this lock
+        lock.release()  # the folder was removed while we waited: no other process uses this lock
     raise InputError(
-        f"{folder} is removed again and again", fix="stop the other process, or use another folder"
+        f"{folder} keeps being removed", fix="stop the other process, or use another folder"
     )

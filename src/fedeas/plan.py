@@ -22,7 +22,7 @@ _FORMAT = "plan/1"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan:
-    """A K x C matrix of samples to generate, with where it comes from and what it buys.
+    """A K x C matrix of samples to generate, with its origin and its effect.
 
     >>> from fedeas import FedEAS
     >>> plan = FedEAS(beta=12).plan(LabelCounts([[90, 10, 0], [30, 40, 30]]))
@@ -33,7 +33,7 @@ class Plan:
     samples: NDArray[np.int64]
     policy: str
     settings: Mapping[str, Any]
-    _source: LabelCounts | str  # hashed when asked for: a million clients take a while
+    _source: LabelCounts | str  # hashed on demand: a million clients take a while
     real: int  # samples that the clients hold
     score_before: float  # imbalance I of the real counts
     score_after: float  # the same with the plan's samples
@@ -104,17 +104,17 @@ class Plan:
 
     @property
     def source(self) -> str:
-        """The same as `counts_hash`, for a plan that was made and for one that was loaded."""
+        """The same as `counts_hash`, for new and for loaded plans."""
         return self.counts_hash
 
     @property
     def reduction(self) -> float:
-        """1 - I(B) / I(0), the part of the imbalance that the plan removes."""
+        """1 - I(B) / I(0), the share of the imbalance that the plan removes."""
         return reduction(self.score_before, self.score_after)
 
     @property
     def synthetic_share(self) -> float:
-        """Synthetic samples as a part of all samples that clients then hold."""
+        """The synthetic share of all samples, real and generated."""
         return self.total / (self.total + self.real)
 
     @property
@@ -130,8 +130,8 @@ class Plan:
     def save(self, path: Path | str) -> None:
         """Write the plan as CSV, TSV, JSON or Parquet.
 
-        JSON and Parquet hold the facts of the plan too; beside `plan.csv`, a plain table, they are
-        in `plan.csv.json`.
+        JSON and Parquet include the plan's metadata. A text table such as `plan.csv` holds the
+        samples only; its metadata goes to `plan.csv.json`.
         """
         tables.write(path, tables.Table(self.samples, self.clients, self.classes, self._facts()))
 
@@ -144,7 +144,7 @@ class Plan:
             if not facts and Path(path).suffix.lower() in (".csv", ".tsv"):
                 beside = tables.facts_file(Path(path)).name
                 raise InputError(
-                    f"{path} is not a plan: {beside} is not beside it",
+                    f"{path} is not a plan: {beside} is missing",
                     fix=f"put {beside} there too, or make the plan again with `fedeas plan --out`",
                 )
             raise InputError(
@@ -176,13 +176,13 @@ class Plan:
         Parameters
         ----------
         counts : LabelCounts, optional
-            The counts that the plan was made from. A plan that was loaded from a file needs them.
+            The counts that the plan was made from; needed for a plan loaded from a file.
 
         """
         held = self._source if counts is None else counts
         if isinstance(held, str):
             raise InputError(
-                "a plan that was loaded does not hold its counts", fix="use plan.plot(counts)"
+                "a loaded plan does not include its counts", fix="use plan.plot(counts)"
             )
         if counts is not None and counts.fingerprint != self.counts_hash:
             raise InputError("the plan was made from other counts", got=counts)
@@ -224,12 +224,12 @@ class Plan:
 
 
 def plan_facts(**facts: object) -> dict[str, Any]:
-    """Return what a saved plan says besides its matrix."""
+    """Return a saved plan's metadata."""
     return {"format": _FORMAT, **facts}
 
 
 def reduction(before: float, after: float) -> float:
-    """Return 1 - I(B) / I(0), or 0 where there was no imbalance to remove."""
+    """Return 1 - I(B) / I(0), or 0 if there was no imbalance to remove."""
     part = 1.0 - after / before if before > 0 else 0.0
     return part if abs(part) > 1e-15 else 0.0
 

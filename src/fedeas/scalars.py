@@ -1,4 +1,4 @@
-"""Numbers that callers give: Python's or NumPy's, checked once and kept as Python's."""
+"""Numbers from callers, Python's or NumPy's: checked once and kept as Python's."""
 
 from collections.abc import Callable
 from numbers import Integral, Real
@@ -34,15 +34,15 @@ def number(value: object, what: str, allowed: str, within: Callable[[Any], bool]
 
 
 def switch(value: object, name: str) -> bool:
-    """Return a truth value, or refuse what is none."""
+    """Return a boolean, or refuse anything else."""
     given = plain(value)
     if not isinstance(given, bool):
-        raise InputError(f"{name} is a switch", got=value, allowed="true or false")
+        raise InputError(f"{name} must be a boolean", got=value, allowed="true or false")
     return given
 
 
 def plain(value: object) -> object:
-    """Return a NumPy number as Python's; anything else as it came."""
+    """Return a NumPy number as Python's; anything else unchanged."""
     return value.item() if isinstance(value, np.number | np.bool_) else value
 
 

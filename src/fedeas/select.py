@@ -24,7 +24,7 @@ from fedeas.policies.matched import check_total
 
 Floats = NDArray[np.float64]
 
-_MOST_CELLS = 5_000_000  # steps x classes beyond which a grid of betas has to do
+_MOST_CELLS = 5_000_000  # steps x classes above which a grid of betas is used instead
 _GRID = 256
 _PASSES, _POINTS = 11, 8  # of closing in on an edge between two betas of the grid
 _DOUBLINGS = 100
@@ -59,7 +59,7 @@ class BetaInterval:
     """All betas from `low` up to but not including `high` satisfy both conditions of selection.
 
     `others` are shorter intervals with the same property, if the score left gaps. `choice` is the
-    plainest number between `low` and `high`: the fewest digits, then the smallest.
+    roundest number between `low` and `high`: the fewest digits, then the smallest.
     """
 
     low: float
@@ -175,7 +175,7 @@ def admissible_betas(
 
 
 def check_conditions(min_reduction: float, max_share: float) -> None:
-    """Refuse conditions that are no parts of a whole."""
+    """Refuse conditions that are not between 0 and 1."""
     for name, value in (("min_reduction", min_reduction), ("max_share", max_share)):
         if not 0 < value < 1:
             raise InputError(f"{name} out of range", got=value, allowed="between 0 and 1")
@@ -195,7 +195,7 @@ def runs_of(good: NDArray[np.bool_]) -> NDArray[np.intp]:
 def interval_of(
     runs: Sequence[tuple[float, float]], min_reduction: float, max_share: float
 ) -> BetaInterval:
-    """Return the widest run of admissible betas, with its plainest number chosen."""
+    """Return the widest run of admissible betas, with its roundest number chosen."""
     low, high = max(runs, key=lambda run: run[1] - run[0])
     others = tuple(run for run in runs if run != (low, high))
     choice = plainest_number(low, high)
@@ -203,7 +203,7 @@ def interval_of(
 
 
 def nothing_admissible(found: BetaPath, max_share: float, none: str = "no beta") -> InfeasibleError:
-    """Say how far one gets where no beta satisfies both conditions."""
+    """Return the error if no beta satisfies both conditions: how much is possible."""
     best = float(np.max(found.reductions, where=found.shares < max_share, initial=0.0))
     return InfeasibleError(
         f"{none} satisfies both conditions: below a synthetic share of {max_share:.0%} "
@@ -232,7 +232,7 @@ def beta_for_total(counts: LabelCounts, total: int, policy: FedEAS | None = None
         beta = math.nextafter(high, 0.0) if found.exact else low
     if path(counts, np.array([beta]), policy).totals[0] == 0:
         raise InfeasibleError(
-            f"the smallest plan that is not empty takes more than {total:,} samples",
+            f"the smallest non-empty plan takes more than {total:,} samples",
             fix="spend more, or use waterfill, which takes any total",
         )
     return beta

@@ -47,7 +47,7 @@ class Concentration(NamedTuple):
 def skewness(n: ArrayLike, sizes: Floats | None = None) -> Floats:
     r"""Return 1 - H_k / log C per client: 0 when balanced, 1 when all samples are of one class.
 
-    H_k = -sum_c q_k^c log q_k^c, with 0 log 0 = 0 (Eq. 3). `sizes` are the N_k, if at hand.
+    H_k = -sum_c q_k^c log q_k^c, with 0 log 0 = 0 (Eq. 3). `sizes` are the N_k, if known.
 
     >>> skewness([[5, 5], [10, 0]])
     array([0., 1.])

@@ -1,10 +1,10 @@
-"""Counts from whatever people have, and one line that says what was understood.
+"""Counts from any supported source, and one line that says how it was read.
 
 - a table of counts, a row per client and a column per class (.csv, .tsv, .json, .parquet)
 - a long table, a row per sample, or per client and class with a count (.csv, .tsv, .parquet)
 - a folder of images, `client/class/image.png`
-- a Hugging Face data set with a client column: saved to disk, or `hf:NAME` of the hub
-- an object of a module, `package.module:name`: a flwr-datasets partitioner with its data set, a
+- a Hugging Face data set with a client column: saved to disk, or `hf:NAME` on the hub
+- an object in a module, `package.module:name`: a flwr-datasets partitioner with its data set, a
   Hugging Face data set, or label counts
 """
 
@@ -26,11 +26,11 @@ __all__ = ["Columns", "Found", "read_counts"]
 
 @dataclass(frozen=True)
 class Found:
-    """Counts, and what was understood."""
+    """Counts, and how they were read."""
 
     counts: LabelCounts
     understood: str
-    notes: tuple[str, ...] = ()  # what a reader should look at
+    notes: tuple[str, ...] = ()  # notes for the user
 
 
 def read_counts(
@@ -43,21 +43,21 @@ def read_counts(
     drop_rows: Sequence[str] = (),
     transpose: bool = False,
 ) -> Found:
-    """Read label counts from a file, a folder, a data set or an object of a module.
+    """Read label counts from a file, a folder, a data set or an object in a module.
 
     Parameters
     ----------
     source
         A path, `hf:NAME`, or `package.module:name`.
     columns
-        The columns of client, label and count in a table that is not a row per client.
+        The columns of client, label and count, in a table without a row per client.
     delimiter
-        What separates the cells of a CSV file, a character or 'tab'.
+        Delimiter of a CSV file: one character, or 'tab'.
     layout
         'wide': a row per client and a column per class; 'long': a row per sample; 'counts': a row
-        per client and class with a count. Without it a table is read only if there is one reading.
+        per client and class with a count. By default it is inferred; an ambiguous table is refused.
     drop_columns, drop_rows
-        What to leave out, by its name in the file: a total, for example.
+        What to leave out, by its name in the file, for example a total.
     transpose
         Read a table that has a row per class.
 
@@ -67,7 +67,7 @@ def read_counts(
         delimiter, layout, columns or Columns(), tuple(drop_columns), tuple(drop_rows), transpose
     )
     if source == "-" or source.startswith(("/dev/stdin", "/dev/fd/", "/proc/self/fd/")):
-        raise InputError("counts are not read from standard input", fix="save them as counts.csv")
+        raise InputError("counts cannot be read from standard input", fix="save them as counts.csv")
     path = Path(source)
     if path.is_dir() or source.startswith("hf:") or (":" in source and not path.exists()):
         if layout or drop_columns or drop_rows or transpose:
@@ -140,7 +140,7 @@ def _from_hub(name: str) -> Any:
     library = _datasets()
     try:
         return library.load_dataset(name)
-    except Exception as error:  # whatever the network makes of it
+    except Exception as error:  # the network can raise anything
         raise InputError(f"cannot fetch the data set {name!r}: {first_line(error)}") from None
 
 
@@ -157,7 +157,7 @@ def _dataset(dataset: Any, columns: Columns, where: str) -> Found:
         raise InputError(
             f"{where}: which columns hold client and label?",
             allowed=", ".join(dataset.column_names),
-            fix="say --client-column and --label-column",
+            fix="pass --client-column and --label-column",
         )
     client, label = places
     feature = dataset.features[label]
@@ -168,7 +168,7 @@ def _dataset(dataset: Any, columns: Columns, where: str) -> Found:
 
 
 def _object(source: str, columns: Columns) -> Found:
-    """Read an object of a module, or what a function of one returns."""
+    """Read an object in a module, or what a function returns."""
     made = import_object(source, "source")
     if callable(made) and not hasattr(made, "load_partition"):
         made = made()
@@ -179,7 +179,7 @@ def _object(source: str, columns: Columns) -> Found:
     if hasattr(made, "column_names"):
         return _dataset(made, columns, source)
     raise InputError(
-        f"{source!r} is nothing that holds labels of clients",
+        f"{source!r} does not hold the labels of clients",
         got=type(made).__name__,
         allowed="a flwr-datasets partitioner, a Hugging Face data set, or LabelCounts",
     )
@@ -196,7 +196,7 @@ def _partitioner(partitioner: Any, columns: Columns, where: str) -> Found:
     if label is None or label not in known:
         raise InputError(
             f"{where}: which column holds the label?", got=label, allowed=", ".join(known),
-            fix="say --label-column",
+            fix="pass --label-column",
         )  # fmt: skip
     names = getattr(partitioner.dataset.features[label], "names", None)
 

@@ -1,6 +1,7 @@
-"""Parts by name: 'name' or 'name(setting=value, ...)', ours, a package's, or at a dotted path.
+"""Components by name, 'name' or 'name(setting=value, ...)'.
 
-Policies and generators are found and made in the same way.
+They are built in, from installed packages, or at a dotted path. Policies and generators are found
+and made in the same way.
 """
 
 import difflib
@@ -23,24 +24,24 @@ _CONSTANTS = {"true": True, "false": False, "none": None}
 
 @dataclass(frozen=True)
 class Registry:
-    """The parts of one kind: ours by name, and the entry points where packages add theirs."""
+    """Components of one kind: built-in ones by name, and the entry points of other packages."""
 
     kind: str
     group: str
     ours: Mapping[str, Callable[..., Any]]
 
     def names(self) -> list[str]:
-        """Return the known names: ours, then those of installed packages."""
+        """Return the known names: built-in ones, then those of installed packages."""
         return [*self.ours, *(point.name for point in entry_points(group=self.group))]
 
     def parameters(self, name: str) -> set[str]:
-        """Return the settings that a part of this name takes."""
+        """Return the settings that a component of this name takes."""
         return set(self._signature(name, self._find(name)))
 
     def make(self, spec: str, offered: Mapping[str, object]) -> Any:
-        """Make a part from its name and settings.
+        """Make a component from its name and settings.
 
-        `offered` are settings at hand; a part takes those that it has and `spec` does not set.
+        It also gets those `offered` settings that it takes and that `spec` does not set.
         """
         name, settings = parse(spec, self.kind)
         factory = self._find(name)
@@ -59,7 +60,7 @@ class Registry:
         for key, parameter in named.items():
             if parameter.default is parameter.empty and key not in settings:
                 raise InputError(
-                    f"{self.kind} {name!r} needs {key!r}", fix=f"say {name}({key}=...)"
+                    f"{self.kind} {name!r} needs {key!r}", fix=f"write {name}({key}=...)"
                 )
         try:
             return factory(**settings)
@@ -118,7 +119,7 @@ def import_object(path: str, kind: str) -> Any:
 
 @contextmanager
 def _working_folder_first() -> Iterator[None]:
-    """Let a dotted path name a module of the working folder, as `python -m` does."""
+    """Let a dotted path name a module in the working folder, as `python -m` does."""
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:

@@ -38,12 +38,12 @@ class StreamedPlan:
 
     @property
     def reduction(self) -> float:
-        """1 - I(B) / I(0), the part of the imbalance that the plan removes."""
+        """1 - I(B) / I(0), the share of the imbalance that the plan removes."""
         return reduction(self.score_before, self.score_after)
 
     @property
     def synthetic_share(self) -> float:
-        """Synthetic samples as a part of all samples that clients then hold."""
+        """The synthetic share of all samples, real and generated."""
         return self.total / (self.total + self.real)
 
 
@@ -77,12 +77,12 @@ def plan_stream(
     policy : LocalPolicy
         A policy that plans each client from its own counts.
     out : path or str, optional
-        Where the plan is written as it is made, in the form that `Plan.load` reads; that client
-        names differ is then checked batch by batch only.
+        Where the plan is written as it is made, in the format that `Plan.load` reads. Client names
+        are then checked for duplicates only within a batch.
     cost : Cost, optional
         The cost of a sample, saved with the plan.
     progress : callable, optional
-        Is given the number of clients done and of all clients.
+        Called with the number of clients done and of all clients.
 
     """
     path, out = Path(path), None if out is None else Path(out)

@@ -22,7 +22,7 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], about: object) -> None:
-    """Write tensors and a JSON value about them, whole or not at all, with a checksum of both."""
+    """Write tensors and a JSON value about them atomically, with a checksum of both."""
     held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(about, sort_keys=True)
     with atomic_write(path) as temporary:
@@ -30,7 +30,7 @@ def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], about: object)
 
 
 def load_tensors(path: Path) -> tuple[Tensors, Any]:
-    """Read what `save_tensors` wrote, refusing every change to it."""
+    """Read what `save_tensors` wrote; refuse a modified file."""
     check_regular(path)
     try:
         with safe_open(path, framework="pt") as file:
@@ -43,8 +43,8 @@ def load_tensors(path: Path) -> tuple[Tensors, Any]:
         raise unreadable(path, error) from None
     except (SafetensorError, ValueError, KeyError, RecursionError):
         raise InputError(
-            f"{path} is damaged or not a file of ours",
-            fix="restore it from a copy, or remove it to begin anew",
+            f"{path} is damaged or was not written by fedeas",
+            fix="restore it from a copy, or remove it to start again",
         ) from None
 
 
@@ -71,15 +71,15 @@ def precision(name: str) -> torch.dtype:
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
-    """Compute what follows in a number format; float32 is the plain one."""
+    """Compute what follows in another number format; float32 changes nothing."""
     return torch.autocast(device.type, dtype, enabled=dtype is not torch.float32)
 
 
 @contextmanager
 def fresh_weights(seed: int) -> Iterator[None]:
-    """Let the initial weights of a model that is made here follow from the seed alone.
+    """Make the initial weights of a model that is created here depend on the seed alone.
 
-    PyTorch draws them from the global stream: it is put back as it was.
+    PyTorch draws them from its global random state, which is restored afterwards.
     """
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -87,7 +87,7 @@ def fresh_weights(seed: int) -> Iterator[None]:
 
 
 def check_values(tensors: Mapping[str, torch.Tensor], most: float = LARGEST) -> None:
-    """Refuse tensors of another party that are not finite, or with floats larger than `most`."""
+    """Refuse tensors from another party that are not finite, or with floats larger than `most`."""
     for name, tensor in tensors.items():
         bound = most if tensor.is_floating_point() else 2.0**53
         largest = float(tensor.detach().double().abs().max()) if tensor.numel() else 0.0

@@ -65,16 +65,16 @@ def fedeas(
 
 _STOPPED = 130  # by Ctrl-C
 _FIXES = {
-    errno.EACCES: "choose a folder that you may write to",
-    errno.EROFS: "choose a folder that can be written to",
-    errno.ENOSPC: "make room and run it again",
+    errno.EACCES: "choose a folder you can write to",
+    errno.EROFS: "choose a writable folder",
+    errno.ENOSPC: "free some space and run it again",
 }
 # The base of typer's own errors, click's ClickException: releases keep it in different places.
 _BadUsage: Any = typer.BadParameter.__mro__[2]
 
 
 def _add_installed_commands() -> None:
-    """Add the commands of installed packages, but where one of ours is called: looking costs."""
+    """Add the commands of installed packages, unless a built-in one is called: a search is slow."""
     ours = {info.name or getattr(info.callback, "__name__", "") for info in app.registered_commands}
     ours |= {group.name or "" for group in app.registered_groups}
     if not ours.intersection(sys.argv[1:2]):
@@ -84,12 +84,12 @@ def _add_installed_commands() -> None:
 
 
 def main() -> None:
-    """Run a command; whatever is wrong with its input ends in one line and exit code 2."""
+    """Run a command; an error in its input becomes one line and exit code 2."""
     wait_without_spinning()
     _add_installed_commands()
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - closed: `>&-`
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a letter gets its number, not a traceback.
+        # A character that the terminal cannot encode is escaped instead of raising.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -121,7 +121,7 @@ def main() -> None:
 
 
 def _fail(message: str) -> int:
-    # Names in files come from others: what does not print is shown as its number.
+    # Names come from untrusted files: escape what is not printable.
     line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(message.split()))
     if line:
         typer.echo(f"fedeas: {line}", err=True)

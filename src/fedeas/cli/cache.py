@@ -1,4 +1,4 @@
-"""`fedeas cache`: what generated images there are, and whether they are whole."""
+"""`fedeas cache`: list, verify and prune caches of generated samples."""
 
 from dataclasses import asdict
 from functools import partial
@@ -9,17 +9,19 @@ import typer
 from fedeas.cli import show
 from fedeas.errors import InputError
 
-cache = typer.Typer(no_args_is_help=True, help="Look after generated images.")
+cache = typer.Typer(no_args_is_help=True, help="Manage caches of generated samples.")
 
 
 def _folder() -> Path:
-    argument: Path = typer.Argument(Path("cache"), metavar="CACHE", help="Folder of the caches.")
+    argument: Path = typer.Argument(
+        Path("cache"), metavar="CACHE", help="Folder that holds the caches."
+    )
     return argument
 
 
 @cache.command("list")
 def list_caches(folder: Path = _folder(), as_json: bool = show.json_option()) -> None:
-    """List the caches of a folder and what they hold.
+    """List the caches in a folder and what they hold.
 
     Example: `fedeas cache list cache`
     """
@@ -30,7 +32,7 @@ def list_caches(folder: Path = _folder(), as_json: bool = show.json_option()) ->
         show.print_json([{**asdict(one), "folder": str(one.folder)} for one in found])
         return
     table = show.new_table(
-        f"{len(found)} caches", ("cache", False), ("generator", False), ("seed", True),
+        show.count_of(len(found), "cache"), ("cache", False), ("generator", False), ("seed", True),
         ("clients", True), ("samples", True), ("MB", True),
     )  # fmt: skip
     for one in found:
@@ -45,7 +47,7 @@ def list_caches(folder: Path = _folder(), as_json: bool = show.json_option()) ->
 
 @cache.command("verify")
 def verify_caches(folder: Path = _folder(), as_json: bool = show.json_option()) -> None:
-    """Read every file of the caches of a folder; exit 1 if one is damaged.
+    """Check every file of the caches in a folder; exit 1 if one is damaged.
 
     Example: `fedeas cache verify cache`
     """
@@ -57,9 +59,9 @@ def verify_caches(folder: Path = _folder(), as_json: bool = show.json_option()) 
     else:
         for problem in problems:
             typer.echo(f"{problem.path}: {problem.what}")
-        typer.echo(f"{len(problems)} problems" if problems else "all files are whole")
+        typer.echo(show.count_of(len(problems), "problem") if problems else "all files are intact")
     if problems:
-        show.note("the next `fedeas fill` mends them")
+        show.note("the next `fedeas fill` repairs them")
         raise typer.Exit(1)
 
 
@@ -67,9 +69,9 @@ def verify_caches(folder: Path = _folder(), as_json: bool = show.json_option()) 
 def prune_caches(
     folder: Path = _folder(),
     keep: list[str] | None = typer.Option(None, help="A cache to keep; may be repeated."),
-    yes: bool = typer.Option(False, "--yes", help="Remove, do not only list."),
+    yes: bool = typer.Option(False, "--yes", help="Remove them; otherwise they are only listed."),
 ) -> None:
-    """Remove every cache that is not kept, and those of earlier versions of fedeas.
+    """Remove caches of earlier versions and, with --keep, every cache that is not kept.
 
     Example: `fedeas cache prune cache --keep 0123456789abcdef --yes`
     """
@@ -87,16 +89,16 @@ def prune_caches(
             remove(path, partial(_refuse_busy, path))
         typer.echo(f"{'removed' if yes else 'would remove'} {path}")
     if doomed and not yes:
-        show.note("say --yes to remove them")
+        show.note("pass --yes to remove them")
 
 
 def _refuse_busy(path: Path) -> None:
-    raise InputError(f"{path} is being filled", fix="wait until that is done")
+    raise InputError(f"{path} is being filled", fix="wait until it is done")
 
 
 def _caches(folder: Path) -> list[Path]:
     from fedeas.cache.verify import caches
 
     if not (found := caches(folder)):
-        raise InputError(f"{folder} holds no cache", fix="name the folder given to `fedeas fill`")
+        raise InputError(f"no cache in {folder}", fix="pass the folder given to `fedeas fill`")
     return found

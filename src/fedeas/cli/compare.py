@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 def compare(
     counts_file: Path = label_counts.counts_argument(),
     beta: float | None = typer.Option(
-        None, help="Beta of FedEAS, whose total the others are given (12 unless given)."
+        None, help="Beta of FedEAS (default 12); the other policies get the same total."
     ),
-    total: int | None = typer.Option(None, help="Match the largest FedEAS plan within this total."),
+    total: int | None = typer.Option(
+        None, help="Match the largest FedEAS plan that stays within this total."
+    ),
     policy: list[str] | None = typer.Option(
         None, help="A policy to compare, NAME or 'NAME(setting=value)'; may be repeated."
     ),
@@ -33,7 +35,7 @@ def compare(
     transpose: bool = label_counts.transpose_option(),
     as_json: bool = show.json_option(),
 ) -> None:
-    """Compare policies at a matched total: what each removes, and what it wastes.
+    """Compare policies at the same total: imbalance removed, and samples wasted.
 
     COUNTS has a row per client and a column per class (.csv, .tsv, .json, .parquet).
 
@@ -91,10 +93,10 @@ def _print(comparison: "Comparison") -> None:
         )
     show.print_table(shown)
     typer.echo(
-        "removed: part of the imbalance score; share: synthetic among all samples;\n"
+        "removed: reduction of the imbalance score; share: synthetic share of all samples;\n"
         "negative gain: samples that raise the score, to first order;\n"
-        "max/min per client: most over fewest samples of a client that generates any;\n"
-        "clients x classes: how many of them generate anything"
+        "max/min per client: most over fewest samples, among clients that generate any;\n"
+        "clients x classes: how many of each generate anything"
     )
     for row in comparison:
         if row.note:

@@ -1,4 +1,4 @@
-"""`fedeas demo`: the whole story on real images, in minutes."""
+"""`fedeas demo`: the full pipeline on real images, in minutes."""
 
 import time
 from pathlib import Path
@@ -10,13 +10,13 @@ from fedeas.cli import results, show
 
 
 def demo(
-    out: Path = typer.Option(Path("fedeas-demo"), help="Folder of everything that it makes."),
+    out: Path = typer.Option(Path("fedeas-demo"), help="Output folder."),
 ) -> None:
-    """Show it all on real images: the skew, the plan, the samples, the training, the gain.
+    """Run the full pipeline on real images: skew, plan, samples, training, gain.
 
-    Fashion-MNIST where it is at hand (FEDEAS_DATA), otherwise scikit-learn's digits; a diffusion
-    model that comes with fedeas draws the samples. It ends with a report, in some three minutes on
-    two cores. Called again, it goes on where it was.
+    Uses Fashion-MNIST if it is in FEDEAS_DATA, otherwise scikit-learn's digits. A diffusion model
+    that comes with fedeas draws the samples. Ends with a report. Takes about three minutes on two
+    cores; run again to resume.
 
     Example: `fedeas demo --out fedeas-demo`
     """
@@ -38,7 +38,7 @@ def demo(
     show.note("2. The plan, from label counts alone.")
     typer.echo(
         f"FedEAS with beta = {beta:g}: {plan.total:,} samples remove "
-        f"{show.percent(plan.reduction)} of the imbalance; balancing everything would take "
+        f"{show.percent(plan.reduction)} of the imbalance; full balance would take "
         f"{_full(counts):,}"
     )
     show.note("")
@@ -52,7 +52,7 @@ def demo(
     results.give(tables, None, False)
     page = _report(trained, tables, out)
     minutes = (time.monotonic() - begun) / 60
-    typer.echo(f"report           {page} ({minutes:.1f} minutes in all)")
+    typer.echo(f"report           {page} ({minutes:.1f} minutes in total)")
 
 
 def _base(scene: Any, out: Path) -> Any:
@@ -74,7 +74,7 @@ def _base(scene: Any, out: Path) -> Any:
 def _show_skew(counts: Any) -> None:
     """Print the classes of the first clients."""
     table = show.new_table(
-        "Who holds what (images of every class)",
+        "Images per client and class",
         ("client", False), *((name[:8], True) for name in counts.class_names),
     )  # fmt: skip
     for name, row in list(zip(counts.client_names, counts.n.tolist(), strict=True))[:10]:
@@ -83,7 +83,7 @@ def _show_skew(counts: Any) -> None:
 
 
 def _plan(counts: Any) -> tuple[float, Any]:
-    """Choose beta by the paper's two conditions, or where none meets both, a middling one."""
+    """Choose beta by the paper's two conditions; if none meets both, take a moderate one."""
     from fedeas import FedEAS, InfeasibleError, admissible_betas
 
     try:
@@ -117,7 +117,7 @@ def _draw(runs: Any, base: Any, plan: Any, out: Path) -> None:
     save_grid(first_images(cache, ready.plan), ready.plan.class_names, path)
     typer.echo(
         f"generated {done.generated:,} images in {done.seconds:.0f} s, {done.reused:,} already "
-        f"cached; the first of every class are in {path}"
+        f"cached; the first of each class are in {path}"
     )
 
 
@@ -156,4 +156,4 @@ def _report(runs: Any, tables: Any, out: Path) -> Path:
         *folder_sections("demo", runs),
         *sections.sweep_sections("demo", runs, tables),
     ]
-    return page.write_report(out / "report", "fedeas: the demo", parts, tables)
+    return page.write_report(out / "report", "fedeas demo", parts, tables)

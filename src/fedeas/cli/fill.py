@@ -1,4 +1,4 @@
-"""`fedeas fill`: from a plan to images on disk."""
+"""`fedeas fill`: from a plan to samples on disk."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -15,24 +15,27 @@ if TYPE_CHECKING:
 
 
 def fill(
-    plan_file: Path = typer.Argument(..., metavar="PLAN", help="A plan of `fedeas plan --out`."),
+    plan_file: Path = typer.Argument(
+        ..., metavar="PLAN", help="A plan written by `fedeas plan --out`."
+    ),
     generator: str = typer.Option(
         ...,
         help="'diffusion(model=FOLDER)', 'turbo(model=FOLDER, data=NAME)', 'pool(data=NAME)', an "
         "installed generator, or package.module:Name.",
     ),
-    cache: Path = typer.Option(Path("cache"), help="Folder of the caches."),
-    seed: int = typer.Option(0, min=0, help="Another seed gives other images."),
-    batch: int = typer.Option(64, min=1, help="Images that are generated at a time."),
+    cache: Path = typer.Option(Path("cache"), help="Folder that holds the caches."),
+    seed: int = typer.Option(0, min=0, help="Seed of the samples."),
+    batch: int = typer.Option(64, min=1, help="Batch size of the generator."),
     judge: Path | None = typer.Option(
-        None, help="A judge of `generator judge`: what it takes for another class is drawn again."
+        None,
+        help="A judge from `generator judge`: images that it takes for another class are redrawn.",
     ),
-    tries: int = typer.Option(4, min=1, help="Draws of an image at most, with a judge."),
+    tries: int = typer.Option(4, min=1, help="With a judge: draws per image at most."),
     as_json: bool = show.json_option(),
 ) -> None:
-    """Generate the images of a plan, each once; what the cache holds is not made again.
+    """Generate the samples of a plan; those already in the cache are reused.
 
-    PLAN is a file that `fedeas plan --out` wrote. A fill that was stopped goes on where it was.
+    PLAN is a file written by `fedeas plan --out`. If interrupted, run again to resume.
 
     Example: `fedeas fill plan.csv --generator 'diffusion(model=fashion_mnist)'`
     """
@@ -53,10 +56,10 @@ def fill(
             target,
             batch,
             update,
-            lambda: show.note("another process fills this cache; waiting for it"),
+            lambda: show.note("another process is filling this cache; waiting for it"),
         )
     for line in done.mended:
-        show.note(f"mended: {line}")
+        show.note(f"repaired: {line}")
     if as_json:
         show.print_json({**asdict(done), "cache": str(target.folder), "total": plan.total})
     else:
@@ -64,7 +67,7 @@ def fill(
         typer.echo(f"cache            {target.folder}")
     if judge is not None and done.generated:
         show.note(
-            f"judged: {judged.drawn:,} draws; {judged.unmet:,} images stayed wrong after {tries}"
+            f"judged: {judged.drawn:,} draws; {judged.unmet:,} images still wrong after {tries}"
         )
 
 
@@ -76,7 +79,7 @@ def _filtered(made: "Generator", judge: Path, tries: int) -> "Filtered":
     names = getattr(made, "classes", None)
     if names is not None and tuple(names) != known.classes:
         raise InputError(
-            "the judge and the generator know different classes",
+            "the judge and the generator have different classes",
             got=known.classes,
             allowed=", ".join(names),
         )

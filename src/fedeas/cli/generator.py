@@ -1,4 +1,4 @@
-"""`fedeas generator`: train one, look at its images, measure what an image costs."""
+"""`fedeas generator`: train, sample and benchmark generators."""
 
 import json
 import time
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from fedeas.generators.judge import Judge
     from fedeas.generators.train import TrainingProgress
 
-generator = typer.Typer(no_args_is_help=True, help="Train, look at and measure generators.")
+generator = typer.Typer(no_args_is_help=True, help="Train, sample and benchmark generators.")
 
 
 @generator.command("train")
 def train_generator(
-    data: str = typer.Argument(..., help="A data set below FEDEAS_DATA, or of the hub."),
-    out: Path = typer.Option(..., help="Folder of the training; run again to resume."),
+    data: str = typer.Argument(..., help="Name of a data set in FEDEAS_DATA or on the hub."),
+    out: Path = typer.Option(..., help="Output folder; run again to resume."),
     preset: str = typer.Option("tiny", help="'tiny' for CPUs, 'paper' for GPUs."),
     steps: int | None = typer.Option(None, min=1, help="Training steps instead of the preset's."),
-    batch: int | None = typer.Option(None, min=1, help="Images per step instead of the preset's."),
-    seed: int = typer.Option(0, min=0, help="Of weights, order and noise."),
+    batch: int | None = typer.Option(None, min=1, help="Batch size instead of the preset's."),
+    seed: int = typer.Option(0, min=0, help="Seed of weights, order and noise."),
     device: str = typer.Option("auto", help="auto, cpu, cuda, ..."),
     checkpoint: int = typer.Option(500, min=1, help="Steps between checkpoints and sample grids."),
     grids: bool = typer.Option(True, "--grids/--no-grids", help="Draw images at checkpoints."),
-    folder: Path | None = typer.Option(None, help="Folder of the data's Parquet files."),
+    folder: Path | None = typer.Option(None, help="Folder with the data's Parquet files."),
 ) -> None:
     """Train a class-conditional diffusion model on the official training images.
 
-    DATA is a data set's name. The same command goes on where it was stopped. More than one GPU:
+    DATA is the name of a data set. If interrupted, run again to resume. On several GPUs:
     `accelerate launch -m fedeas generator train ...`.
 
     Example: `fedeas generator train fashion_mnist --out fashion`
@@ -95,15 +95,15 @@ def _spec() -> str:
 
 @generator.command("judge")
 def train_judge(
-    data: str = typer.Argument(..., help="A data set below FEDEAS_DATA, or of the hub."),
-    out: Path = typer.Option(..., help="File of the judge (.safetensors)."),
-    epochs: int = typer.Option(6, min=1, help="Passes over the training images."),
-    seed: int = typer.Option(0, min=0, help="Of weights and order."),
-    folder: Path | None = typer.Option(None, help="Folder of the data's Parquet files."),
+    data: str = typer.Argument(..., help="Name of a data set in FEDEAS_DATA or on the hub."),
+    out: Path = typer.Option(..., help="Output file (.safetensors)."),
+    epochs: int = typer.Option(6, min=1, help="Training epochs."),
+    seed: int = typer.Option(0, min=0, help="Seed of weights and order."),
+    folder: Path | None = typer.Option(None, help="Folder with the data's Parquet files."),
 ) -> None:
-    """Train a small classifier on real images, which then judges generated ones.
+    """Train a small classifier on real images, to judge generated ones.
 
-    DATA is a data set's name.
+    DATA is the name of a data set.
 
     Example: `fedeas generator judge fashion_mnist --out judge.safetensors`
     """
@@ -124,18 +124,18 @@ def train_judge(
 @generator.command("sample")
 def sample_generator(
     spec: str = _spec(),
-    out: Path | None = typer.Option(None, help="Draw a grid of images, a row a class (.png)."),
-    each: int = typer.Option(10, min=1, help="Images of every class."),
-    seed: int = typer.Option(0, min=0, help="Another seed gives other images."),
-    batch: int = typer.Option(64, min=1, help="Images that are generated at a time."),
-    judge: Path | None = typer.Option(None, help="A judge: do images show what was asked?"),
+    out: Path | None = typer.Option(None, help="Write a grid of images, one row per class (.png)."),
+    each: int = typer.Option(10, min=1, help="Images per class."),
+    seed: int = typer.Option(0, min=0, help="Seed of the images."),
+    batch: int = typer.Option(64, min=1, help="Batch size of the generator."),
+    judge: Path | None = typer.Option(None, help="A judge: do images show the requested class?"),
     data: str | None = typer.Option(
         None, help="Real images to compare with: Fréchet distance (with a judge), memorisation."
     ),
-    folder: Path | None = typer.Option(None, help="Folder of the data's Parquet files."),
+    folder: Path | None = typer.Option(None, help="Folder with the data's Parquet files."),
     as_json: bool = show.json_option(),
 ) -> None:
-    """Draw images of every class, look at them, and measure how good they are.
+    """Draw images of every class and measure their quality.
 
     GENERATOR is 'diffusion(model=FOLDER)', 'turbo(model=FOLDER, data=NAME)', 'pool(data=NAME)', an
     installed generator, or package.module:Name.
@@ -180,12 +180,14 @@ def sample_generator(
 @generator.command("bench")
 def bench_generator(
     spec: str = _spec(),
-    batch: int = typer.Option(64, min=1, help="Images that are generated at a time."),
-    repeats: int = typer.Option(3, min=1, help="Batches to measure, after one to warm up."),
-    out: Path | None = typer.Option(None, help="File for `fedeas plan --cost FILE` (.json)."),
+    batch: int = typer.Option(64, min=1, help="Batch size of the generator."),
+    repeats: int = typer.Option(3, min=1, help="Batches to time, after one warm-up batch."),
+    out: Path | None = typer.Option(
+        None, help="Output file, for `fedeas plan --cost FILE` (.json)."
+    ),
     as_json: bool = show.json_option(),
 ) -> None:
-    """Measure how many seconds one image takes; `fedeas plan --cost` turns that into hours.
+    """Measure the seconds per sample; `fedeas plan --cost` turns them into hours.
 
     GENERATOR is 'diffusion(model=FOLDER)', 'turbo(model=FOLDER, data=NAME)', 'pool(data=NAME)', an
     installed generator, or package.module:Name.
@@ -246,7 +248,7 @@ def _quality(
     data: str | None,
     folder: Path | None,
 ) -> dict[str, Any]:
-    """Measure what can be measured with what is at hand."""
+    """Compute every metric that the given judge and data allow."""
     from fedeas.data import load_images
     from fedeas.generators import quality
 
@@ -275,8 +277,8 @@ def _show_quality(found: dict[str, Any]) -> None:
     if "agreement" in found:
         accuracy = show.percent(found["judge_accuracy"])
         table = show.new_table(
-            f"what a judge sees (right on {accuracy} of real test images)",
-            ("class asked for", False), ("agreement", True), ("", False),
+            f"Agreement with the judge (its accuracy on real test images: {accuracy})",
+            ("requested class", False), ("agreement", True), ("", False),
         )  # fmt: skip
         for name, share in found["agreement"].items():
             table.add_row(name, show.percent(share), show.bar(share))

@@ -1,7 +1,7 @@
-"""Ctrl-C that is always heard.
+"""Ctrl-C that is never lost.
 
-An interrupt is an exception at whatever line runs, and some libraries lose it there: pyarrow, for
-one, while it imports pandas. Then the command would run on, as if nobody had pressed anything.
+An interrupt is raised at whatever line is running, and some libraries swallow it there: pyarrow
+does while it imports pandas. The command would then keep running.
 """
 
 import os
@@ -10,13 +10,13 @@ import sys
 import threading
 from types import FrameType, TracebackType
 
-_PATIENCE = 2.0  # seconds after which an interrupt of which nothing is left is sent again
+_PATIENCE = 2.0  # seconds until an interrupt that was swallowed is raised again
 
 
 class HeardInterrupts:
-    """While entered, an interrupt is raised again until it ends what runs.
+    """While entered, raise an interrupt again until it ends the command.
 
-    Not while it is on its way: what a command does in order to stop is left alone.
+    Not while it is being handled: a command's own cleanup is left alone.
     """
 
     def __init__(self) -> None:

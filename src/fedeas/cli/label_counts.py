@@ -1,4 +1,4 @@
-"""Label counts on the command line: how to read them, what was understood, what to look at."""
+"""Label counts on the command line: options for reading them, and notes about them."""
 
 import math
 from collections.abc import Sequence
@@ -28,9 +28,7 @@ def counts_argument() -> Path:
 
 def delimiter_option() -> str | None:
     """Declare the option for CSV files that are not separated by commas."""
-    option: str | None = typer.Option(
-        None, help="What separates the cells of a CSV file: a character, or tab."
-    )
+    option: str | None = typer.Option(None, help="Delimiter of a CSV file: one character, or tab.")
     return option
 
 
@@ -47,7 +45,7 @@ def layout_option() -> str | None:
 def drop_option(what: str) -> list[str] | None:
     """Declare the option that leaves out a column or a row."""
     option: list[str] | None = typer.Option(
-        None, f"--drop-{what}", help=f"Leave out this {what}, a total for example; repeatable."
+        None, f"--drop-{what}", help=f"Drop this {what}, e.g. a total; repeatable."
     )
     return option
 
@@ -61,7 +59,7 @@ def transpose_option() -> bool:
 def column_option(what: str) -> str | None:
     """Declare the option that names a column of a long table."""
     option: str | None = typer.Option(
-        None, f"--{what}-column", help=f"Column of the {what}, where rows are not clients."
+        None, f"--{what}-column", help=f"Column of the {what}, if rows are not clients."
     )
     return option
 
@@ -92,7 +90,7 @@ def load_counts(
 
 
 def note_counts(path: Path, found: "Found") -> None:
-    """Say in one line what was understood, and which clients are empty."""
+    """Print in one line how the counts were read, and which clients are empty."""
     counts, understood = found.counts, found.understood
     read_as = f"{understood}: " if understood != "a table of counts" else ""
     clients = f"{show.count_of(counts.K, 'client')} ({_first(counts.clients)})"
@@ -104,7 +102,7 @@ def note_counts(path: Path, found: "Found") -> None:
 
 
 def _first(names: Sequence[str] | None, width: int = 28) -> str:
-    """Name the first few clients or classes, so that a reader sees what was taken for them."""
+    """List the first few clients or classes, so that a misread table is noticed."""
     if names is None:
         return "numbered"
     shown = names[0] if len(names[0]) <= width else names[0][: width - 3] + "..."
@@ -116,7 +114,7 @@ def _first(names: Sequence[str] | None, width: int = 28) -> str:
 
 
 def note_empty(empty: Sequence[str], count: int) -> None:
-    """Name the clients without samples, the first few of `count`."""
+    """List the clients without samples, the first few of `count`."""
     if count:
         more = f" and {count - 10:,} more" if count > 10 else ""
         shown = ", ".join(empty[:10]) + more
@@ -136,7 +134,7 @@ def affordable_total(total: int | None, cost: "Cost | None", spend: str | None) 
 
 
 def note_share(share: float) -> None:
-    """Say that real samples are not three to one any more."""
+    """Warn if more than a quarter of all samples would be synthetic."""
     if share > _MOST:
         show.note(
             f"note: {show.percent(share)} of all samples would be synthetic, above the "
@@ -145,13 +143,13 @@ def note_share(share: float) -> None:
 
 
 def note_plan(counts: "LabelCounts", plan: "Plan", policy: "Policy") -> None:
-    """Say what a reader of a plan should look at."""
+    """Print warnings about a plan."""
     note_share(plan.synthetic_share)
     note_overfilled(counts, plan, policy)
 
 
 def note_overfilled(counts: "LabelCounts", plan: "Plan", policy: "Policy") -> None:
-    """Say that clients are given more of a scarce class than they have of any class."""
+    """Warn if clients get more of a scarce class than they have of any class."""
     from fedeas import FedEAS
     from fedeas.overfill import balancing_beta, overfilled
 

@@ -1,4 +1,4 @@
-"""`fedeas paper`: the paper's numbers beside ours."""
+"""`fedeas paper`: the paper's claims and numbers next to ours."""
 
 from collections import Counter
 from dataclasses import asdict
@@ -9,7 +9,7 @@ from rich.text import Text
 
 from fedeas.cli import results, show
 
-paper = typer.Typer(help="The paper's claims and numbers beside ours.")
+paper = typer.Typer(help="The paper's claims and numbers next to ours.")
 _COLOURS = {
     "exact": "green",
     "constant inferred": "green",
@@ -31,8 +31,8 @@ def everything(
 ) -> None:
     """Print every claim of the paper with its state: exact, agrees, disagrees, needs a GPU.
 
-    What takes training is judged from runs at a reduced size, which come with fedeas, or from
-    one's own. What runs say is taken from their settings, whatever their grids are called.
+    Claims about training are judged from the reduced-size runs that come with fedeas, or from
+    your own. Runs are recognised by their settings, not by the names of their grids.
 
     Example: `fedeas paper`
     """
@@ -57,8 +57,8 @@ def everything(
     show.print_table(table)
     judged = sum(claim.p_value is not None for claim in found)
     typer.echo(
-        "± is half of the 95 % interval of Student's t over seeds. Runs agree or disagree\n"
-        f"where p is below .05 after Holm's correction for {judged} claims with several seeds.\n"
+        "± is half the 95 % confidence interval (Student's t) over seeds. Runs agree or disagree\n"
+        f"if p is below .05 after Holm's correction for {judged} claims with several seeds.\n"
     )
     for command, count in Counter(claim.command for claim in found if claim.command).items():
         typer.echo(f"{command}   # settles {count}")
@@ -69,14 +69,14 @@ def everything(
 @paper.command()
 def counts(
     walk: bool = typer.Option(
-        False, "--walk", help="Make every random try of the partition from the first (slower)."
+        False, "--walk", help="Replay every random try of the partition from the start (slower)."
     ),
     plot: Path | None = typer.Option(
-        None, metavar="FOLDER", help="Draw the four count-level figures there (needs fedeas[plot])."
+        None, metavar="FOLDER", help="Folder for the four count-level figures (needs fedeas[plot])."
     ),
     as_json: bool = show.json_option(),
 ) -> None:
-    """Print every count-level number of the paper beside ours; exit 1 if one differs.
+    """Print every count-level number of the paper next to ours; exit 1 if one differs.
 
     Example: `fedeas paper counts`
     """
@@ -108,7 +108,7 @@ def counts(
             table.add_row(claim.where, claim.what, claim.paper, claim.ours, verdict)
         show.print_table(table)
         inferred = dict.fromkeys(claim.inferred for claim in found if claim.inferred)
-        typer.echo(f"* The paper does not print this, it was inferred: {', '.join(inferred)}.\n")
+        typer.echo(f"* Not printed in the paper but inferred: {', '.join(inferred)}.\n")
         table = show.new_table(
             "Where the paper disagrees with its own partition (listed, not counted)",
             ("where", False), ("what", False), ("paper", True), ("ours", True), ("reason", False),
@@ -125,10 +125,10 @@ def counts(
 
 @paper.command()
 def runs(
-    sweep: str = typer.Argument(..., metavar="SWEEP", help="Which: cifar10 or fashion."),
+    sweep: str = typer.Argument(..., metavar="SWEEP", help="cifar10 or fashion."),
     only: list[str] | None = typer.Option(None, "--grid", help="Only this grid; repeatable."),
-    per_class: bool = typer.Option(False, "--per-class", help="Also show every class's accuracy."),
-    csv: Path | None = typer.Option(None, help="Write the tables into one file (.csv)."),
+    per_class: bool = typer.Option(False, "--per-class", help="Also show the accuracy per class."),
+    csv: Path | None = typer.Option(None, help="Write the tables to one file (.csv)."),
     as_json: bool = show.json_option(),
 ) -> None:
     """Print the tables of the recorded runs: the paper's comparison at a reduced size.
@@ -149,4 +149,4 @@ def runs(
     if not as_json:
         codes = known[sweep].codes
         listed = ", ".join(f"{table.grid} {codes[table.grid]}" for table in chosen)
-        typer.echo(f"made by code: {listed}")
+        typer.echo(f"code version: {listed}")

@@ -1,4 +1,4 @@
-"""`fedeas partition`: cut a data set into clients."""
+"""`fedeas partition`: split a data set into clients."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,16 +24,16 @@ def partition(
     clients: int = typer.Option(..., help="Number of clients."),
     alpha: float | None = typer.Option(None, help="Concentration: small means skewed."),
     seed: int = typer.Option(42, help="Seed of every random stream."),
-    min_samples: int | None = typer.Option(None, help="Samples that each client has at least."),
-    shards_per_client: int | None = typer.Option(None, help="For shards: how many each."),
-    column: str | None = typer.Option(None, help="Column of labels in a Parquet file."),
+    min_samples: int | None = typer.Option(None, help="Minimum number of samples per client."),
+    shards_per_client: int | None = typer.Option(None, help="For shards: number per client."),
+    column: str | None = typer.Option(None, help="Label column of a Parquet file."),
     out: Path | None = typer.Option(None, help="Write the indices (.npz)."),
     counts: Path | None = typer.Option(
         None, help="Write the counts (.csv, .tsv, .json, .parquet)."
     ),
     as_json: bool = show.json_option(),
 ) -> None:
-    """Cut a data set into clients with a named recipe, and say how skewed they are.
+    """Split a data set into clients with a named recipe, and print how skewed they are.
 
     LABELS are joined in the order given: .parquet, .npy or .csv files, or balanced:10x6000.
 
@@ -68,7 +68,7 @@ def partition(
 
 
 def _say(made: "Partition", found: "LabelCounts", as_json: bool) -> None:
-    """Say how skewed the clients are."""
+    """Print how skewed the clients are."""
     import numpy as np
 
     from fedeas.skew import skewness, split

@@ -22,15 +22,15 @@ _STREAM_FROM = 200_000
 def plan(
     counts_file: Path = label_counts.counts_argument(),
     policy: str = typer.Option("fedeas", help="NAME or 'NAME(setting=value, ...)'."),
-    beta: float | None = typer.Option(None, help="FedEAS's budget parameter (12 unless given)."),
+    beta: float | None = typer.Option(None, help="FedEAS's budget parameter (default 12)."),
     total: int | None = typer.Option(None, help="Spend at most this many samples."),
     cost: str | None = typer.Option(
-        None, help="Cost of one sample: 0.8s, 0.002EUR, or a file of `generator bench`."
+        None, help="Cost of one sample: 0.8s, 0.002EUR, or a file from `generator bench`."
     ),
     spend: str | None = typer.Option(None, help="Spend at most this: 3h, 100EUR; needs --cost."),
     out: Path | None = typer.Option(None, help="Write the plan: .csv, .tsv, .json or .parquet."),
-    plot: Path | None = show.plot_option("what each client needs and where the imbalance sits"),
-    rows: int = typer.Option(20, min=1, help="Clients to show."),
+    plot: Path | None = show.plot_option("what each client needs and where the imbalance is"),
+    rows: int = typer.Option(20, min=1, help="Number of clients to show."),
     delimiter: str | None = label_counts.delimiter_option(),
     layout: str | None = label_counts.layout_option(),
     client_column: str | None = label_counts.column_option("client"),
@@ -86,7 +86,7 @@ def plan(
 
 
 def _files(out: Path | None) -> Iterator[Path]:
-    """Yield the files of a plan: a table of text has its facts beside it."""
+    """Yield the files of a plan: a text table has its metadata in a second file."""
     from fedeas.tables import facts_file
 
     if out is not None:
@@ -96,7 +96,7 @@ def _files(out: Path | None) -> Iterator[Path]:
 
 
 def _choose(spec: str, beta: float | None, total: int | None, counts: "LabelCounts") -> "Policy":
-    """Make the policy; FedEAS takes a total through the largest beta that it affords."""
+    """Make the policy; for FedEAS a total becomes the largest beta within it."""
     from fedeas import FedEAS, beta_for_total
     from fedeas.specs import parse
 
@@ -110,7 +110,7 @@ def _choose(spec: str, beta: float | None, total: int | None, counts: "LabelCoun
 
 
 def _make(spec: str, beta: float | None, total: int | None) -> "Policy":
-    """Make the policy; where a total is all that it lacks, say so."""
+    """Make the policy; if only a total is missing, say so."""
     from fedeas.policies import make_policy
     from fedeas.specs import parse
 
@@ -126,12 +126,12 @@ def _make(spec: str, beta: float | None, total: int | None) -> "Policy":
 
 
 def _check_taken(policy: "Policy", beta: float | None, total: int | None) -> None:
-    """Refuse a beta or total that the policy has no use for, rather than ignore it."""
+    """Refuse a beta or total that the policy does not take, instead of ignoring it."""
     for option, value in (("beta", beta), ("total", total)):
         if value is not None and getattr(policy, option, None) != value:
             name = getattr(policy, "name", type(policy).__name__)
             raise InputError(
-                f"policy {name!r} takes no such {option}", got=value, fix=f"leave out --{option}"
+                f"policy {name!r} takes no {option}", got=value, fix=f"leave out --{option}"
             )
 
 
@@ -145,7 +145,7 @@ def _print(counts: "LabelCounts", plan: "Plan", rows: int) -> None:
     table = show.new_table(
         f"{plan.policy}{f' ({settings})' if settings else ''}: {samples}",
         ("client", False), ("real", True), ("skew", True),
-        ("generate", True), ("", False), ("most of", False),
+        ("generate", True), ("", False), ("mostly", False),
     )  # fmt: skip
     order = (-plan.per_client).argsort(kind="stable")
     largest = max(1, int(plan.per_client.max()))
@@ -176,14 +176,14 @@ def _print_outcome(plan: "Plan | StreamedPlan", cost: "Cost | None") -> None:
     before, after = plan.score_before, plan.score_after
     removed, share = show.percent(plan.reduction), show.percent(plan.synthetic_share)
     typer.echo(f"imbalance        {before:.4f} -> {after:.4f}, {removed} removed")
-    typer.echo(f"synthetic share  {share} of what clients then train on")
+    typer.echo(f"synthetic share  {share} of all training samples")
     if cost:
         each = f"{cost.per_sample:g} {cost.unit}"
-        typer.echo(f"cost             {cost.of(plan.total)} at {each} a sample")
+        typer.echo(f"cost             {cost.of(plan.total)} at {each} per sample")
 
 
 def _largest_classes(plan: "Plan", client: int, width: int = 25) -> str:
-    """Name the classes that a client generates most of, as many as fit."""
+    """List the classes that a client generates most of, as many as fit."""
     row = plan.samples[client]
     order = [c for c in (-row).argsort(kind="stable") if row[c]]
     shown = ""

@@ -1,4 +1,4 @@
-"""`fedeas report`: runs as a page that can be passed on."""
+"""`fedeas report`: a self-contained page about runs."""
 
 from pathlib import Path
 
@@ -9,22 +9,22 @@ from fedeas.cli import show
 
 def report(
     runs: list[Path] | None = typer.Argument(
-        None, metavar="[RUNS]...", help="Folders of runs or sweeps, or files of `sweep --export`."
+        None, metavar="[RUNS]...", help="Folders of runs or sweeps, or files from `sweep --export`."
     ),
-    out: Path = typer.Option(Path("report"), help="Folder of the report."),
-    title: str = typer.Option("Synthetic samples for skewed clients", help="Of the page."),
+    out: Path = typer.Option(Path("report"), help="Output folder."),
+    title: str = typer.Option("Synthetic samples for skewed clients", help="Title of the page."),
     mixed: bool = typer.Option(
-        False, "--mixed", help="Put runs into one table that differ in code, counts or generator."
+        False, "--mixed", help="Allow runs in one table that differ in code, counts or generator."
     ),
     paper: bool = typer.Option(
-        False, "--paper", help="Add the paper's accuracies, claims and partition to own runs."
+        False, "--paper", help="Add the paper's accuracies, claims and partition to your runs."
     ),
 ) -> None:
-    """Write a report of runs: a page that needs no network, Markdown, and CSV.
+    """Write a report on runs: a self-contained HTML page, Markdown, and CSV.
 
-    RUNS are folders of `fedeas run` or `fedeas sweep`; without any, the recorded runs that come
-    with fedeas, with the paper's figures beside them. The page holds tables, pictures, accuracy by
-    class, samples and cost.
+    RUNS are folders of `fedeas run` or `fedeas sweep`. Without any, the report shows the recorded
+    runs that come with fedeas, next to the paper's figures. The page has tables, figures, accuracy
+    per class, samples and cost.
 
     Example: `fedeas report --out report`
     """
@@ -44,7 +44,7 @@ def report(
         for line in missing:
             show.note(line)
         if not own:
-            raise InputError(f"{name}: no run is finished", fix="let one come to its end")
+            raise InputError(f"{name}: no finished run", fix="let at least one run finish")
         made = make_tables(own, mixed=mixed)
         parts += list(sections.sweep_sections(name, own, made, reference))
         parts += list(folder_sections(name, own))

@@ -1,4 +1,4 @@
-"""Tables of results on the terminal, for the commands that show some."""
+"""Tables of results on the terminal."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def give(
     tables: "Sequence[Table]", csv: Path | None, as_json: bool, per_class: bool = False
 ) -> None:
-    """Print tables and what a reader has to know of them; write them where that is asked for."""
+    """Print tables and the notes on them; also write them to a file if one is given."""
     from dataclasses import asdict
 
     from fedeas.experiments.results import PLUS_MINUS

@@ -9,15 +9,15 @@ from fedeas.cli import show
 
 
 def run(
-    config_file: Path = typer.Argument(..., metavar="CONFIG", help="Settings of the run (.toml)."),
-    out: Path | None = typer.Option(None, help="Folder of the run; runs/NAME unless given."),
+    config_file: Path = typer.Argument(..., metavar="CONFIG", help="Config of the run (.toml)."),
+    out: Path | None = typer.Option(None, help="Output folder (default runs/NAME)."),
     grid: str | None = typer.Option(None, help="'inline' or 'ray', instead of the config's."),
     device: str | None = typer.Option(None, help="auto, cpu, cuda, ..., instead of the config's."),
     track: list[str] | None = typer.Option(
-        None, help="Also write for 'tensorboard' or 'mlflow'; may be repeated."
+        None, help="Also log to 'tensorboard' or 'mlflow'; may be repeated."
     ),
     allow_other_code: bool = typer.Option(
-        False, "--allow-other-code", help="Go on with a run that another version began."
+        False, "--allow-other-code", help="Resume a run started by another version."
     ),
     as_json: bool = show.json_option(),
 ) -> None:
@@ -51,20 +51,20 @@ def run(
     typer.echo(f"generated        {result['generated']:,} samples")
     typer.echo(f"folder           {folder}")
     if len(result.get("codes", ())) > 1:
-        show.note(f"{len(result['codes'])} versions of the code had a part in this run")
+        show.note(f"{len(result['codes'])} versions of the code took part in this run")
 
 
 class _Reporter:
-    """Shows the round, the accuracy and the seconds of a round."""
+    """Shows the round, the accuracy and the seconds per round."""
 
     def __init__(self, update: show.Update, rounds: int) -> None:
         self._update, self._rounds = update, rounds
 
     def __call__(self, line: dict[str, Any]) -> None:
         accuracy = f"accuracy {show.percent(line['accuracy'])}, " if "accuracy" in line else ""
-        text = f"rounds, {accuracy}{line['seconds']:.1f} s a round"
+        text = f"rounds, {accuracy}{line['seconds']:.1f} s per round"
         self._update(line["round"], self._rounds, text)
 
     def made(self, done: int, total: int) -> None:
-        """Show the images generated before the first round."""
-        self._update(done, total, "images generated")
+        """Show the samples generated before the first round."""
+        self._update(done, total, "samples generated")

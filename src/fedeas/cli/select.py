@@ -21,14 +21,14 @@ _SWEEP = (4.0, 8.0, 12.0, 16.0, 20.0)
 def select(
     counts_file: Path = label_counts.counts_argument(),
     min_reduction: float | None = typer.Option(
-        None, help="Part of the imbalance to remove at least (0.5 unless given)."
+        None, help="Smallest share of the imbalance to remove (default 0.5)."
     ),
     max_share: float | None = typer.Option(
-        None, help="Synthetic part of all samples to stay below (0.25 unless given)."
+        None, help="Upper bound on the synthetic share of all samples (default 0.25)."
     ),
     total: int | None = typer.Option(None, help="Instead: the largest beta within this total."),
     cost: str | None = typer.Option(
-        None, help="Cost of one sample: 0.8s, 0.002EUR, or a file of `generator bench`."
+        None, help="Cost of one sample: 0.8s, 0.002EUR, or a file from `generator bench`."
     ),
     spend: str | None = typer.Option(None, help="Instead: the largest beta within 3h, 100EUR, ..."),
     plot: Path | None = show.plot_option("the choice of beta"),
@@ -84,7 +84,7 @@ def _choose(
 
     if total is not None:
         if min_reduction is not None or max_share is not None:
-            raise InputError("a total goes without the two conditions", got=total)
+            raise InputError("give a total or the two conditions, not both", got=total)
         return beta_for_total(counts, total), None
     interval = admissible_betas(
         counts,

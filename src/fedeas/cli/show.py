@@ -26,7 +26,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def json_option() -> bool:
-    """Declare the option that prints for machines."""
+    """Declare the option for JSON output."""
     option: bool = typer.Option(False, "--json", help="Print JSON instead of a table.")
     return option
 
@@ -43,12 +43,12 @@ def plot_option(what: str) -> Path | None:
 
 
 def note(text: str) -> None:
-    """Say something that is not the result: on standard error, so that pipes stay clean."""
+    """Print a note on standard error, so that pipes get the result alone."""
     typer.echo(text, err=True)
 
 
 def count_of(number: int, what: str) -> str:
-    """Return a number of things, in the singular for one."""
+    """Return a number and its noun, singular for one."""
     plural = {"class": "classes"}.get(what, f"{what}s")
     return f"{number:,} {what if number == 1 else plural}"
 
@@ -59,7 +59,7 @@ def print_json(value: object) -> None:
 
 
 class _Output(Console):
-    """Standard output; names from files are no markup, and a closed pipe is left to `main`."""
+    """Standard output; names from files are not markup, and a closed pipe is left to `main`."""
 
     def __init__(self) -> None:
         super().__init__(markup=False, emoji=False, highlight=False)
@@ -70,7 +70,7 @@ class _Output(Console):
 
 
 def print_table(table: Table) -> None:
-    """Print a table; where it does not fit, lines run over rather than lose digits."""
+    """Print a table; if it does not fit, lines overflow rather than lose digits."""
     console = _Output()
     for column in table.columns:
         if column.no_wrap:
@@ -110,12 +110,12 @@ def bar(part: float, width: int = 12) -> Text:
 
 
 def percent(part: float | None) -> str:
-    """Return a part of one as a percentage."""
+    """Return a fraction as a percentage."""
     return "-" if part is None else f"{100 * part:.1f} %"
 
 
 def seconds_text(seconds: float) -> str:
-    """Return seconds as one would say them, a dash for none."""
+    """Return seconds in a readable form, a dash for none."""
     from fedeas.cost import duration
 
     return duration(seconds) if seconds else "-"
@@ -144,17 +144,19 @@ def read_cost(text: str | None) -> "Cost | None":
         measured = json.loads(content)["seconds_per_sample"]
         return Cost.parse(f"{float(measured)!r}s")
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise InputError(f"{text} holds no cost", fix="`fedeas generator bench --out`") from None
+        raise InputError(
+            f"{text} is not a file of costs", fix="a file from `fedeas generator bench --out`"
+        ) from None
 
 
 def check_picture(path: Path) -> None:
-    """Refuse a picture file of a kind that cannot be drawn, before any work is done."""
+    """Refuse an unsupported image format before any work is done."""
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise InputError("unknown kind of picture", got=path.name, allowed=".png, .svg, .pdf")
+        raise InputError("unknown image format", got=path.name, allowed=".png, .svg, .pdf")
 
 
 class Update(Protocol):
-    """Shows how far a long task is, with a few words on how it goes."""
+    """Shows the progress of a long task, with a short status."""
 
     def __call__(self, done: int, total: int | None, text: str = "") -> None:
         """Show it."""
@@ -162,9 +164,9 @@ class Update(Protocol):
 
 @contextmanager
 def progress(task: str) -> Iterator[Update]:
-    """Yield a function that shows how far a long task is, from its third second on.
+    """Yield a function that shows the progress of a long task, from its third second on.
 
-    Where nobody watches (a file, a pipe) words on how it goes are a line every minute.
+    If the output is a file or a pipe, the status is printed as a line every minute.
     """
     # Imported where it is used: `fedeas --help` does not wait for it.
     from rich.progress import (

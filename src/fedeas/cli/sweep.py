@@ -13,36 +13,43 @@ from rich.table import Table as RichTable
 
 from fedeas.cli import results, show
 
-_STATES = ("failed", "running", "finished", "waiting")  # as they are shown where room is short
+_STATES = (
+    "failed",
+    "running",
+    "finished",
+    "waiting",
+)  # the order if not all runs fit on the screen
 
 
 def sweep(
-    sweep_file: Path = typer.Argument(..., metavar="SWEEP", help="A base and its grids (.toml)."),
-    out: Path | None = typer.Option(None, help="Folder of all runs; runs/NAME unless given."),
+    sweep_file: Path = typer.Argument(..., metavar="SWEEP", help="Base config and grids (.toml)."),
+    out: Path | None = typer.Option(None, help="Folder of all runs (default runs/NAME)."),
     only: list[str] | None = typer.Option(
         None, "--grid", help="Only this grid of the file; may be repeated."
     ),
     jobs: int | None = typer.Option(
-        None, help="Runs at once; as many as there are cores or GPUs unless given."
+        None, help="Runs at the same time (default: one per core or GPU)."
     ),
     dry_run: bool = typer.Option(
-        False, "--dry-run", help="List the runs, what they generate and what they will take."
+        False, "--dry-run", help="List the runs, what they generate and how long they will take."
     ),
-    tables_only: bool = typer.Option(False, "--tables", help="Run nothing; show what is finished."),
+    tables_only: bool = typer.Option(
+        False, "--tables", help="Run nothing; show the tables of finished runs."
+    ),
     mixed: bool = typer.Option(
-        False, "--mixed", help="Put runs into one table that differ in code, counts or generator."
+        False, "--mixed", help="Allow runs in one table that differ in code, counts or generator."
     ),
     allow_other_code: bool = typer.Option(
-        False, "--allow-other-code", help="Go on with runs that another version began."
+        False, "--allow-other-code", help="Resume runs started by another version."
     ),
     export: Path | None = typer.Option(
-        None, help="Write all finished runs into one file (.jsonl), with their curves."
+        None, help="Write all finished runs to one file (.jsonl), with their curves."
     ),
-    csv: Path | None = typer.Option(None, help="Write the tables into one file (.csv)."),
-    per_class: bool = typer.Option(False, "--per-class", help="Also show every class's accuracy."),
+    csv: Path | None = typer.Option(None, help="Write the tables to one file (.csv)."),
+    per_class: bool = typer.Option(False, "--per-class", help="Also show the accuracy per class."),
     as_json: bool = show.json_option(),
 ) -> None:
-    """Run a grid of configs: what is finished is skipped, what was cut off goes on.
+    """Run a grid of configs; finished runs are skipped, interrupted ones resume.
 
     SWEEP is a TOML file with a table `[base]`, a config, and a `[[grid]]` for every set of runs.
 
@@ -59,7 +66,7 @@ def sweep(
     read = sweeps.read_sweep(sweep_file)
     show.check_known("grid", only, [grid.name for grid in read.grids])
     root = out or Path("runs") / read.name
-    with show.progress("sharing out") as update:
+    with show.progress("partitioning") as update:
         cells = sweeps.fill_in(list(sweeps.plan_runs(read)), update)
     chosen = [cell for cell in cells if not only or cell.planned.grid.name in only]
     if read.title and not as_json:
@@ -138,14 +145,14 @@ def _list(cells: Sequence[Any], root: Path, as_json: bool, importing: float) -> 
     show.print_table(table)
     typer.echo(
         f"{show.count_of(len(open_runs), 'run')} to do: "
-        f"{sum(one.cell.generated for one in open_runs):,} samples at most, some "
+        f"{sum(one.cell.generated for one in open_runs):,} samples at most, about "
         f"{show.seconds_text(seconds)} one after the other (start, generation, training with its "
         "evaluations)"
     )
     if methods := dict.fromkeys(one.uncounted for one in open_runs if one.uncounted):
         show.note(
-            f"not counted: what {', '.join(methods)} takes beyond plain training; a finished run "
-            "tells"
+            f"not counted: what {', '.join(methods)} takes beyond plain training, until a run "
+            "is finished"
         )
     for why in dict.fromkeys(one.why for one in found if one.why):
         show.note(f"generation cannot be timed: {why}")
@@ -153,7 +160,7 @@ def _list(cells: Sequence[Any], root: Path, as_json: bool, importing: float) -> 
 
 @contextmanager
 def watching() -> Iterator[Any]:
-    """Yield a function that shows all runs: a live table, or lines where nobody watches."""
+    """Yield a function that shows all runs: a live table on a terminal, otherwise plain lines."""
     from rich.live import Live
 
     console = Console(stderr=True)
@@ -181,7 +188,7 @@ class _Lines:
 
 
 def _live(runs: Sequence[Any], height: int) -> RichTable:
-    """Return the table of all runs; where room is short, those that something happens to."""
+    """Return the table of all runs; if they do not fit, failed and running ones come first."""
     from fedeas.experiments.runner import seconds_left
 
     now = time.monotonic()
@@ -197,7 +204,7 @@ def _live(runs: Sequence[Any], height: int) -> RichTable:
         line = run.line
         number = f"{line['round']}/{run.rounds}" if line.get("round") else ""
         if run.state == "running" and line.get("of") and not number:
-            number = f"{line['made']:,}/{line['of']:,} images"
+            number = f"{line['made']:,}/{line['of']:,} samples"
         remaining = seconds_left(run, now)
         table.add_row(
             run.cell.name,

@@ -24,9 +24,9 @@ _FILES = ("samples.npy", "labels.npy")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Samples of one kind, shape and number format, and their labels; those for training first.
+    """Samples of one kind, shape and dtype, and their labels; those for training first.
 
-    The arrays are maps of files: however many processes and clients use them, there is one copy.
+    The arrays are memory-mapped: all processes and clients share one copy.
     """
 
     samples: Array
@@ -40,7 +40,7 @@ class Dataset:
 
     @classmethod
     def open(cls, folder: Path) -> "Dataset":
-        """Open a folder that `write` made; cheap, since nothing is read but the heads of files."""
+        """Open a folder that `write` made; cheap, since only the headers of files are read."""
         try:
             body = _read_head(folder)
             for name in _FILES:
@@ -52,11 +52,13 @@ class Dataset:
                 raise ValueError("an archive instead of an array")
             find_kind(body["kind"]).check(samples.shape[1:], samples.dtype)
         except (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError) as error:
-            raise InputError(f"{folder} holds no whole data set: {error}") from None
+            raise InputError(f"{folder} is not a complete data set: {error}") from None
         if list(samples.shape) != body["shape"]:
-            raise InputError(f"{folder} holds other samples than its head says", got=samples.shape)
+            raise InputError(
+                f"the samples in {folder} do not match its metadata", got=samples.shape
+            )
         if labels.shape != samples.shape[:1] or labels.dtype != np.int64:
-            raise InputError(f"{folder} holds other labels than its head says", got=labels.shape)
+            raise InputError(f"the labels in {folder} do not match its metadata", got=labels.shape)
         return cls(
             samples,
             labels,
@@ -86,9 +88,9 @@ class Dataset:
         Parameters
         ----------
         folder : Path
-            Where it is kept; must not exist.
+            Folder to create; must not exist.
         name, classes : str, tuple of str
-            What it is called, and its classes.
+            Its name and its classes.
         sizes : tuple of int
             How many training and how many test samples there are in all.
         batches : iterator of (samples, labels)
@@ -117,7 +119,7 @@ class Dataset:
         return cls.open(folder)
 
     def verify(self, folder: Path) -> list[str]:
-        """Read everything and return the files whose contents are not what was written."""
+        """Read everything and return the files whose content has changed."""
         body = _read_head(folder)
         return [f for f in _FILES if file_hash(folder / f) != body["sha256"][f]]
 
@@ -144,7 +146,7 @@ def _fill(
 ) -> dict[str, Any]:
     """Write the arrays batch by batch and return what describes them.
 
-    The samples are written, not mapped: where a disk is full, writing to a map ends the process.
+    The samples are written, not mapped: on a full disk, writing to a map kills the process.
     """
     labels = np.empty(total, np.int64)
     form: tuple[tuple[int, ...], np.dtype[Any]] | None = None
@@ -164,7 +166,7 @@ def _fill(
             if not (marks.min() >= 0 and marks.max() < classes):
                 wrong = marks.min() if marks.min() < 0 else marks.max()
                 raise InputError(
-                    "a label without a class", got=int(wrong), allowed=f"0 to {classes - 1}"
+                    "label out of range", got=int(wrong), allowed=f"0 to {classes - 1}"
                 )
             file.write(np.ascontiguousarray(samples).data)
             labels[done : done + len(marks)] = marks
@@ -182,7 +184,7 @@ def _fill(
 
 
 def _check_space(folder: Path, needed: int) -> None:
-    """Refuse what does not fit on the disk before it is written for an hour."""
+    """Refuse a data set that does not fit on the disk, before writing for an hour."""
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise InputError(
@@ -197,13 +199,13 @@ def _read_head(folder: Path) -> dict[str, Any]:
     head = json.loads(path.read_text(encoding="utf-8"))
     body: dict[str, Any] = head["body"]
     if head["sha256"] != content_hash(body) or body["format"] != _FORMAT:
-        raise ValueError("another head")
+        raise ValueError("unexpected metadata")
     if not 0 <= body["train_size"] <= body["shape"][0]:
         raise ValueError("more training samples than samples")
     return body
 
 
 def _fingerprint(hashes: dict[str, str]) -> str:
-    """Name the content of a data set, as it was always named: by the files of the first format."""
+    """Return the fingerprint of a data set's content, with the file names of the first format."""
     samples, labels = (hashes[name] for name in _FILES)
     return content_hash({"images.npy": samples, "labels.npy": labels})

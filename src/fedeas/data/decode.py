@@ -14,15 +14,15 @@ from fedeas.limits import MAX_PIXELS
 
 Bytes = NDArray[np.uint8]
 Encoded = tuple[Path, bytes, int]  # where an image comes from, its bytes, its label
-# Not all that Pillow opens: for some formats it starts another program.
+# Not every format that Pillow opens: for some it starts another program.
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "JPEG2000", "PPM")
-_MOST_BYTES, _MOST_IMAGES = 1 << 26, 512  # decoded images that are held together
+_MOST_BYTES, _MOST_IMAGES = 1 << 26, 512  # of decoded images in memory at a time
 
 
 def decoded(
     encoded: Iterable[Encoded], total: int, progress: Callable[[int, int], None] | None
 ) -> Iterator[tuple[Bytes, NDArray[np.int64]]]:
-    """Yield decoded images, as many together as their pixels allow."""
+    """Yield decoded images in batches of a bounded number of pixels."""
     images: list[Bytes] = []
     labels: list[int] = []
     for done, (path, content, label) in enumerate(encoded, start=1):
@@ -51,7 +51,7 @@ def _decode(content: bytes, path: Path) -> Bytes:
             image = library.open(io.BytesIO(content), formats=_FORMATS)
     except library.DecompressionBombError:
         raise _too_large(path) from None
-    except Exception as error:  # whatever the library makes of a hostile file
+    except Exception as error:  # the library can raise anything on a hostile file
         raise _undecodable(path, error) from None
     with image:
         if image.width * image.height > MAX_PIXELS:
@@ -60,7 +60,7 @@ def _decode(content: bytes, path: Path) -> Bytes:
             pixels = np.asarray(image if image.mode == "L" else image.convert("RGB"))
         except MemoryError:
             raise
-        except Exception as error:  # whatever the library makes of a hostile file
+        except Exception as error:  # the library can raise anything on a hostile file
             raise _undecodable(path, error) from None
     return pixels if pixels.ndim == 3 else pixels[:, :, np.newaxis]
 

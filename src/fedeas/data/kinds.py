@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedeas.errors import InputError
 
-Array = NDArray[Any]  # samples, of the number format of their kind
+Array = NDArray[Any]  # samples, in the dtype of their kind
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]
 _GROUP = "fedeas.kinds"
 _BLOCK = 4096  # samples that are read at a time
@@ -23,11 +23,11 @@ class Kind:
     """What all samples of a kind have in common; statistics are of their last axis."""
 
     name: ClassVar[str]
-    model: ClassVar[str]  # used where none is named
+    model: ClassVar[str]  # the default model
     limits: ClassVar[tuple[float, float]]  # of the values of a sample
 
     def check(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        """Refuse samples of another form."""
+        """Refuse samples of another shape or dtype."""
         raise NotImplementedError
 
     def statistics(self, samples: Array) -> Statistics:
@@ -43,10 +43,10 @@ class Image(Kind):
     limits = (0.0, 255.0)
 
     def check(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        """Refuse samples of another form."""
+        """Refuse samples of another shape or dtype."""
         if len(shape) != 3 or dtype != np.uint8:
             raise InputError(
-                "not images",
+                "samples must be images",
                 got=f"{shape} of {dtype}",
                 allowed="height x width x channels of uint8",
             )
@@ -69,17 +69,19 @@ class Image(Kind):
 
 
 class Table(Kind):
-    """Rows: a vector of float32, categories as zeros and ones."""
+    """Table rows: a vector of float32, categories one-hot encoded."""
 
     name = "table"
     model = "mlp"
     limits = (-np.inf, np.inf)
 
     def check(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        """Refuse samples of another form."""
+        """Refuse samples of another shape or dtype."""
         if len(shape) != 1 or dtype != np.float32:
             raise InputError(
-                "not rows of a table", got=f"{shape} of {dtype}", allowed="columns of float32"
+                "samples must be rows of a table",
+                got=f"{shape} of {dtype}",
+                allowed="columns of float32",
             )
 
     def statistics(self, samples: Array) -> Statistics:
@@ -99,7 +101,7 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in (Image(), Table())}
 
 
 def find_kind(name: str) -> Kind:
-    """Return a kind of data by its name: ours, or an installed package's."""
+    """Return a kind of data by its name: built in, or from an installed package."""
     if name not in KINDS:
         for point in entry_points(group=_GROUP, name=name):
             KINDS[name] = point.load()()

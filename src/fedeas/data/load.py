@@ -40,10 +40,10 @@ class _Files:
 
     @property
     def key(self) -> str:
-        """Name the state of the files, so that changed ones are decoded anew.
+        """Hash the state of the files, so that changed ones are decoded again.
 
-        A file is known by its place, which tells an image's class, its size and its time. Folders
-        of images have a time too: it tells that two of them, or two files, changed places.
+        A file is identified by its path, which gives an image's class, its size and its time.
+        Folders of images have a time too: it shows that two of them, or two files, were swapped.
         """
         states: list[tuple[object, ...]] = [
             (part, path.relative_to(self.root).as_posix(), found.st_size, found.st_mtime_ns)
@@ -70,19 +70,19 @@ def load_images(
 ) -> Dataset:
     """Open a data set as memory-mapped arrays, decoding it on first use.
 
-    Parquet in the schema of the Hugging Face data set `name` is looked for in `folder`, then in
-    the folder `name` below the environment variable FEDEAS_DATA; otherwise the hub is asked. A
-    folder may also hold images by class: `train/CLASS/` and `test/CLASS/`, or `CLASS/` alone, of
-    which every fifth is then for testing. The decoded arrays are kept in `store` (FEDEAS_STORE, or
-    .cache/fedeas in the home folder). Whoever holds only training or only test images says so in
-    `parts`; then all images of `CLASS/` are of that part.
+    Parquet files in the schema of the Hugging Face data set `name` are read from `folder`, from
+    the folder `name` in FEDEAS_DATA, or else from the hub. A folder may also hold images by class:
+    `train/CLASS/` and `test/CLASS/`, or `CLASS/` alone, of which every fifth is then for testing.
+    The decoded arrays are kept in `store` (FEDEAS_STORE, or .cache/fedeas in the home folder). If
+    there are only training or only test images, name that part in `parts`; all images of `CLASS/`
+    then belong to it.
     """
     files = _local_files(name, folder, parts) or _hub_files(name)
     target = store_folder(store) / "data" / f"{Path(name).name}-{files.key}"
     try:
         return Dataset.open(target)
     except InputError:
-        shutil.rmtree(target, ignore_errors=True)  # half of something, or of an older format
+        shutil.rmtree(target, ignore_errors=True)  # incomplete, or of an older format
     paths = [path for part in _PARTS for path in files.parts[part]]
     if files.of_images:
         classes = tuple(sorted({path.parent.name for path in paths}))
@@ -92,7 +92,7 @@ def load_images(
         heads = {part: parquet.image_head(own) for part, own in files.parts.items() if own}
         classes = next(iter(heads.values())).classes
         if any(head.classes != classes for head in heads.values()):
-            raise InputError(f"{name}: training and test set name different classes")
+            raise InputError(f"{name}: training and test set have different classes")
         train, test = (heads[part].rows if part in heads else 0 for part in _PARTS)
         sizes = (train, test)
         encoded = _encoded_rows(paths)
@@ -102,7 +102,7 @@ def load_images(
 
 
 def is_local(name: str) -> bool:
-    """Say whether a data set is below FEDEAS_DATA, without asking the hub."""
+    """Return whether a data set is in FEDEAS_DATA, without asking the hub."""
     return _local_files(name, None) is not None
 
 
@@ -119,7 +119,7 @@ def _local_files(
         files, test_origin = _image_files(root, parts)
     if missing := [part for part in parts if not files[part]]:
         raise InputError(
-            f"{root} holds no {missing[0]} set",
+            f"{root} has no {missing[0]} set",
             allowed="train-*.parquet and test-*.parquet, or images in train/CLASS/ and "
             "test/CLASS/, or in CLASS/",
         )
@@ -135,7 +135,7 @@ def _data_folder(name: str) -> Path | None:
 
 
 def _check_complete(paths: list[Path]) -> None:
-    """Refuse a part of a set, as a download that broke off leaves it: files say how many they are.
+    """Refuse an incomplete set, as an interrupted download leaves it: file names give the number.
 
     `train-00000-of-00003.parquet` is one of three.
     """
@@ -143,15 +143,15 @@ def _check_complete(paths: list[Path]) -> None:
     for match in said:
         if len({own[1] for own in said if own[2] == match[2]}) < int(match[2]):
             raise InputError(
-                f"{paths[0].parent} lacks files of its set",
+                f"files are missing in {paths[0].parent}",
                 got=", ".join(path.name for path in paths),
                 allowed=f"{int(match[2])} of them",
-                fix="fetch the rest",
+                fix="download the rest",
             )
 
 
 def _image_files(folder: Path, parts: Sequence[str]) -> tuple[dict[str, list[Path]], str]:
-    """Find images by class; without a test set of its own, every fifth of a class is one."""
+    """Find images by class; without a test set, every fifth of a class is for testing."""
     found_in = {part: _images(folder / part) for part in parts}
     if any(found_in.values()):
         files = {
@@ -169,7 +169,7 @@ def _image_files(folder: Path, parts: Sequence[str]) -> tuple[dict[str, list[Pat
 
 
 def _images(folder: Path) -> dict[str, list[Path]]:
-    """Return the images of every folder of a folder, by its name."""
+    """Return the images of every subfolder, by its name."""
     if not folder.is_dir():
         return {}
     found = {
@@ -199,7 +199,7 @@ def _encoded_rows(paths: Iterable[Path]) -> Iterator[Encoded]:
 
 
 def _hub_files(name: str) -> _Files:
-    """Fetch the Parquet files of a data set of the Hugging Face hub."""
+    """Fetch the Parquet files of a data set from the Hugging Face hub."""
     looked = f"FEDEAS_DATA is not set: set it to a folder that holds {name}/"
     if (folder := _data_folder(name)) is not None:
         looked = f"there is no folder {folder}, where FEDEAS_DATA says to look"

@@ -2,7 +2,7 @@
 
 `paper` merges the official training and test sets and keeps a part of every client for testing, as
 the paper's numbers do; a generator trained on the official training set has then seen most of the
-test images. `clean` shares out the official training set only and tests on the official test set.
+test images. `clean` partitions the official training set only and tests on the official test set.
 """
 
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -22,12 +22,12 @@ PROTOCOLS = ("paper", "clean")
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """A data set shared out: clients' training parts, the test set, and images held out of both."""
+    """A partitioned data set: clients' training parts, test set, and samples held out of both."""
 
     data: Dataset
     partition: Partition
     protocol: str
-    test: Ints  # indices of the images that accuracy is measured on
+    test: Ints  # indices of the samples that accuracy is measured on
     pool: Ints  # indices held out for the pool generator
 
     @property
@@ -37,25 +37,26 @@ class Federation:
         return LabelCounts(found.n, classes=self.data.classes)
 
     def describe(self) -> str:
-        """Say N and where the test set comes from."""
+        """Return a line with N and where the test set comes from."""
         origin = {
-            "paper": "kept back by the clients, training and test images mixed",
-            "clean": self.data.test_origin or "a test set of its own",
+            "paper": "held out by the clients, training and test sets mixed",
+            "clean": self.data.test_origin or "a separate test set",
         }[self.protocol]
         held = f", {len(self.pool):,} held out for the pool" if len(self.pool) else ""
         return (
             f"{self.data.name}, protocol {self.protocol}: "
-            f"N = {len(self.partition.train.indices):,} training images on "
-            f"{len(self.partition.train):,} clients{held}; {len(self.test):,} test images, {origin}"
+            f"N = {len(self.partition.train.indices):,} training samples on "
+            f"{len(self.partition.train):,} clients{held}; "
+            f"{len(self.test):,} test samples, {origin}"
         )
 
 
 def federate(
     data: Dataset, recipe: Recipe, protocol: str = "clean", hold_out: int = 0, seed: int = 42
 ) -> Federation:
-    """Share out a data set by a recipe under a protocol.
+    """Partition a data set by a recipe under a protocol.
 
-    `hold_out` images of every class are kept from the clients first, for the `pool` generator.
+    `hold_out` samples of every class are set aside first, for the `pool` generator.
     """
     labels = np.asarray(data.labels)
     pool = held_out(data, hold_out, seed, protocol)
@@ -68,20 +69,20 @@ def federate(
         return Federation(data, partition, protocol, np.arange(data.train_size, len(labels)), pool)
     if partition.test is None:
         raise InputError(
-            f"recipe {partition.recipe} keeps no test part of the clients",
+            f"recipe {partition.recipe} gives clients no test part",
             fix="use flbench, or the protocol clean",
         )
     return Federation(data, partition, protocol, np.sort(partition.test.indices), pool)
 
 
 def held_out(data: Dataset, each: int, seed: int, protocol: str) -> Ints:
-    """Choose `each` of every class at random, of the images that a protocol shares out."""
+    """Choose `each` of every class at random, of the samples that a protocol partitions."""
     labels = np.asarray(data.labels[: _shared_size(data, protocol)])
     if each == 0:
         return np.empty(0, np.int64)
     smallest = int(np.bincount(labels).min())
     if not 0 <= each < smallest:
-        raise InputError("too many images to hold out", got=each, allowed=f"0 to {smallest - 1}")
+        raise InputError("too many samples to hold out", got=each, allowed=f"0 to {smallest - 1}")
     chosen = [
         child_rng(seed, "hold-out", c).permutation(np.flatnonzero(labels == c))[:each]
         for c in range(int(labels.max()) + 1)
@@ -90,14 +91,14 @@ def held_out(data: Dataset, each: int, seed: int, protocol: str) -> Ints:
 
 
 def _shared_size(data: Dataset, protocol: str) -> int:
-    """Return how many of the images, from the first on, a protocol shares out."""
+    """Return how many of the samples, from the first on, a protocol partitions."""
     if protocol not in PROTOCOLS:
         raise InputError("unknown protocol", got=protocol, allowed=" or ".join(PROTOCOLS))
     return len(data.labels) if protocol == "paper" else data.train_size
 
 
 def _without_test_part(recipe: Recipe) -> Recipe:
-    """Let clients train on all they hold: under `clean` nobody is tested on their part."""
+    """Let clients train on all they hold: `clean` does not test on clients' samples."""
     if is_dataclass(recipe) and any(f.name == "test_ratio" for f in fields(recipe)):
         changed: Recipe = replace(recipe, test_ratio=0.0)
         return changed

@@ -1,4 +1,4 @@
-"""Two lines for somebody's Flower app: a data set with synthetic samples, and honest weights."""
+"""Two lines for a Flower app: a data set with synthetic samples, and correct client weights."""
 
 from fedeas.dropin.entry import augment
 from fedeas.dropin.examples import real_examples_mod

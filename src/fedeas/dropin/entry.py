@@ -1,4 +1,4 @@
-"""`augment`: one verb for three kinds of data sets."""
+"""`augment`: one function for three kinds of data sets."""
 
 import sys
 from collections.abc import Callable
@@ -37,21 +37,22 @@ def augment(
 ) -> Any:
     """Return a client's training set with its synthetic samples, generated once, at the end.
 
-    The client's own label counts decide: the policy says how many of which class. Images are kept
-    on disk under the generator's fingerprint, the classes, the client and the seed, so every later
-    round, process and run reads them. With more real samples or another beta only those that are
-    missing are generated. Samples that are damaged on disk are generated again.
+    The policy decides from the client's own label counts how many samples of which class to
+    generate. They are kept on disk, keyed by the generator's fingerprint, the classes, the client
+    and the seed, and every later round, process and run reuses them. With more real samples or
+    another beta, only missing samples are generated. Samples that are damaged on
+    disk are generated again.
 
     Parameters
     ----------
     dataset : torch Dataset, datasets.Dataset or numpy.ndarray
-        The samples that the client trains on, never those that you test on.
+        The client's training samples, never test samples.
 
         - A torch `Dataset` with a length and items (image, label). A synthetic sample is a PIL
           image that goes through `transform`, and a label that goes through
           `dataset.target_transform`.
-        - A Hugging Face `Dataset` of an Image column and a ClassLabel column. Features stay, and so
-          does its format: `with_transform`, before or after, holds for all rows.
+        - A Hugging Face `Dataset` of an Image column and a ClassLabel column. Features and format
+          are kept: `with_transform`, before or after, applies to all rows.
         - A NumPy array of uint8 images; the result is a pair (images, labels).
     generator : str or Generator
         A spec such as `"diffusion(model=fashion_mnist)"`, or an object with `fingerprint` and
@@ -62,32 +63,31 @@ def augment(
         Any policy that needs only the client's own counts, by name or as an object: a negotiated
         `"waterfill(price=0.003)"`, for example.
     client : str or int
-        Its name, or better its partition-id: clients that share a folder of images have images of
-        their own only under names of their own, and `real_examples_mod` knows a node by it.
+        Its name, or better its partition-id. Clients that share a cache need different names to
+        get different samples, and `real_examples_mod` recognises a node by its partition-id.
     labels : sequence of int, optional
         The labels of all samples. NumPy arrays need them; a torch data set has them in
         `dataset.targets` or `dataset.labels`, also through `Subset`.
     label_column : str, optional
-        Of a Hugging Face data set with several ClassLabel columns.
+        The label column of a Hugging Face data set with several ClassLabel columns.
     classes : sequence of str or int, optional
-        Their names, or how many there are; needed only where neither data set nor generator knows.
+        Their names or their number; needed only if neither data set nor generator has them.
     transform : callable, optional
-        For torch alone, from a picture to what the data set returns for one; by default
-        `dataset.transform`. Say it if real images pass more than that: only kind, shape and type
-        of numbers are compared.
+        For torch only, from a PIL image to what the data set returns for one; by default
+        `dataset.transform`. Pass it if real images go through more than that: only type, shape and
+        dtype are compared.
     cache : path, optional
-        Folder of the images; by default `images` in FEDEAS_STORE, or in .cache/fedeas in the home
-        folder. What is made in it can be read by the present user alone.
+        Folder of the samples; by default `images` in FEDEAS_STORE, or in .cache/fedeas in the home
+        folder. Only the current user can read what is created in it.
     seed : int
-        Another seed gives other images.
+        Seed of the samples.
     batch_size : int
-        Images that are generated at a time.
+        Batch size of the generator.
 
     Returns
     -------
-    of the kind of `dataset`
-        Real samples come first, and `num_real` says how many they are: N_k, the weight of the
-        client.
+    a data set like `dataset`
+        Real samples come first; `num_real` is their number N_k, the client's weight.
 
     Examples
     --------
@@ -123,48 +123,48 @@ def augment(
 def _of_its_kind(
     dataset: Any, labels: Any, label_column: str | None, order: Order, transform: Any
 ) -> Any:
-    # Nobody has a data set of a library that is not loaded.
+    # If its library is not loaded, it is not a data set of that library.
     hugging_face = sys.modules.get("datasets")
     if hugging_face is not None and isinstance(dataset, hugging_face.Dataset):
         if transform is not None:
             raise InputError(
-                "a transform beside the data set's own", fix="use dataset.with_transform(...)"
+                "a Hugging Face data set takes no transform=", fix="use dataset.with_transform(...)"
             )
         if labels is not None:
             raise InputError(
-                "a Hugging Face data set has its labels in a column", fix="say label_column=..."
+                "a Hugging Face data set has its labels in a column", fix="pass label_column=..."
             )
         return augment_hugging_face(dataset, label_column, order)
     if label_column is not None:
         raise InputError(
             "label_column is for Hugging Face data sets",
             got=type(dataset).__name__,
-            fix="say labels=..., one for each sample",
+            fix="pass labels=..., one for each sample",
         )
     if isinstance(dataset, np.ndarray):
         if labels is None or transform is not None:
             raise InputError(
                 "an array of images takes an array of labels, and no transform",
-                fix="apply transforms to the images that come back",
+                fix="apply transforms to the returned images",
             )
         return augment_arrays(dataset, np.asarray(labels), order)
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         if hasattr(dataset, "keys"):
-            raise InputError("several data sets", got=list(dataset.keys()), fix="give one of them")
+            raise InputError("several data sets", got=list(dataset.keys()), fix="pass one of them")
         torch_set = heavy("fedeas.dropin.torch_set", "a torch data set", "torch")
         return torch_set.augment_torch(dataset, labels, order, transform)
     raise InputError(
-        "not a data set",
+        "unsupported type of data set",
         got=type(dataset).__name__,
         allowed="a torch Dataset with a length, a Hugging Face Dataset, or a NumPy array of images",
     )
 
 
 def _policy(beta: float | None, policy: str | LocalPolicy | None) -> LocalPolicy:
-    """Return the policy that is asked for: one that needs the client's own counts alone."""
+    """Return the requested policy: one that needs the client's own counts alone."""
     if (beta is None) == (policy is None):
         raise InputError(
-            "say either beta or policy", got=(beta, policy), fix='beta=8, policy="fedeas(beta=8)"'
+            "pass either beta or policy", got=(beta, policy), fix='beta=8, policy="fedeas(beta=8)"'
         )
     if beta is not None:
         return FedEAS(beta=beta)
@@ -180,5 +180,5 @@ def _policy(beta: float | None, policy: str | LocalPolicy | None) -> LocalPolicy
 
 def _name(client: str | int) -> str:
     if isinstance(client, bool) or not isinstance(client, str | int) or client == "":
-        raise InputError("not a client", got=client, allowed="a name or a partition's number")
+        raise InputError("invalid client", got=client, allowed="a name or a partition's number")
     return str(client)

@@ -1,6 +1,6 @@
-"""N_k stays the weight of a client: what `augment` did, and the Flower mod that makes up for it.
+"""Keep N_k as a client's weight: the sets that `augment` made, and a Flower mod that uses them.
 
-Flower weighs a client by the `num-examples` of its reply, which most apps take from the length of
+Flower weights a client by the `num-examples` of its reply, which most apps take from the length of
 the training set. With synthetic samples in it that length is no longer N_k.
 """
 
@@ -16,7 +16,7 @@ _KEYS = ("num-examples", "num_examples")  # of the Message API, and of a NumPyCl
 
 @dataclass(frozen=True)
 class _Note:
-    """That `augment` made a set of `total` samples, `real` of them real, for a client."""
+    """A set of `total` samples, `real` of them real, that `augment` made for a client."""
 
     client: str
     node: int | None  # whose message was being answered; None outside of messages
@@ -41,7 +41,7 @@ def note_lengths(client: str, total: int, real: int) -> None:
 
 
 def real_examples_mod(message: Any, context: Any, call_next: Callable[[Any, Any], Any]) -> Any:
-    """Report N_k where a client reports the length of a set that `augment` made.
+    """Report N_k instead of the length of a set that `augment` made.
 
     Use it as `ClientApp(mods=[fedeas.real_examples_mod])`. Every other number is left alone: the
     length of a test set, or of real samples counted by the app itself. Only `num-examples` is
@@ -49,7 +49,7 @@ def real_examples_mod(message: Any, context: Any, call_next: Callable[[Any, Any]
 
     A set belongs to the node in whose message it was made, or to the node whose `partition-id` is
     the `client` that `augment` was given. If sets of different clients have the same length, and it
-    cannot be told which one a node reports, that is an error.
+    is unclear which one a node reports, that is an error.
 
     Parameters
     ----------
@@ -94,10 +94,10 @@ def real_examples_mod(message: Any, context: Any, call_next: Callable[[Any, Any]
 
 
 def _real_examples(said: float, context: Any, made: set[_Note]) -> float:
-    """Return N_k if a node reports the length of an augmented set; what it reports otherwise.
+    """Return N_k if a node reports the length of an augmented set, otherwise what it reports.
 
-    `made` are the sets that were made while the node answered: they are surely meant. Then come
-    sets that are the node's own, and, if it has none, those that were made outside of messages.
+    `made` are the sets that were made while the node answered: they come first. Next come the
+    node's own sets and, if it has none, those that were made outside of messages.
     """
     names = {str(context.node_id)}
     if "partition-id" in context.node_config:

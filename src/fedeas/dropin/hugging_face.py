@@ -1,4 +1,4 @@
-"""A Hugging Face data set with synthetic rows after the real ones; features and format stay."""
+"""A Hugging Face data set with synthetic rows after the real ones, same features and format."""
 
 import copy
 from typing import Any
@@ -9,9 +9,9 @@ from fedeas.errors import InputError
 
 
 def augment_hugging_face(dataset: Any, label: str | None, order: Order) -> Any:
-    """Append synthetic rows; the data set's own transform or format holds for them too."""
+    """Append synthetic rows; the data set's own transform or format applies to them too."""
     image, label = _columns(dataset, label)
-    # Labels alone: images stay undecoded, and a transform of the user's is not called.
+    # Labels only: images stay undecoded, and the user's transform is not called.
     labels = dataset.with_format("numpy", columns=[label])[:][label] if len(dataset) else []
     made = synthesize(labels, dataset.features[label].names, order)
     if not len(made.labels):
@@ -44,7 +44,7 @@ def _with_rows(dataset: Any, image: str, label: str, images: Any, labels: Any) -
 
 
 def _columns(dataset: Any, label: str | None) -> tuple[str, str]:
-    """Return the columns of images and labels, the only ones."""
+    """Return the image column and the label column; there must be no others."""
     from datasets import ClassLabel, Image
 
     features = dataset.features
@@ -52,7 +52,7 @@ def _columns(dataset: Any, label: str | None) -> tuple[str, str]:
     labels = [name for name, feature in features.items() if isinstance(feature, ClassLabel)]
     if len(images) != 1:
         raise InputError(
-            "not one column of images",
+            "need exactly one image column",
             got=images or list(features),
             allowed="one column of the feature Image",
             fix="use select_columns([...]) or cast_column(...) before",
@@ -62,12 +62,12 @@ def _columns(dataset: Any, label: str | None) -> tuple[str, str]:
             "which column holds the label?",
             got=labels or list(features),
             allowed="a column of the feature ClassLabel",
-            fix="say label_column='...', after class_encode_column(...) if it is no ClassLabel",
+            fix="pass label_column='...', after class_encode_column(...) if it is not a ClassLabel",
         )
     label = labels[0] if label is None else label
     if label not in labels:
         raise InputError(
-            "no such column of labels",
+            "no such label column",
             got=label,
             allowed=", ".join(labels) or "a column of the feature ClassLabel",
             fix="use class_encode_column(...) if it holds labels of another type",

@@ -18,12 +18,12 @@ def picture(pixels: NDArray[np.uint8]) -> Any:
         raise MissingExtraError("a picture of a synthetic sample", "data") from None
     channels = pixels.shape[-1]
     if channels not in _MODES:
-        raise InputError("not pictures", got=f"{channels} channels", allowed="1, 3 or 4")
+        raise InputError("samples must be images", got=f"{channels} channels", allowed="1, 3 or 4")
     return Image.fromarray(np.ascontiguousarray(pixels[..., 0] if channels == 1 else pixels))
 
 
 def form(value: Any) -> str:
-    """Say what a training loop sees of a value, apart from its content.
+    """Describe the type, shape and dtype of a value.
 
     >>> form(np.zeros((28, 28), np.uint8))
     'ndarray 28 x 28 of uint8'
@@ -36,10 +36,10 @@ def form(value: Any) -> str:
 
 
 def check_form(what: str, synthetic: Any, real: Any, fix: str) -> None:
-    """Refuse a synthetic value that a training loop cannot take for a real one."""
+    """Refuse a synthetic value of another type, shape or dtype than a real one."""
     if form(synthetic) != form(real):
         raise InputError(
-            f"the {what} of a synthetic sample is not like a real one",
+            f"the {what} of a synthetic sample does not match a real one",
             got=form(synthetic),
             allowed=form(real),
             fix=fix,

@@ -13,7 +13,7 @@ from fedeas.dropin.synthetic import Order, Synthetic, synthesize
 from fedeas.errors import InputError, first_line
 
 Transform = Callable[[Any], Any]
-_FIX = "say transform=, a function from a picture to what the data set returns for one"
+_FIX = "pass transform=, a function from a PIL image to what the data set returns for one"
 
 
 class Augmented(Dataset[Any]):
@@ -48,7 +48,7 @@ class Augmented(Dataset[Any]):
         )
 
     def _in_form(self, label: int) -> Any:
-        """Return a label as the data set gives them: a number, a NumPy one, or a tensor."""
+        """Return a label in the data set's own type: a number, a NumPy one, or a tensor."""
         if isinstance(self._like, torch.Tensor):
             return torch.tensor(label, dtype=self._like.dtype)
         return self._like.dtype.type(label) if isinstance(self._like, np.generic) else label
@@ -66,9 +66,9 @@ class Augmented(Dataset[Any]):
         self._like = first[1]
         try:
             image, label = self[self.num_real]
-        except Exception as error:  # whatever a transform of the user's makes of it
+        except Exception as error:  # a user's transform can raise anything
             raise InputError(
-                f"the transform takes no picture: {first_line(error)}", fix=_FIX
+                f"the transform does not take a PIL image: {first_line(error)}", fix=_FIX
             ) from None
         check_form("image", image, first[0], _FIX)
         check_form("label", label, first[1], "return labels as whole numbers")
@@ -81,7 +81,7 @@ def augment_torch(
     own = _labels(dataset) if labels is None else np.asarray(labels)
     if len(own) != len(dataset):
         raise InputError(
-            "not a label per sample", got=len(own), allowed=f"{len(dataset)} labels, in order"
+            "need one label per sample", got=len(own), allowed=f"{len(dataset)} labels, in order"
         )
     return Augmented(dataset, synthesize(own, _inherited(dataset, "classes"), order), transform)
 
@@ -94,15 +94,15 @@ def _labels(dataset: Any) -> NDArray[Any]:
         if (known := getattr(dataset, name, None)) is not None:
             return np.asarray(known)
     raise InputError(
-        "the data set does not say its labels",
+        "cannot find the labels of the data set",
         got=type(dataset).__name__,
         allowed="one with `targets` or `labels`",
-        fix="say labels=, one per sample",
+        fix="pass labels=, one per sample",
     )
 
 
 def _inherited(dataset: Any, name: str) -> Any:
-    """Return what a data set, or the one that it is a part of, has under a name; None otherwise."""
+    """Return an attribute of a data set, or of the one that it is a subset of; None if absent."""
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
     return getattr(dataset, name, None)

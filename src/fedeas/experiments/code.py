@@ -1,4 +1,4 @@
-"""The name of the program that a run's numbers come from."""
+"""The hash of the code that a run's numbers come from."""
 
 import ast
 import hashlib
@@ -8,7 +8,7 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
 _ENTRY = "fedeas.experiments.run"
-# How files are read and written and what is said about it: no number passes through there.
+# Reading, writing and messages: these modules do not affect any number.
 _BESIDE = {
     "fedeas", "fedeas.errors", "fedeas.limits", "fedeas.files", "fedeas.locks", "fedeas.hub",
     "fedeas.cost", "fedeas.cache.verify", "fedeas.experiments.code", "fedeas.experiments.results",
@@ -19,7 +19,7 @@ _LIBRARIES = ("numpy", "torch", "flwr", "diffusers")
 
 @lru_cache(maxsize=1)
 def code_hash() -> str:
-    """Name the code and the libraries: equal for equal programs, whatever their comments say."""
+    """Hash the code and the versions of libraries; comments and docstrings do not count."""
     digest = hashlib.sha256()
     for module in code_modules():
         digest.update(f"{module}\n{ast.unparse(_program(module))}\n".encode())
@@ -29,7 +29,7 @@ def code_hash() -> str:
 
 
 def code_modules() -> list[str]:
-    """Return the modules of this package that a run uses, however far down."""
+    """Return the modules of this package that a run uses, directly or indirectly."""
     found: set[str] = set()
     waiting = [_ENTRY]
     while waiting:
@@ -50,7 +50,7 @@ def library_version(name: str) -> str:
 
 
 def _used(module: str) -> set[str]:
-    """Return the modules that one imports, at its top or later, or names to import them later."""
+    """Return the modules that a module imports, at its top or later, or names to import later."""
     names: set[str] = set()
     for node in ast.walk(_program(module)):
         if isinstance(node, ast.ImportFrom):

@@ -1,4 +1,4 @@
-"""The demo's federation: real images that are at hand, and a model that draws more of them."""
+"""The demo's federation: real images on this machine, and a model that draws more of them."""
 
 import io
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ _TEST = 360  # of the 1,797 digits, as the last of the file
 
 @dataclass(frozen=True)
 class Scene:
-    """What the demo plays with: data, a model for them, and sizes for minutes on two cores."""
+    """The demo's data and generator, and sizes that take minutes on two cores."""
 
     data: str
     folder: str | None
     about: str
     generator: str
-    hold_out: int  # images of every class that nobody gets, so that clients have few
+    hold_out: int  # images per class that no client gets, so that clients have few
     clients: int
     rounds: int
     epochs: int
@@ -29,7 +29,7 @@ class Scene:
 
 
 def find_scene(folder: Path) -> Scene:
-    """Return Fashion-MNIST where it is at hand, otherwise scikit-learn's digits.
+    """Return Fashion-MNIST if it is on this machine, otherwise scikit-learn's digits.
 
     `folder` is where the digits are written.
     """
@@ -47,7 +47,7 @@ def find_scene(folder: Path) -> Scene:
 
 
 def write_digits(folder: Path) -> None:
-    """Write scikit-learn's 1,797 handwritten digits as Parquet, as data sets of the hub are."""
+    """Write scikit-learn's 1,797 handwritten digits as Parquet, as on the Hugging Face hub."""
     try:
         from PIL import Image
         from sklearn.datasets import load_digits

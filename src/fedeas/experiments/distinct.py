@@ -1,4 +1,4 @@
-"""Runs that count once: copies of a run, and runs of one seed on two grids, are one run."""
+"""Duplicate runs: copies of a run, and runs of one seed on two grids, count once."""
 
 from collections.abc import Callable, Hashable, Sequence
 
@@ -11,7 +11,7 @@ def distinct_runs(
 ) -> tuple[list[Run], list[str]]:
     """Return the runs that count, one per row of a table and seed, and a note on every other one.
 
-    A run is known by its experiment: settings, data, generator and code, wherever it ran.
+    A run is identified by its experiment: settings, data, generator and code, wherever it ran.
     """
     kept: dict[Hashable, Run] = {}
     notes: list[str] = []
@@ -26,7 +26,7 @@ def _note(first: Run, other: Run) -> str:
     names = f"{_name(first)} and {_name(other)}"
     seed = first.entry.seed
     if first.result["experiment"] != other.result["experiment"]:
-        return f"{names} are both of seed {seed}: only the first is counted"
+        return f"{names} both have seed {seed}: only the first is counted"
     if first.result["curves"]["accuracy"] == other.result["curves"]["accuracy"]:
         return f"{names} are the same run: it is counted once"
     accuracies = [100 * summarise(run.result["curves"])["accuracy_last"] for run in (first, other)]

@@ -43,7 +43,7 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """What is known of it."""
+        """The sum of all known parts."""
         return self.start + self.training + (self.generation or 0.0)
 
 
@@ -53,12 +53,12 @@ def estimate(
     progress: Callable[[int, int], None] | None = None,
     importing: float = 0.0,
 ) -> list[Estimate]:
-    """Estimate every run of a sweep; what is finished teaches what the rest costs.
+    """Estimate the time of every run of a sweep, from finished runs where there are any.
 
-    Where nothing of a kind has run yet, plain training steps, the evaluation of some images and a
+    If no similar run is finished, a few plain training steps, the evaluation of some images and a
     few generated ones are timed. A method that takes more than plain steps is then underestimated,
-    until a run of it is finished. `importing` is what it takes to import PyTorch and the rest,
-    which every run does anew.
+    until a run of it is finished. `importing` is the time to import PyTorch and the rest, which
+    every run does again.
     """
     runs = unique(cells)
     results = {cell.name: finished_result(cell, root) for cell in runs}
@@ -79,7 +79,7 @@ def estimate(
 
 
 class _Timed:
-    """What is known of runs that are finished, and what was timed for the others, each once."""
+    """Times of finished runs, and times measured for the others, each once."""
 
     def __init__(self, steps: "_Known", images: "_Known") -> None:
         self._finished, self._images = steps, images
@@ -100,7 +100,7 @@ class _Timed:
         return Estimate(cell, done, importing + opening, training, generation, why, uncounted)
 
     def _training(self, cell: Cell, tested: int) -> float:
-        """Return what all rounds take with FedAvg's steps."""
+        """Return the seconds of all rounds with FedAvg's steps."""
         federated = cell.config.federated
         plain = cell.config.replace(federated=federated.replace(method="fedavg"))
         kind = _step_kind(plain)
@@ -114,7 +114,7 @@ class _Timed:
         return step * cell.passes + test * tested * evaluations
 
     def _start(self, config: Config) -> tuple[float, int]:
-        """Return what it takes to open a run's data, and how many images it is tested on."""
+        """Return the seconds to open a run's data, and how many images it is tested on."""
         kind = (config.data, config.partition)
         if kind not in self._starts:
             begun = time.monotonic()
@@ -179,7 +179,7 @@ def _time_training(config: Config) -> float:
 
 
 def _wait_for(device: torch.device) -> None:
-    """Wait until a GPU has done what it was given: its steps are only queued when `fit` returns."""
+    """Wait until a GPU has finished: its steps are only queued when `fit` returns."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

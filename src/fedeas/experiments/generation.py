@@ -1,7 +1,7 @@
-"""What generation took, from what runs say of themselves and of the caches that they share.
+"""The cost of generation, from the results of runs and the caches that they share.
 
-Runs share their images: one may find all of its own in a cache that others filled, or that was
-filled before any run. A result therefore also holds what its cache's images took in all.
+Runs share their samples: one may find all of its own in a cache that other runs, or a command,
+filled before. A result therefore also holds what all samples of its cache took.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ _Cache = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Generation:
-    """Images of one generator, each counted once, and the seconds that they took."""
+    """Samples of one generator, each counted once, and the seconds that they took."""
 
     generator: str
     made: int
@@ -36,14 +36,14 @@ def generations(results: Iterable[Result]) -> Iterator[Generation]:
     for (generator, *_), runs in by_cache.items():
         by_runs = sum(result["generation"]["made"] for result in runs)
         own = (by_runs, sum(result["generation"]["seconds"] for result in runs))
-        # A cache grows: whoever knows of most images has the latest word.
+        # A cache grows: the result with the most samples is the latest.
         known = [*(_in_cache(result) for result in runs), own]
         made, seconds = max(known, key=lambda pair: pair[0])
         yield Generation(generator, made, seconds, min(made, by_runs))
 
 
 def seconds_per_sample(results: Iterable[Result]) -> dict[str, float]:
-    """Return what a sample of every generator took, where any was timed."""
+    """Return the seconds per sample of every generator that was timed."""
     sums: dict[str, tuple[int, float]] = {}
     for one in generations(results):
         made, seconds = sums.get(one.generator, (0, 0.0))

@@ -1,4 +1,4 @@
-"""A run's result: what is read from its curves, and what is read from several results together."""
+"""A run's result: numbers from its curves, and statistics over several results."""
 
 import math
 import statistics
@@ -14,11 +14,11 @@ from fedeas.files import content_hash, read_json
 Result = dict[str, Any]
 _KEPT = ("accuracy", "drift", "seconds", "trained_on")  # of every round
 _DRIFT_ALL = "drift_all"  # of every round, where the model has running statistics
-_LEAST = 5  # rounds that the mean at the end is over, at least
+_LEAST = 5  # rounds of the mean at the end, at least
 
 
 def curves(history: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return what figures and tables need of the rounds, None where a round was not measured.
+    """Return the curves that figures and tables need, with None for rounds without a value.
 
     Accuracy by class is that of the last rounds, on average.
     """
@@ -62,7 +62,7 @@ def summarise(found: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
 
 
 def rounds_to(accuracy: Sequence[float | None], threshold: float) -> int | None:
-    """Return the first round whose accuracy reaches a threshold; None where none does.
+    """Return the first round whose accuracy reaches a threshold; None if none does.
 
     >>> rounds_to([0.2, None, 0.5, 0.4], 0.45)
     3
@@ -82,16 +82,16 @@ def efficiency(accuracy: float, without: float, generated: int) -> float | None:
 
 # What every table, figure and report means by the sign.
 PLUS_MINUS = (
-    "± is half of the 95 % interval of Student's t over seeds; of two seeds the range is shown"
+    "± is half the 95 % confidence interval (Student's t) over seeds; two seeds: their range"
 )
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over seeds and how far they spread.
+    """A mean over seeds and their spread.
 
-    Three values and more have half of a 95 % confidence interval, of Student's t. Two have their
-    range: an interval of two is many times as wide as what they span, and says nothing.
+    From three values on, the spread is half of the 95 % confidence interval (Student's t). For two
+    it is their range: an interval of two values is many times as wide, and says nothing.
     """
 
     value: float
@@ -115,12 +115,12 @@ class Mean:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Where the interval or the range begins and ends; both the mean where there is neither."""
+        """Both ends of the interval or the range; twice the mean if there is neither."""
         half = self.half or 0.0
         return self.range or (self.value - half, self.value + half)
 
     def points(self, sign: str = "") -> str:
-        """Write a part of one in percentage points, with how far it spreads.
+        """Format a fraction in percentage points, with its spread.
 
         >>> Mean(0.475, 0.014, 3).points("+"), Mean.of([0.101, 0.199]).points()
         ('+47.5 ± 1.4', '15.0 (10.1 to 19.9)')
@@ -176,13 +176,13 @@ def known_by(settings: Mapping[str, Any]) -> str:
 
 
 def read_result(path: Path) -> Result:
-    """Read a run's result, refusing one that is not as it was written."""
+    """Read a run's result; refuse a modified file."""
     return check_result(read_json(path), str(path))
 
 
 def check_result(found: Any, name: str) -> Result:
     """Return a result that tables can be made of; refuse anything else, called `name`."""
     if not is_result(found):
-        raise InputError(f"{name} is not a result", fix="name a folder of `fedeas run`")
+        raise InputError(f"{name} is not a result", fix="pass a folder of `fedeas run`")
     result: Result = found
     return result

@@ -1,4 +1,4 @@
-"""Running the cells of a sweep, several at once, each in a process of its own."""
+"""Run the cells of a sweep, several at once, each in its own process."""
 
 import io
 import itertools
@@ -27,18 +27,18 @@ _LOOK = 0.2  # seconds between looks at the workers
 
 @dataclass
 class Progress:
-    """How far a run is."""
+    """The progress of a run."""
 
     cell: Cell
     state: str = WAITING
-    line: dict[str, Any] = field(default_factory=dict)  # the last that its worker said
+    line: dict[str, Any] = field(default_factory=dict)  # its worker's last message
     begun: float = 0.0  # of this start
     first_round: int = 0  # that this start finished
     wrong: str = ""
 
     @property
     def rounds(self) -> int:
-        """The rounds of the run in all."""
+        """The total number of rounds."""
         return self.cell.config.federated.rounds
 
 
@@ -52,9 +52,9 @@ def run_cells(
     watch: Watch | None = None,
     allow_other_code: bool = False,
 ) -> list[Progress]:
-    """Run what is not finished, resuming what was cut off; `watch` hears all runs, again and again.
+    """Run unfinished cells, resuming interrupted ones; `watch` is called repeatedly with all runs.
 
-    A cell that stands in two grids is run once. One that fails leaves the others running.
+    A cell that is in two grids runs once. If one fails, the others go on.
     """
     runs = [Progress(cell) for cell in unique(cells)]
     for run in runs:
@@ -82,7 +82,7 @@ def run_cells(
 
 
 def finished_result(cell: Cell, root: Path) -> Result | None:
-    """Return the result of a cell, None where there is no whole one of exactly its settings."""
+    """Return the result of a cell, None if there is no complete one with exactly its settings."""
     try:
         found = read_result(root / cell.name / "result.json")
     except InputError:
@@ -91,7 +91,7 @@ def finished_result(cell: Cell, root: Path) -> Result | None:
 
 
 def _places(runs: Sequence[Progress], jobs: int | None) -> dict[str, dict[str, str]]:
-    """Return a name and an environment for every run at a time: cores, or GPUs one each."""
+    """Return a name and an environment for each parallel run: cores, or one GPU each."""
     if jobs is not None and jobs < 1:
         raise InputError("not a number of runs at once", got=jobs, allowed="a whole number from 1")
     threads = max((run.cell.config.federated.threads for run in runs), default=1)
@@ -108,7 +108,7 @@ def _visible_gpus() -> list[str]:
     """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES calls them.
 
     Where the variable is set, its own names go to the workers: indices, UUIDs or MIG devices. CUDA
-    ignores what stands behind the first name that it does not know, hence the count.
+    ignores everything after the first name that it does not know, so they are counted.
     """
     count = torch.cuda.device_count()
     mask = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -117,7 +117,7 @@ def _visible_gpus() -> list[str]:
 
 
 class _Worker:
-    """A process that runs one cell, and the thread that hears it."""
+    """A process that runs one cell, and the thread that reads its output."""
 
     def __init__(
         self, run: Progress, root: Path, environment: dict[str, str], allow_other_code: bool

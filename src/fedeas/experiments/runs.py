@@ -1,4 +1,4 @@
-"""Finished runs: of a sweep's folder, of any folder of runs, or of an exported file."""
+"""Finished runs: from a sweep's folder, any folder of runs, or an exported file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,7 +21,7 @@ class Entry:
     grid: str
     title: str
     threshold: float | None
-    match: str  # the policy whose total it spends, empty where nothing is matched
+    match: str  # the policy whose total it spends, empty if none is matched
     method: str
     policy: str  # as the sweep names it, without a matched total
     varied: tuple[tuple[str, Any], ...]  # what else varies in its grid: dotted name, value
@@ -30,7 +30,7 @@ class Entry:
 
     @property
     def column(self) -> tuple[tuple[str, Any], ...]:
-        """What varies beside method, policy and seed: runs of one column can be compared."""
+        """What varies apart from method, policy and seed: runs of one column can be compared."""
         return tuple((k, v) for k, v in self.varied if k not in ("seed", "federated.method"))
 
 
@@ -44,7 +44,7 @@ class Run:
 
 
 def write_index(root: Path, name: str, title: str, entries: Sequence[Entry]) -> None:
-    """Write down what a folder of runs is, for whoever reads it without the sweep's file."""
+    """Write the index of a folder of runs, so that it can be read without the sweep's file."""
     root.mkdir(parents=True, exist_ok=True)
     listed = [asdict(entry) for entry in entries]
     write_json(root / INDEX, {"format": _FORMAT, "name": name, "title": title, "runs": listed})
@@ -59,7 +59,8 @@ def read_index(root: Path) -> list[Entry]:
         return [_entry(entry) for entry in content["runs"]]
     except (InputError, KeyError, TypeError, ValueError) as error:
         raise InputError(
-            f"{root} is not the folder of a sweep: {error}", fix="run `fedeas sweep` into it again"
+            f"{root} is not the folder of a sweep: {error}",
+            fix="run `fedeas sweep` with this folder again",
         ) from None
 
 
@@ -88,7 +89,7 @@ def read_runs(root: Path, entries: Sequence[Entry]) -> tuple[list[Run], list[str
 
 
 def _check_place(folder: str, result: Result) -> None:
-    """Refuse a result that lies in the folder of another run."""
+    """Refuse a result in the folder of another run."""
     if not folder.endswith(f"-{known_by(result['settings'])}"):
         raise InputError(f"{folder} holds the result of another run", fix="remove the folder")
 
@@ -101,7 +102,7 @@ def export(path: Path, runs: Sequence[Run]) -> None:
 
 
 def read_export(path: Path) -> list[Run]:
-    """Read what `export` wrote, refusing every change to it."""
+    """Read what `export` wrote; refuse a modified file."""
     runs = []
     for number, line in enumerate(read_text(path).splitlines(keepends=True), start=1):
         name = f"line {number} of {path}"
@@ -115,7 +116,7 @@ def read_export(path: Path) -> list[Run]:
 
 
 def find_runs(path: Path) -> tuple[str, list[Run], list[str]]:
-    """Find finished runs: of a sweep's folder, of any folder of runs, or of an exported file.
+    """Find finished runs: from a sweep's folder, any folder of runs, or an exported file.
 
     Returns a name for them, the runs, and a line for every run that is unfinished or damaged.
     """
@@ -153,7 +154,7 @@ _SHOWN = ("seed", "federated.method", "augment.policy", "augment.generator", "au
 
 
 def _varied(results: Sequence[Result]) -> list[str]:
-    """Return the settings in which runs differ, beside those that a table shows anyway."""
+    """Return the settings in which runs differ, apart from those that a table shows anyway."""
     flat = [flat_settings(result["settings"]) for result in results]
     keys = dict.fromkeys(key for own in flat for key in own)
     return [

@@ -1,7 +1,7 @@
-"""What a result and its place in a sweep look like: a checksum proves damage, not the author.
+"""The expected shape of a result and its place in a sweep.
 
-Whoever passes on a file of runs can write anything and its checksum. What tables and reports rely
-on is looked at here, once, before they are made.
+A checksum detects damage, not forgery: a file of runs can hold anything with a valid checksum. So
+everything that tables and reports rely on is checked here first.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Tables of a sweep: runs that can be compared, averaged over seeds.
 
-A table holds runs of one code; runs that stand beside each other trained on the same counts with
-images of the same generator. What breaks this is refused, or said in the table if it is asked for.
+A table holds runs of one version of the code; runs that are compared were trained on the same
+counts with samples of the same generator. Other runs are refused or, on request, noted.
 """
 
 import csv
@@ -56,8 +56,8 @@ class Table:
     title: str
     threshold: float | None
     rows: tuple[Row, ...]
-    notes: tuple[str, ...]  # what a reader has to know
-    classes: tuple[str, ...] = ()  # names, or numbers where runs know different ones
+    notes: tuple[str, ...]  # notes for the reader
+    classes: tuple[str, ...] = ()  # names, or numbers if runs have different ones
 
 
 def make_tables(
@@ -66,7 +66,7 @@ def make_tables(
     """Return a table per grid.
 
     `entries` are all runs that were planned, finished or not. Runs that cannot be compared are
-    refused, or with `mixed` put together all the same; the table then says so.
+    refused, or with `mixed` put together anyway; the table then says so.
     """
     planned = entries if entries is not None else [run.entry for run in runs]
     plain = _without_generation(runs)
@@ -78,7 +78,7 @@ def make_tables(
         if notes and not mixed:
             raise InputError(
                 f"grid {grid}: {notes[0]}",
-                fix="run them again, or ask for mixed tables with --mixed",
+                fix="run them again, or allow mixed tables with --mixed",
             )
         own, copies = distinct_runs(finished, _row_key)
         notes += copies
@@ -98,7 +98,7 @@ def make_tables(
 
 
 def _classes(runs: Sequence[Run]) -> tuple[str, ...]:
-    """Return the classes' names where all runs have the same, otherwise their numbers."""
+    """Return the classes' names if all runs have the same, otherwise their numbers."""
     known = {tuple(run.result.get("classes", ())) for run in runs}
     names = known.pop() if len(known) == 1 else ()
     most = max((len(run.result["curves"]["per_class"]) for run in runs), default=0)
@@ -113,7 +113,7 @@ def _row_key(entry: Entry) -> _Key:
 
 
 def _not_comparable(runs: Sequence[Run]) -> list[str]:
-    """Return what keeps runs from standing in one table."""
+    """Return why runs cannot share a table."""
     notes = []
     if len(codes := {run.result["code_hash"][:8] for run in runs}) > 1:
         notes.append(f"runs of different code: {', '.join(sorted(codes))}")
@@ -126,12 +126,12 @@ def _not_comparable(runs: Sequence[Run]) -> list[str]:
             notes.append(f"runs on different label counts ({where})")
         drawn = {run.result["generator_hash"] for run in own} - {""}
         if len(drawn) > 1:
-            notes.append(f"runs with images of different generators ({where})")
+            notes.append(f"runs with samples of different generators ({where})")
     return notes
 
 
 def _without_generation(runs: Iterable[Run]) -> dict[str, float]:
-    """Return FedAvg's accuracy without synthetic samples, by all that else a run depends on."""
+    """Return FedAvg's accuracy without synthetic samples, by everything else a run depends on."""
     return {
         common_setting(run.result): summarise(run.result["curves"])["accuracy_last"]
         for run in runs
@@ -140,7 +140,7 @@ def _without_generation(runs: Iterable[Run]) -> dict[str, float]:
 
 
 def common_setting(result: Result) -> str:
-    """Return what a run and its FedAvg have in common, the code that they ran too."""
+    """Return what a run and its FedAvg have in common, including the code."""
     settings = dict(result["settings"])
     settings.pop("augment")
     federated = {k: v for k, v in settings["federated"].items() if k != "method"}
@@ -149,7 +149,7 @@ def common_setting(result: Result) -> str:
 
 
 def seconds_per_sample(runs: Iterable[Run]) -> dict[str, float]:
-    """Return what a sample of every generator took, where any was timed."""
+    """Return the seconds per sample of every generator that was timed."""
     return generation.seconds_per_sample(run.result for run in runs)
 
 
@@ -206,7 +206,7 @@ def _row(
 
 
 def _generation_seconds(results: Sequence[Result], rates: Mapping[str, float]) -> Mean | None:
-    """Return what a row's samples took, also where they were found in a cache."""
+    """Return what a row's samples took, even if they came from a cache."""
     if any(result["generated"] and result["generator"] not in rates for result in results):
         return None
     return Mean.of([r["generated"] * rates.get(r["generator"], 0.0) for r in results])

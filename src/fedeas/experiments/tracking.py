@@ -1,4 +1,4 @@
-"""Followers of a run beside its own log: TensorBoard and MLflow."""
+"""Trackers of a run in addition to its own log: TensorBoard and MLflow."""
 
 import os
 import re
@@ -31,7 +31,7 @@ def check_trackers(names: Sequence[str]) -> None:
 def followers(
     names: Sequence[str], folder: Path, settings: dict[str, Any], stack: ExitStack
 ) -> list[Follow]:
-    """Return what hears every line of a run; `stack` closes them when it ends.
+    """Return functions to call with every line of a run; `stack` closes them when it ends.
 
     TensorBoard's files are below the run's folder: `tensorboard --logdir FOLDER`. MLflow gets the
     experiment MLFLOW_EXPERIMENT_NAME of MLFLOW_TRACKING_URI; without these, 'fedeas' of a
@@ -61,7 +61,7 @@ def _mlflow(folder: Path, settings: dict[str, Any], stack: ExitStack) -> Follow:
 
     try:
         with warnings.catch_warnings():
-            # Of the database library that MLflow uses; nobody here can act on it.
+            # From the database library that MLflow uses; the user cannot act on it.
             warnings.simplefilter("ignore", DeprecationWarning)
             client, run = _mlflow_run(folder, settings)
     except MlflowException as error:
@@ -84,7 +84,7 @@ def _mlflow(folder: Path, settings: dict[str, Any], stack: ExitStack) -> Follow:
 
 
 def _mlflow_run(folder: Path, settings: dict[str, Any]) -> tuple[Any, str]:
-    """Return MLflow's client and the run: where the environment says, or in the run's folder."""
+    """Return MLflow's client and run: as the environment says, or in the run's folder."""
     import mlflow
 
     own = f"sqlite:///{folder.resolve() / 'mlflow.db'}"
@@ -92,7 +92,7 @@ def _mlflow_run(folder: Path, settings: dict[str, Any]) -> tuple[Any, str]:
     title = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "fedeas"
     found = client.get_experiment_by_name(title)
     experiment = found.experiment_id if found else client.create_experiment(title)
-    # A run that goes on is the same run.
+    # A resumed run is the same run.
     name = settings["experiment"]
     earlier = client.search_runs([experiment], f"tags.experiment = '{name}'", max_results=1)
     run = earlier[0] if earlier else client.create_run(experiment, tags={"experiment": name})

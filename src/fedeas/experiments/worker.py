@@ -1,7 +1,7 @@
 """A run in a process of its own: `python -m fedeas.experiments.worker`, started by a sweep.
 
-The first line of standard input is the job. Then the worker listens: when the sweep is gone, even
-killed, its end of the pipe closes, and the worker stops instead of training on for nobody.
+The first line of standard input is the job. Then the worker listens: when the sweep ends, even if
+it is killed, its end of the pipe closes, and the worker stops.
 """
 
 import json
@@ -21,12 +21,12 @@ FAILED = 2
 
 
 def main() -> int:
-    """Run one job; what is wrong with it is the last line on standard error."""
+    """Run one job; an error is the last line on standard error."""
     job = json.loads(sys.stdin.readline())
     threading.Thread(target=_stop_with_the_sweep, daemon=True).start()
     try:
         config, folder = read_settings(Config, job["config"], "job"), Path(job["folder"])
-        # A worker of a killed sweep may take a moment to stop, another sweep may be at this run:
+        # A worker of a killed sweep may take a moment to stop, or another sweep may do this run:
         # then wait, and find what it leaves.
         with locked(folder):
             pass

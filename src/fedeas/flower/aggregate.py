@@ -1,4 +1,4 @@
-"""Adding up the replies of a round: checked, weighted, in any order; none is held."""
+"""Aggregation of a round's replies: checked, weighted, in any order; none is kept."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +19,7 @@ from fedeas.training.models import Classifier
 
 
 class Weights:
-    """What clients are weighted by: N_k, up to a bound where sites may lie about it."""
+    """Client weights: N_k, up to a bound if sites may lie about it."""
 
     def __init__(self, nodes: Mapping[int, Node], cap: int | None) -> None:
         self._nodes, self.cap = nodes, cap
@@ -29,12 +29,12 @@ class Weights:
         return real if self.cap is None else min(real, self.cap)
 
     def capped(self, partitions: Sequence[int]) -> list[int]:
-        """Return the clients that weigh less than they say that they have."""
+        """Return the clients whose weight is below the number of samples they report."""
         return sorted(p for p in partitions if self[p] < self._nodes[p].real)
 
 
 class RoundAggregator:
-    """Replies of a round, added up as they come; what is wrong with one is noted, not added."""
+    """Adds up the replies of a round as they arrive; an invalid one is noted and left out."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class RoundAggregator:
         self._steps = self._samples = 0
 
     def take(self, reply: Message, by_node: Mapping[int, Node], asked: int) -> None:
-        """Add a reply if all of it is sound, or note why not; `asked` is the node it comes from."""
+        """Add a reply if all of it is valid, or note why not; `asked` is the node it comes from."""
         node = by_node.get(asked)
         if node is None or node.partition in self.good:
             return
@@ -89,7 +89,7 @@ class RoundAggregator:
         except FedeasError as error:
             self._wrong.append(f"client {node.partition}: {error}")
             return
-        except Exception as error:  # whatever the bytes of another party lead to
+        except Exception as error:  # bytes from another party can raise anything
             self._wrong.append(f"client {node.partition}: {type(error).__name__}")
             return
         self.good.append(node.partition)
@@ -111,7 +111,7 @@ class RoundAggregator:
         if len(self.good) < max(1, minimum * cohort):
             first = f": {self._wrong[0]}" if self._wrong else ", the others were too late"
             raise InfeasibleError(
-                f"round {number}: {len(self.good)} of {cohort} clients replied well{first}"
+                f"round {number}: {len(self.good)} of {cohort} clients gave a valid reply{first}"
             )
 
     def sums(self) -> Tensors:
@@ -119,12 +119,12 @@ class RoundAggregator:
         return self._extra.total()
 
     def numbers(self) -> Line:
-        """Return what the round's line says.
+        """Return the round's line of the log.
 
         `drift` is the directional dissimilarity of the updates d_k, 1 - ||sum_k w_k d_k/||d_k||||^2
         with w_k = N_k / N: 0 where all point the same way. Only what is trained counts: running
         statistics are not updates. `drift_all` is the same over all entries of a reply, statistics
-        and counters of batches too, where a model has some.
+        and counters of batches too, if a model has them.
         """
         line: Line = {
             "clients": len(self.good),
@@ -149,7 +149,7 @@ class RoundAggregator:
         return 1.0 - squared
 
     def _direction(self, after: Tensors, names: Collection[str]) -> Tensors:
-        """Return the client's update, scaled to length one; nothing where there is none."""
+        """Return the client's update, scaled to length one; nothing if there is none."""
         moved = {
             name: self._before[name].double() - tensor.double()
             for name, tensor in after.items()

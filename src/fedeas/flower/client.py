@@ -1,4 +1,4 @@
-"""The client's half: who it is, and one turn of local training. It does not know its grid."""
+"""The client app: its introduction, and one turn of local training, on any grid."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -36,13 +36,13 @@ class Site:
     """What one client has: its number, its real samples, a folder of its own."""
 
     partition: int
-    real: Samples  # N_k of them, which it is weighted by whatever is generated
-    # With what is generated, at the latest now; a deployed one takes the policy from the server.
+    real: Samples  # N_k of them: its weight, whatever is generated
+    # Real and generated samples; takes the policy that the server of a deployed site names.
     samples: Callable[[str], Samples]
     folder: Path
     device: str = "auto"
     methods: tuple[str, ...] | None = None  # that it takes part in; None: in all
-    hide_sample_counts: bool = False  # whether it keeps to itself how much it generated
+    hide_sample_counts: bool = False  # whether it does not tell how much it generated
     limits: SiteConfig | None = None  # of what a server may ask for; None in a simulation
 
 
@@ -51,7 +51,7 @@ Mod = Callable[[Message, Context, Callable[[Message, Context], Message]], Messag
 
 
 def make_client_app(open_site: OpenSite, mods: Sequence[Mod] = ()) -> ClientApp:
-    """Return a Flower ClientApp; `open_site` finds what the client has, `mods` wrap messages."""
+    """Return a Flower ClientApp; `open_site` opens what the client has, `mods` wrap messages."""
     app = ClientApp(mods=list(mods))
 
     @app.query("hello")
@@ -66,7 +66,7 @@ def make_client_app(open_site: OpenSite, mods: Sequence[Mod] = ()) -> ClientApp:
 
 
 def _hello(message: Message, site: Site) -> Message:
-    """Say which client this is, how many real samples it has, and what the method asks for."""
+    """Report which client this is, how many real samples it has, and what the method asks for."""
     asked = records.settings(message.content)
     rng = child_rng(asked["seed"], "hello", site.partition)
     known = _method(asked, site).introduce(site.real, rng)
@@ -143,7 +143,7 @@ def _method(asked: dict[str, Any], site: Site) -> Method:
 
 
 def _task(asked: dict[str, Any], site: Site) -> Task:
-    """Return the task that the server describes, if it is that of the client's own data."""
+    """Return the task that the server describes, if it matches the client's own data."""
     described = asked["task"]
     task = Task(
         int(described["classes"]),
@@ -158,5 +158,5 @@ def _task(asked: dict[str, Any], site: Site) -> Task:
 
 @lru_cache(maxsize=2)
 def _made(settings: ModelSettings, task: Task, installed: bool) -> Classifier:
-    """Make a model once a process: every turn writes all of its weights and buffers anew."""
+    """Make a model once per process: every turn overwrites all of its weights and buffers."""
     return make_model(settings, task, seed=0, installed=installed)

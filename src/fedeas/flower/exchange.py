@@ -1,4 +1,4 @@
-"""Messages out, replies in: a few under way at a time, and never longer than a timeout."""
+"""Send messages and receive replies: a few in flight at a time, and never beyond a timeout."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -7,17 +7,17 @@ from itertools import islice
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-_POLL = 0.02  # seconds between questions for replies, at first
+_POLL = 0.02  # seconds between polls for replies, at first
 _SLOWEST_POLL = 0.25  # and when none came for a while
 
 
 def exchange(
     grid: Grid, messages: Iterable[Message], window: int, timeout: float
 ) -> Iterator[tuple[int, Message]]:
-    """Yield replies as they come, each with the node that was asked; `window` are under way.
+    """Yield replies as they arrive, each with the node that was asked; `window` are in flight.
 
-    The node is not that of the reply: it may name another sender, and the engine itself answers for
-    a node that is gone, in its own name.
+    The node is not taken from the reply: it may name another sender, and for a node that is gone
+    the engine itself answers, in its own name.
     """
     waiting = iter(messages)
     pending: dict[str, Message] = {}
@@ -31,7 +31,7 @@ def exchange(
             pending.update(zip(grid.push_messages(batch), batch, strict=False))
         replies = list(grid.pull_messages(pending)) if pending else []
         for reply in replies:
-            more = True  # there is room for another message
+            more = True  # another message can be sent
             # Only the node that was asked knows the name of the message to it.
             asked = pending.pop(reply.metadata.reply_to_message_id, None)
             if asked is not None:
@@ -44,7 +44,7 @@ def exchange(
 
 
 def wait_for_nodes(grid: Grid, nodes: int, timeout: float) -> list[int]:
-    """Wait until so many nodes are there, as long as `timeout`, and return those that are."""
+    """Wait up to `timeout` for this many nodes, and return those that are connected."""
     deadline = time.monotonic() + timeout
     while True:
         ids = sorted(grid.get_node_ids())

@@ -35,7 +35,7 @@ _SERVER = 1  # node id; clients follow
 
 
 class InlineGrid(Grid):
-    """Calls the ClientApp in this process, one message after the other, when replies are asked for.
+    """Calls the ClientApp in this process, one message after the other, when replies are pulled.
 
     The reference that the other grids must equal; also the fastest on one GPU, and for debugging.
     """
@@ -61,7 +61,7 @@ class InlineGrid(Grid):
         return list(self._contexts)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Take messages; they are worked on when their replies are asked for."""
+        """Queue messages; they are handled when their replies are pulled."""
         taken = []
         for message in messages:
             self._sent += 1
@@ -72,7 +72,7 @@ class InlineGrid(Grid):
         return taken
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Work on the message that has waited longest, and return its reply alone."""
+        """Handle the oldest message, and return its reply alone."""
         asked = set(message_ids)
         name = next((known for known in self._waiting if known in asked), None)
         return [] if name is None else [self._reply(self._waiting.pop(name))]
@@ -83,7 +83,7 @@ class InlineGrid(Grid):
             return self._app(message, context)
         except FedeasError as error:
             reason = str(error)
-        except Exception as error:  # as on the other grids: a client's fault is its reply
+        except Exception as error:  # as on the other grids: a client's error is its reply
             reason = f"{type(error).__name__}: {error}"
         return Message(Error(code=0, reason=reason), reply_to=message)
 
@@ -99,7 +99,7 @@ class InlineGrid(Grid):
 
     @property
     def run(self) -> Any:
-        """There is no run of Flower's."""
+        """Not supported: there is no Flower run."""
         raise NotImplementedError
 
     def create_message(self, *arguments: Any, **named: Any) -> Message:
@@ -117,7 +117,7 @@ def on_grid(
 ) -> Result:
     """Run the server's `main` on a grid with this ClientApp on every node.
 
-    On Ray every client has `threads` cores and `gpus` of a GPU: so many run at a time.
+    On Ray every client has `threads` cores and `gpus` of a GPU, which bounds how many run at once.
     """
     check_grid(kind)
     if kind == "inline":
@@ -175,7 +175,7 @@ def _on_ray(
 
 @contextmanager
 def quiet_flower() -> Iterator[None]:
-    """Pass what Flower logs while it simulates to our logger; what fails is raised here instead."""
+    """Redirect Flower's log of a simulation to our logger; failures are raised here instead."""
     logger = logging.getLogger("flwr")
     logger.addFilter(_pass_on)
     try:
@@ -185,7 +185,7 @@ def quiet_flower() -> Iterator[None]:
 
 
 def _pass_on(record: logging.LogRecord) -> bool:
-    """Handle a record of Flower's as ours, and keep it from Flower's own handlers."""
+    """Pass Flower's log record to our logger, and keep it from Flower's own handlers."""
     if _LOG.isEnabledFor(record.levelno):
         _LOG.handle(record)
     return False

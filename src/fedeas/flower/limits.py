@@ -1,9 +1,9 @@
-"""What the owner of a site lets a server ask for. What goes beyond it is refused before any work.
+"""What the owner of a site lets a server ask for. Anything beyond is refused before any work.
 
-A server that may name any batch, shape or number of threads can exhaust a site, or ask a question
-whose answer is the site's histogram. And a refusal that says why, or that depends on the site's
-labels, is an answer too: towards the server every refusal is the same, and the reason stays in the
-site's own log.
+A server that may name any batch size, shape or number of threads can exhaust a site, or ask a
+question whose answer is the site's histogram. A refusal that gives its reason, or depends on the
+site's labels, is an answer too: the server always gets the same refusal, and the reason stays in
+the site's own log.
 """
 
 import logging
@@ -57,12 +57,12 @@ def check_method(spec: str) -> None:
 
 
 def check_task(task: Task, samples: Samples) -> None:
-    """Refuse a task that is not that of the client's own data: a model is made for it."""
+    """Refuse a task that does not match the client's own data: a model is made for it."""
     data = samples.data
     own = (data.kind, len(data.classes), tuple(data.samples.shape[1:]))
     asked = (task.kind, task.classes, task.shape)
     if asked != own:
-        raise InputError("the task is not that of this client's data", got=asked)
+        raise InputError("the task does not match this client's data", got=asked)
     for name, values in (("mean", task.mean), ("spread", task.spread)):
         if len(values) != task.shape[-1] or not all(math.isfinite(v) for v in values):
             raise InputError(f"the task's {name} has the wrong length", got=len(values))
@@ -71,18 +71,18 @@ def check_task(task: Task, samples: Samples) -> None:
 
 
 class RefusalLog:
-    """How often a site has refused of late: a server that is refused again and again is probing."""
+    """How often a site has refused recently: a server that is refused over and over is probing."""
 
     def __init__(self, path: Path, per_run: int = 20, per_day: int = 200) -> None:
         self._path, self._per_run, self._per_day = path, per_run, per_day
 
     def exhausted(self, run: int) -> bool:
-        """Whether nothing more of a run, or nothing more today, is even looked at."""
+        """Whether no further request of a run, or none today, is read at all."""
         recent = self._recent()
         return len(recent) >= self._per_day or sum(r == run for _, r in recent) >= self._per_run
 
     def add(self, run: int) -> None:
-        """Count one more refusal; what is older than a day is dropped."""
+        """Count one more refusal; those older than a day are dropped."""
         kept = [*self._recent(), (time.time(), run)][-self._per_day :]
         lines = "".join(f"{at:.0f} {own}\n" for at, own in kept)
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

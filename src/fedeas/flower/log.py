@@ -1,4 +1,4 @@
-"""The log of a run: what its rounds gave, for whoever reads along."""
+"""The log of a run: the results of its rounds."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -7,23 +7,23 @@ from typing import Any
 
 from fedeas.files import atomic_write
 
-Line = dict[str, Any]  # what a round gave
+Line = dict[str, Any]  # the results of a round
 
 
 class RoundLog:
-    """One line of JSON a round, in a file and to listeners."""
+    """One line of JSON per round, in a file and to listeners."""
 
     def __init__(self, path: Path, listeners: Sequence[Callable[[Line], None]] = ()) -> None:
         self._path, self.listeners = path, list(listeners)
 
     def add(self, line: Line) -> None:
-        """Write a round's line; the first one begins the file anew."""
+        """Write a round's line; the first one starts a new file."""
         with self._path.open("w" if line["round"] == 1 else "a", encoding="utf-8") as file:
             file.write(_text(line))
         self._tell(line)
 
     def go_on(self, history: Sequence[Line]) -> None:
-        """Leave exactly the lines of the checkpoint: a killed run may lack its last one."""
+        """Keep exactly the lines of the checkpoint: a killed run may lack its last one."""
         with atomic_write(self._path) as temporary:
             temporary.write_text("".join(map(_text, history)), encoding="utf-8")
         self._tell(history[-1])

@@ -1,7 +1,7 @@
 """Who takes part: which node is which client, and with how many samples.
 
-In a simulation all clients are there, or there is no run. Deployed sites come and go: those that
-are absent or wrong are named and left out, and asked again, without waiting for them.
+In a simulation all clients must be there. Deployed sites come and go: absent or invalid ones are
+named and left out, and asked again without waiting for them.
 """
 
 import time
@@ -24,7 +24,7 @@ from fedeas.training.task import Task
 
 @dataclass(frozen=True)
 class Node:
-    """A client that the server has met: its node, its number, its N_k."""
+    """A client known to the server: its node, its number, its N_k."""
 
     node: int
     partition: int
@@ -32,7 +32,7 @@ class Node:
 
 
 class Members:
-    """The clients of a federation, as far as the server has met them."""
+    """The clients of a federation that the server knows so far."""
 
     def __init__(
         self, grid: Grid, federated: Federated, task: Task, seed: int, deployment: Deployment | None
@@ -71,7 +71,7 @@ class Members:
             )
 
     def known(self) -> Sequence[Tensors]:
-        """Return what the clients said of themselves, in the order of their numbers."""
+        """Return the clients' introductions, ordered by their numbers."""
         return [self._known[p] for p in sorted(self._known)]
 
     def split(self, cohort: Sequence[int]) -> tuple[list[int], list[str]]:
@@ -86,7 +86,7 @@ class Members:
         return there, absent + strangers
 
     def _greet(self, online: Iterable[int]) -> None:
-        """Ask nodes that were not there before; their answers are looked at next time."""
+        """Ask new nodes; their answers are read next time."""
         now = time.monotonic()
         for reply in self._grid.pull_messages(list(self._asked)) if self._asked else []:
             node, _ = self._asked.pop(reply.metadata.reply_to_message_id, (None, 0.0))
@@ -106,7 +106,7 @@ class Members:
         return Message(self._question, node, HELLO, ttl=self._federated.timeout)
 
     def _enter(self, node: int, reply: Message, newcomer: bool) -> InfeasibleError | None:
-        """Write a client down, or return why it cannot take part."""
+        """Register a client, or return why it cannot take part."""
         who = "a client"
         try:
             if reply.has_error():
@@ -120,17 +120,17 @@ class Members:
             self._method.check_known(known, self._task, met.real)
         except FedeasError as error:
             return InfeasibleError(f"{who} cannot take part: {error}")
-        except Exception as error:  # whatever the bytes of another party lead to
+        except Exception as error:  # bytes from another party can raise anything
             return InfeasibleError(f"{who} cannot take part: {type(error).__name__}")
         if partition >= self.clients:
-            return InfeasibleError(f"{who} is none of the {self.clients}")
+            return InfeasibleError(f"{who} is not one of the {self.clients}")
         other = self.nodes.get(partition)
         if partition in self._contested or (other and not (newcomer and self._gone(other))):
-            if not newcomer:  # which one is right is not for the first or the last to say
+            if not newcomer:  # neither the first nor the last is trusted
                 self._contested.add(partition)
                 self.nodes.pop(partition, None)
                 self._known.pop(partition, None)
-            return InfeasibleError("two nodes are the same client", got=partition)
+            return InfeasibleError("two nodes claim to be the same client", got=partition)
         self.nodes[partition], self._known[partition] = met, known
         return None
 

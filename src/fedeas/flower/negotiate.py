@@ -1,6 +1,6 @@
-"""Beta, or water-filling's price, before training, from exact sums over clients.
+"""Choose beta, or water-filling's price, before training, from exact sums over clients.
 
-What such sums can give away is in docs/security.md.
+See docs/security.md for what such sums can give away.
 
 At a client, with its own histogram and a folder of its own:
 
@@ -86,10 +86,10 @@ def negotiate_beta(
     classes
         The number of classes of the federation.
     min_reduction, max_share
-        The paper's two conditions. Where no beta of the grid meets both, the one that removes most
+        The paper's two conditions. If no beta of the grid meets both, the one that removes most
         within `max_share` is chosen, and `choice.interval` is None.
     total
-        Instead of the conditions: the largest beta within so many samples.
+        Instead of the conditions: the largest beta within this many samples.
     timeout
         Seconds that each of the four stages may take.
 

@@ -1,4 +1,4 @@
-"""All that we use of Flower beside its public API, in one place.
+"""Everything that we use of Flower outside its public API, in one place.
 
 Flower runs apps in processes of its own, where it says which run a message belongs to. `InlineGrid`
 has no such process and says it itself. These names may move with any release, so `flwr` is pinned
@@ -17,7 +17,7 @@ MESSAGE_ID = "flwr.app.Metadata._message_id"
 
 def _moved(name: str) -> FedeasError:
     return FedeasError(
-        f"{name} is not there any more",
+        f"{name} no longer exists",
         got=f"flwr {version('flwr')}",
         fix='install the version that fedeas works with: pip install "fedeas[train]"',
     )
@@ -30,7 +30,7 @@ except ImportError:  # not a missing package: installing flwr would change nothi
 
 
 def set_identity(run_id: int, node_id: int) -> None:
-    """Say which run and node this process is: a new `Message` asks for it."""
+    """Set which run and node this process is: a new `Message` asks for it."""
     for name, value in (("task_id", 1), ("run_id", run_id), ("node_id", node_id)):
         if not hasattr(type(TaskIdentity), name):
             raise _moved(f"{IDENTITY}.{name}")

@@ -1,4 +1,4 @@
-"""Tensors and settings in Flower's records, and what a party may rely on in one that it gets."""
+"""Tensors and settings in Flower's records, and checks of records from another party."""
 
 import json
 from collections.abc import Mapping
@@ -47,13 +47,13 @@ def tensors(content: RecordDict, group: str) -> Tensors:
     for name, array in content.array_records[group].items():
         # `Array.numpy` loads with allow_pickle=False; a strange type or form is refused before.
         if array.stype != "numpy.ndarray" or array.dtype not in NUMBER_FORMATS:
-            raise InputError(f"array {name!r} is of a kind that is not accepted", got=array.dtype)
+            raise InputError(f"array {name!r} has an unsupported format", got=array.dtype)
         try:
             values = array.numpy()
-        except Exception as error:  # whatever the bytes of another party lead to
+        except Exception as error:  # bytes from another party can raise anything
             raise InputError(f"array {name!r} cannot be read: {type(error).__name__}") from None
         if list(values.shape) != list(array.shape) or str(values.dtype) != array.dtype:
-            raise InputError(f"array {name!r} is not what it says", got=values.shape)
+            raise InputError(f"array {name!r} does not match its own header", got=values.shape)
         found[name] = torch.from_numpy(values.copy() if not values.flags.writeable else values)
     return found
 
@@ -73,19 +73,19 @@ def whole(content: RecordDict, name: str) -> int:
     except KeyError:
         raise InputError(f"a reply without {name!r}") from None
     if isinstance(value, list) or not 0 <= value <= 2**53 or value != int(value):
-        raise InputError(f"{name!r} is not a whole number from 0", got=value)
+        raise InputError(f"{name!r} must be a whole number from 0", got=value)
     return int(value)
 
 
 def check_like(found: Tensors, model: Tensors, what: str) -> None:
-    """Refuse tensors with other names, shapes or number formats than the model's."""
+    """Refuse tensors whose names, shapes or dtypes differ from the model's."""
     if found.keys() != model.keys():
         odd = sorted(found.keys() ^ model.keys())[0]
-        raise InputError(f"{what} have other names than the model's", got=odd)
+        raise InputError(f"the names of {what} differ from the model's", got=odd)
     for name, tensor in found.items():
         if tensor.shape != model[name].shape or tensor.dtype != model[name].dtype:
             raise InputError(
-                f"{what}: {name!r} has another shape or format",
+                f"{what}: {name!r} has the wrong shape or dtype",
                 got=(tuple(tensor.shape), str(tensor.dtype)),
                 allowed=f"{tuple(model[name].shape)}, {model[name].dtype}",
             )

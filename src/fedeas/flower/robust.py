@@ -1,4 +1,4 @@
-"""Averages that a single hostile site cannot own: clipped updates, and a trimmed mean.
+"""Averages that a single hostile site cannot dominate: clipped updates, and a trimmed mean.
 
     Yin, Chen, Ramchandran, Bartlett: Byzantine-Robust Distributed Learning: Towards Optimal
     Statistical Rates, 2018 (the coordinate-wise trimmed mean).
@@ -23,7 +23,7 @@ MEAN, TRIMMED = "mean", "trimmed-mean"
 
 
 class Aggregate(Protocol):
-    """Replies of a round put together, one after the other."""
+    """Combines the replies of a round, one after the other."""
 
     weight: int  # of all that was added
 
@@ -32,15 +32,15 @@ class Aggregate(Protocol):
         ...
 
     def mean(self, like: Tensors) -> Tensors:
-        """Return what they come to, in the number formats of `like`."""
+        """Return the combined tensors, in the dtypes of `like`."""
         ...
 
 
 class TrimmedMean:
     """The mean of every number without its `share` largest and smallest values.
 
-    Sites count alike, whatever they say of their samples. Unlike the plain mean it holds all
-    replies of a round.
+    All sites have the same weight, whatever number of samples they report. Unlike the plain mean
+    it holds all replies of a round.
     """
 
     def __init__(self, share: float = 0.2) -> None:
@@ -57,7 +57,7 @@ class TrimmedMean:
         self.weight += weight
 
     def mean(self, like: Tensors) -> Tensors:
-        """Return the mean of what is left of every number."""
+        """Return the trimmed mean of every number."""
         cut = math.floor(self._share * len(self._replies) + 1e-9)
         found = {}
         for name in like:
@@ -76,7 +76,7 @@ def make_aggregate(spec: str, most: int, method: Method, model: Classifier) -> A
         raise InputError("unknown aggregation", got=spec, allowed=f"{MEAN}, {TRIMMED}(share=0.2)")
     if method.added_like(model) or method.shown_like(model):
         raise InputError(
-            f"{TRIMMED} goes with methods that send weights alone",
+            f"{TRIMMED} works only with methods that send nothing but weights",
             got=method.name,
             allowed="fedavg, fedprox, moon",
         )

@@ -1,6 +1,6 @@
 """A secure sum over Flower's messages: `answer_secure_sum` at a client, `secure_sum` at the server.
 
-Without torch: in a deployment every message starts a process of its own.
+Does not import torch: in a deployment every message starts a new process.
 """
 
 import json
@@ -22,18 +22,18 @@ from fedeas.secure.server import Server
 
 _RECORD = "secure-sum"
 _LONGEST = 10_000  # characters of a session
-_WINDOW = 64  # messages under way at a time
+_WINDOW = 64  # messages in flight at a time
 
 
 class Summand(NamedTuple):
-    """What a site brings to a sum: its words for what is asked, and a folder of its own."""
+    """A site's part in a sum: its words for the question, and a folder of its own."""
 
     words: Callable[[object], Words]
     folder: Path
 
 
 class Sums(NamedTuple):
-    """The sums of the clients' words modulo 2**64, whose they are, and why others are left out."""
+    """The sums of clients' words modulo 2**64, over which nodes, and why others are left out."""
 
     words: Words
     nodes: list[int]
@@ -47,16 +47,16 @@ def answer_secure_sum(app: ClientApp, open_site: Callable[[Context], Summand]) -
 
 
 def secure_sum(grid: Grid, nodes: Iterable[int], asked: object, words: int, timeout: float) -> Sums:
-    """Add up the words that clients have for what is asked; of each of them nothing is seen.
+    """Add up the clients' words for a question, without seeing the words of any one of them.
 
-    In a run a client answers one sum alone, since two over different clients could be subtracted. A
-    client that does not answer within `timeout` seconds, or not well, at any of the four stages is
-    left out. There is no sum of fewer than three clients, nor of three quarters or fewer of those
-    that began.
+    A client answers only one sum per run, since two over different clients could be subtracted. A
+    client that gives no valid answer within `timeout` seconds at any of the four stages is left
+    out. There is no sum of fewer than three clients, nor of three quarters or fewer of those that
+    began.
     """
     session = json.dumps({"asked": asked, "words": words}, sort_keys=True)
     if len(session) > _LONGEST:
-        raise InputError("too long a question", got=f"{len(session)} characters")
+        raise InputError("the question is too long", got=f"{len(session)} characters")
     server = Server(session, words)
     requests = dict.fromkeys(nodes, b"")
     for stage, step in zip(STAGES, (server.roster, server.deliver, server.survivors), strict=False):
@@ -107,7 +107,7 @@ def _handler(
         except RefusedError:
             raise
         except Exception as error:
-            # An error's words go to the server, and could hold a count: it learns the kind alone.
+            # An error message goes to the server and could hold a count: only its type is sent.
             raise RefusedError(f"a site could not answer: {type(error).__name__}") from error
         return Message(RecordDict({_RECORD: ConfigRecord({"content": reply})}), reply_to=message)
 
@@ -115,7 +115,7 @@ def _handler(
 
 
 def _answer(stage: str, message: Message, context: Context, site: Summand) -> bytes:
-    """Answer a stage from what the site remembers of this run."""
+    """Answer a stage from the site's records of this run."""
     session, content = _session(message), _content(message)
     own = f"sum-{int(context.run_id)}"
     client = Client(session, FileStore(site.folder / own))
@@ -129,12 +129,12 @@ def _answer(stage: str, message: Message, context: Context, site: Summand) -> by
 
 def _checked(words: Words, length: int) -> Words:
     if words.dtype != np.uint64 or words.shape != (length,):
-        raise RefusedError("the site's words are not as many as asked for", allowed=f"{length}")
+        raise RefusedError("the site has the wrong number of words", allowed=f"{length}")
     return words
 
 
 def _read(session: str) -> tuple[object, int]:
-    """Read what a sum is of; the server's words are checked as everything of another party's."""
+    """Read what a sum is about; like everything from another party, it is checked."""
     try:
         read = json.loads(session)
         asked, words = read["asked"], read["words"]

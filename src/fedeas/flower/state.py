@@ -1,7 +1,7 @@
 """What stays on a client's disk between its turns.
 
-It is known by experiment and partition, never by node or run, and by round. The server says which
-of a client's turns counted last, and the next one starts from exactly that state. So a turn that is
+It is identified by experiment, partition and round, never by node or run. The server says which of
+a client's turns counted last, and the next one starts from exactly that state. So a turn that is
 run twice, or whose reply came too late, does no harm.
 """
 
@@ -29,13 +29,13 @@ class Kept:
         path = self._file(number)
         if not path.exists():
             raise InputError(
-                f"{path} is gone: what a client kept after round {number}",
-                fix="put it back, or remove the run's folder and begin anew",
+                f"{path} is missing: a client's state after round {number}",
+                fix="restore it, or remove the run's folder and start again",
             )
         return load_tensors(path)[0]
 
     def save(self, number: int, last: int, tensors: Tensors) -> None:
-        """Keep the state after a round; those before the last one that counted go."""
+        """Keep the state after a round; remove those before the last one that counted."""
         if not tensors:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -46,22 +46,22 @@ class Kept:
                 self._file(old).unlink(missing_ok=True)
 
     def check_policy(self, policy: str) -> None:
-        """Refuse another policy than the one that the experiment began with.
+        """Refuse a policy other than the one that the experiment started with.
 
         What a site generates, and how long that takes, follows from its labels: an experiment may
         ask one such question.
         """
         path = self._folder / _POLICY
         if path.exists() and path.read_text(encoding="utf-8") != policy:
-            raise InputError("the experiment began with another policy", got=policy)
+            raise InputError("the experiment started with another policy", got=policy)
 
     def note_policy(self, policy: str) -> None:
-        """Write down the policy that the experiment has from now on."""
+        """Record the policy of the experiment."""
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / _POLICY).write_text(policy, encoding="utf-8")
 
     def make_room(self, most: int) -> None:
-        """Remove the oldest other experiments until all of them take at most so many bytes.
+        """Remove the oldest other experiments until all of them take at most this many bytes.
 
         The server names experiments: without a bound it could fill a site's disk with new ones.
         """
@@ -73,7 +73,9 @@ class Kept:
                 shutil.rmtree(path, ignore_errors=True)
                 del sizes[path]
         if sum(sizes.values()) > most:
-            raise InputError("an experiment keeps too much", allowed=f"{most:,} bytes at this site")
+            raise InputError(
+                "the experiment's state is too large", allowed=f"{most:,} bytes at this site"
+            )
 
     def _file(self, number: int) -> Path:
         return self._folder / f"{number}.safetensors"

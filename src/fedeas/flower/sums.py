@@ -2,7 +2,7 @@
 
 Floating-point addition is not associative, so a mean of replies would depend on who answers first.
 Here every term is rounded once to a multiple of a power of two and added as a whole number. So
-replies are added as they come, none is held, and every grid ends with the same bits.
+replies are added as they arrive, none is kept, and every grid ends with the same bits.
 """
 
 import math
@@ -41,7 +41,7 @@ class ExactSum:
         return {name: total.double() / self._scale for name, total in self._totals.items()}
 
     def mean(self, like: Tensors) -> Tensors:
-        """Return the mean in the number formats of `like`; counters are rounded down."""
+        """Return the mean in the dtypes of `like`; counters are rounded down."""
         return {
             name: whole_or_float(total / self.weight, like[name].dtype)
             for name, total in self.total().items()
@@ -57,5 +57,5 @@ class ExactSum:
 
 
 def whole_or_float(mean: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return a mean in a number format; counters are rounded down."""
+    """Return a mean in a dtype; counters are rounded down."""
     return (mean if dtype.is_floating_point else (mean + 1e-9).floor()).to(dtype)

@@ -1,4 +1,4 @@
-"""What makes synthetic images: a protocol of two members, and what fulfils it."""
+"""Generators of synthetic samples: a protocol of two members, and its implementations."""
 
 from fedeas.generators.generator import (
     Classes,

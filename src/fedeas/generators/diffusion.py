@@ -82,7 +82,7 @@ class UNetConfig:
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """What a model knows about its images."""
+    """A model's metadata: its classes, its images and its training."""
 
     classes: tuple[str, ...]
     shape: tuple[int, int, int]  # height, width, colours
@@ -92,9 +92,9 @@ class ModelMetadata:
 
 
 def save_model(folder: Path, network: UNet2DModel, head: ModelMetadata) -> None:
-    """Write a model's folder; weights in half precision, which costs no quality and half the disk.
+    """Write a model's folder; weights in half precision, half the size without a loss of quality.
 
-    The head comes last: a folder without it is no model.
+    The metadata comes last: a folder without it is not a model.
     """
     half = copy.deepcopy(network).cpu()
     for weight in half.parameters():
@@ -107,7 +107,7 @@ def save_model(folder: Path, network: UNet2DModel, head: ModelMetadata) -> None:
 
 
 def read_head(folder: Path) -> ModelMetadata:
-    """Read what a model knows about its images."""
+    """Read a model's metadata."""
     path = folder / _HEAD
     text = read_text(path)
     try:
@@ -124,7 +124,7 @@ def read_head(folder: Path) -> ModelMetadata:
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(
-            f"{path} describes no diffusion model", fix="name a folder of `fedeas generator train`"
+            f"{path} is not a diffusion model", fix="pass a folder of `fedeas generator train`"
         ) from None
 
 
@@ -171,15 +171,17 @@ class Diffusion:
         weights = folder / "unet" / "diffusion_pytorch_model.safetensors"
         height, width, colours = head.shape
         try:
-            # The network is what the head says; `unet/config.json` is for other programs.
+            # The metadata defines the network; `unet/config.json` is for other programs.
             with fresh_weights(0):
                 side = head.design.padded(height, width)
                 network = head.design.network(len(head.classes), colours, side)
             with weights.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             network.load_state_dict(load_file(weights))
-        except Exception as error:  # whatever the libraries below make of a hostile file
-            raise InputError(f"{folder} holds no usable weights: {first_line(error)}") from None
+        except Exception as error:  # libraries can raise anything on a hostile file
+            raise InputError(
+                f"the weights in {folder} cannot be used: {first_line(error)}"
+            ) from None
         return cls(network, head, digest, **settings)
 
     @torch.inference_mode()
@@ -253,7 +255,7 @@ def to_pixels(images: torch.Tensor, design: UNetConfig) -> torch.Tensor:
     height, width = x.shape[2:]
     side = design.padded(height, width)
     top, left = (side - height) // 2, (side - width) // 2
-    # The edge is repeated: a black frame around a bright picture would have to be learnt.
+    # The edge is repeated: a black frame around a bright image would have to be learnt.
     x = functional.pad(x, (left, side - width - left, top, side - height - top), "replicate")
     return functional.pixel_unshuffle(x, design.patch)
 

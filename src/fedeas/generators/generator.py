@@ -21,7 +21,7 @@ Classes = Sequence[str] | int  # their names, or how many there are
 
 
 def heavy(module: str, purpose: str, extra: str) -> Any:
-    """Import a module of ours that needs an extra, or name the extra."""
+    """Import a module of fedeas that needs an extra, or raise an error that names the extra."""
     wait_without_spinning()
     try:
         return importlib.import_module(module)
@@ -83,14 +83,14 @@ class Generator(Protocol):
     """Anything that draws samples: two members are enough.
 
     `fingerprint` names everything that a sample depends on besides its label and seed. `sample`
-    returns one sample per label and seed, all of the shape and number format of the data's: for
-    images height x width x channels of uint8, for rows of a table float32. The same label and seed
-    give the same sample in every batch, up to the rounding of floating point.
+    returns one sample per label and seed, in the shape and dtype of the data: height x width x
+    channels of uint8 for images, float32 for rows of a table. The same label and seed give the same
+    sample in every batch, up to floating-point rounding.
     """
 
     @property
     def fingerprint(self) -> str:
-        """Name the generator: another fingerprint, other samples."""
+        """Identify the generator: another fingerprint means other samples."""
         ...
 
     def sample(self, labels: Ints, seeds: Seeds) -> Array:
@@ -108,10 +108,10 @@ def make_generator(spec: str, **offered: object) -> Generator:
     return generator
 
 
-# Opened once a process, however many clients take their turns in it.
+# Opened once per process, for any number of clients.
 @lru_cache(maxsize=1)
 def open_generator(spec: str, offered: tuple[tuple[str, object], ...] = ()) -> Generator:
-    """Make a generator, with the settings that it takes of those offered, or return the last."""
+    """Make a generator with those offered settings that it takes, or return the last one."""
     return make_generator(spec, **dict(offered))
 
 

@@ -1,4 +1,4 @@
-"""`Judge`: a classifier trained on real images, which says what generated ones show."""
+"""`Judge`: a classifier trained on real images that labels generated ones."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ _FORMAT = "judge/1"
 
 
 class Judge:
-    """Names the class of images, and turns them into features for a Fréchet distance."""
+    """Classifies images, and turns them into features for a Fréchet distance."""
 
     def __init__(self, model: Classifier, about: dict[str, Any]) -> None:
         self.model, self.about = model.eval(), about
@@ -37,7 +37,7 @@ class Judge:
         seed: int = 0,
         progress: Callable[[int, int], None] | None = None,
     ) -> "Judge":
-        """Train on the official training images; its accuracy on the test images is noted."""
+        """Train on the official training images; its accuracy on the test images is stored."""
         task = Task.of(data)
         shape, mean, spread = task.shape, task.mean, task.spread
         about: dict[str, Any] = {
@@ -66,29 +66,31 @@ class Judge:
             model = _model(about)
             model.load_state_dict(tensors)
         except (ValueError, KeyError, TypeError, RuntimeError):
-            raise InputError(f"{path} holds no judge", fix="`fedeas generator judge`") from None
+            raise InputError(
+                f"{path} is not a judge", fix="a file from `fedeas generator judge`"
+            ) from None
         return cls(model, about)
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of the classes that it tells apart."""
+        """The names of its classes."""
         return tuple(self.about["classes"])
 
     @property
     def accuracy(self) -> float:
-        """Its accuracy on real test images: the most that agreement can mean."""
+        """Its accuracy on real test images, which limits what agreement can mean."""
         return float(self.about["accuracy"])
 
     @property
     def fingerprint(self) -> str:
-        """Name the judge by its weights."""
+        """Identify the judge by its weights."""
         return f"judge-{tensors_digest(self.model.state_dict())}"
 
     def __call__(self, images: Bytes) -> Ints:
-        """Name the class of every image."""
+        """Predict the class of every image."""
         if list(images.shape[1:]) != self.about["shape"]:
             raise InputError(
-                "the judge knows images of another size",
+                "the judge was trained on images of another size",
                 got=images.shape[1:],
                 allowed=str(self.about["shape"]),
             )
@@ -96,7 +98,7 @@ class Judge:
 
 
 class Features(torch.nn.Module):
-    """A judge's features in the form that torchmetrics asks for: uint8, N x colours x h x w."""
+    """A judge's features in the form that torchmetrics needs: uint8, N x colours x h x w."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """`pool`: real images that are held out from the clients. An oracle, for studying allocation alone.
 
-It shows what a plan is worth if every generated image were as good as a real one. Its images are
-real, so never report its results as those of synthetic data.
+It shows what a plan would be worth if every generated image were as good as a real one. Its images
+are real, so never report its results as those of synthetic data.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ def pool_of_data(
 ) -> Pool:
     """Hold out images as `federate` does with the same hold_out, seed and protocol.
 
-    Only clients that were shared out in that way are sure to hold none of them.
+    Only clients that were partitioned in that way are sure to hold none of them.
     """
     loaded = load_images(data, folder)
     return Pool(loaded, held_out(loaded, hold_out, seed, protocol))

@@ -1,7 +1,7 @@
 """How good generated images are.
 
-Do they show what was asked, are they spread like real ones, and do they repeat training images,
-which would leak them?
+Do they show the requested class, are they distributed like real ones, and do they repeat training
+images, which would leak them?
 """
 
 import hashlib
@@ -21,7 +21,7 @@ Classify = Callable[[Bytes], Ints]
 
 
 def agreement(found: Ints, asked: Ints, classes: int) -> Floats:
-    """Return the share of every class's images that a classifier takes for that class.
+    """Return the share of every class's images that a classifier assigns to that class.
 
     >>> agreement(np.array([0, 0, 1, 1]), np.array([0, 0, 0, 1]), 2).round(2).tolist()
     [0.67, 1.0]
@@ -31,7 +31,7 @@ def agreement(found: Ints, asked: Ints, classes: int) -> Floats:
 
 
 def frechet_distance(real: Iterable[Bytes], drawn: Iterable[Bytes], features: object) -> float:
-    """Return the Fréchet distance between real and generated images (FID), 0 if alike.
+    """Return the Fréchet distance between real and generated images (FID), 0 if equal.
 
     ||m_r - m_g||^2 + tr(S_r + S_g - 2 (S_r S_g)^(1/2)) of the features' means and covariances.
     `features` is a torch module from uint8 images (N x colours x height x width) to vectors; only
@@ -72,13 +72,13 @@ def nearest_distances(images: Bytes, reference: Bytes, block: int = 2048) -> tup
 
 @dataclass(frozen=True)
 class Memorisation:
-    """How close generated images come to training images, beside how close new real ones do."""
+    """How close generated images come to training images, compared with new real ones."""
 
     median: float  # distance of generated images to the nearest training image
     real_median: float  # the same of real images that were not trained on
     threshold: float  # closer than this are `quantile` of the real ones
     quantile: float
-    share: float  # of the generated images closer than the threshold; about `quantile` is innocent
+    share: float  # of the generated images closer than the threshold; about `quantile` is expected
     closest: Ints  # places of those images, the nearest first
 
 
@@ -106,9 +106,9 @@ def memorisation(
 
 
 class Filtered:
-    """A generator whose images are judged, and drawn anew until they show what was asked.
+    """A generator whose images are judged, and redrawn until they show the requested class.
 
-    Each image has at most `tries` draws with seeds of its own; if none is right the last one is
+    Each image has at most `tries` draws, with different seeds. If none is right the last one is
     kept, so that a plan is always met, and `unmet` counts it.
     """
 
@@ -122,7 +122,7 @@ class Filtered:
         self.drawn = self.unmet = 0
 
     def sample(self, labels: Ints, seeds: NDArray[np.uint64]) -> Bytes:
-        """Draw images, and those that are judged wrong again."""
+        """Draw images, and redraw those that are judged wrong."""
         images = self._inner.sample(labels, seeds)
         self.drawn += len(labels)
         wrong = np.flatnonzero(self._classify(images) != labels)

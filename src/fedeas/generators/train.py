@@ -1,4 +1,4 @@
-"""Training a diffusion model: stopped at any moment, it goes on exactly where it was.
+"""Training a diffusion model: interrupted at any moment, it resumes exactly where it was.
 
 Which images a step sees, with which noise, is a function of (seed, step) alone. So a checkpoint
 is the weights, their average and the optimiser's moments; there is no state of a random stream or
@@ -79,7 +79,7 @@ def preset(name: str) -> Training:
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """How far a training is, for whoever shows it."""
+    """The progress of a training run."""
 
     step: int
     steps: int
@@ -99,8 +99,8 @@ def train(
 ) -> Path:
     """Train on the official training images and return the model's folder.
 
-    Called again with the same arguments it goes on from its last checkpoint. `report` hears how far
-    it is, `look` is shown the generator at every checkpoint.
+    Called again with the same arguments it resumes from its last checkpoint. `report` is called
+    with the progress, `look` with the generator at every checkpoint.
     """
     _check(training, checkpoint_every)
     about = json.loads(json.dumps({**asdict(training), "seed": seed, "data": data.fingerprint}))
@@ -109,7 +109,9 @@ def train(
         raise InputError(f"{out} holds a model, but no checkpoint", fix="choose another folder")
     accelerator = Accelerator(cpu=choose_device(device).type == "cpu", mixed_precision="no")
     if training.batch % accelerator.num_processes:
-        raise InputError("the batch does not divide among the processes", got=training.batch)
+        raise InputError(
+            "the batch size is not divisible by the number of processes", got=training.batch
+        )
     if accelerator.is_main_process:
         out.mkdir(parents=True, exist_ok=True)
     head = _head(data, training, 0)
@@ -194,7 +196,7 @@ class _Run:
         save_tensors(path, state, {"step": step, "training": about})
 
     def restore(self, path: Path, about: object) -> int:
-        """Take up a checkpoint where there is one; return the first step to take."""
+        """Load the checkpoint if there is one; return the first step to take."""
         if not path.exists():
             return 0
         state, noted = load_tensors(path)
@@ -296,12 +298,12 @@ def _check(training: Training, checkpoint_every: int) -> None:
 
 
 def _same(path: Path, wanted: object, found: object) -> None:
-    """Refuse to go on with what another training left."""
+    """Refuse to resume another training run."""
     if wanted == found:
         return
     differ = "its settings"
     if isinstance(wanted, dict) and isinstance(found, dict):
         differ = ", ".join(sorted(k for k in wanted if wanted[k] != found.get(k)))
     raise InputError(
-        f"{path} is of another training: {differ}", fix="choose another folder, or remove it"
+        f"{path} is from another training run: {differ}", fix="choose another folder, or remove it"
     )

@@ -69,7 +69,7 @@ class Turbo:
 
 
 def reduce_images(images: torch.Tensor, shape: Sequence[int]) -> NDArray[np.uint8]:
-    """Reduce images (N x 3 x height x width, 0 to 1) with anti-aliasing; grey where data are."""
+    """Reduce images (N x 3 x height x width, 0 to 1) with anti-aliasing; grey if the data is."""
     height, width, colours = shape
     small = functional.interpolate(
         images, (height, width), mode="bicubic", align_corners=False, antialias=True
@@ -91,8 +91,8 @@ def _open(folder: Path) -> Any:
             requires_safety_checker=False,
             local_files_only=True,
         )
-    except Exception as error:  # whatever the libraries below make of a hostile folder
-        raise InputError(f"{folder} holds no usable pipeline: {first_line(error)}") from None
+    except Exception as error:  # libraries can raise anything on a hostile folder
+        raise InputError(f"the pipeline in {folder} cannot be used: {first_line(error)}") from None
 
 
 def _check_index(path: Path) -> None:
@@ -103,7 +103,7 @@ def _check_index(path: Path) -> None:
         parts = {k: v for k, v in index.items() if not k.startswith("_") and isinstance(v, list)}
         foreign = [k for k, v in parts.items() if v[0] not in _LIBRARIES]
     except (ValueError, AttributeError, IndexError, TypeError, RecursionError):
-        raise InputError(f"{path} describes no pipeline") from None
+        raise InputError(f"{path} is not a pipeline") from None
     if foreign:
         raise InputError(
             f"{path} names a foreign library for {foreign[0]!r}", got=parts[foreign[0]][0]
@@ -111,7 +111,7 @@ def _check_index(path: Path) -> None:
 
 
 def _digest(folder: Path) -> str:
-    """Name a model by the contents of its files."""
+    """Identify a model by the contents of its files."""
     found = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix in {".json", ".txt", ".safetensors"}:

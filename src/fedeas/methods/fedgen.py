@@ -7,8 +7,8 @@ y, recognise y in it. Clients then also learn from G: their last layer has to re
 draws, and the prediction for an image is pulled to that for drawn features of its label. As in the
 original, clients tell the server their label counts.
 
-There are two public codes, the authors' and FL-bench's. This one follows the authors' but for what
-the last column says. Labels are drawn alike, however many samples they have.
+There are two public implementations, the authors' and FL-bench's. This one follows the authors',
+except where the last column differs. Labels are drawn uniformly, however many samples they have.
 
 | setting | authors (MNIST) | FL-bench | here |
 |---|---|---|---|
@@ -54,7 +54,7 @@ _LEAST_WEIGHT = 1e-4  # of the client terms, however many rounds
 
 @dataclass(frozen=True)
 class FedGen(Method):
-    """Settings of the authors' code, but for the widths `noise` and `hidden`; weight 0 is FedAvg.
+    """Settings of the authors' code, except the widths `noise` and `hidden`; weight 0 is FedAvg.
 
     `weight` is that of both terms of the clients' loss, `batch` the features that a client draws in
     a step; `steps`, `rate`, `weight_decay` and `diversity` are of the generator's training. Weight
@@ -202,7 +202,7 @@ def _condition(noise: torch.Tensor, labels: torch.Tensor, classes: int) -> torch
 
 
 def _sameness(drawn: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-    """Punish a generator that draws the same whatever the noise."""
+    """Penalise a generator that draws the same whatever the noise."""
     apart = torch.cdist(drawn, drawn, 1) / drawn.shape[1]
     other = torch.cdist(noise, noise).square() / noise.shape[1]
     return torch.exp((-apart * other).mean())

@@ -42,13 +42,13 @@ class FedMix(Method):
     def __post_init__(self) -> None:
         if not (0 <= self.share < 1 and (self.mash == 0 or self.mash >= _LEAST)):
             raise InputError(
-                "not FedMix's settings",
+                "FedMix's settings are out of range",
                 got=(self.share, self.mash),
                 allowed=f"share from 0 to below 1, mash from {_LEAST}, or 0 for all of a client",
             )
 
     def introduce(self, samples: Samples, rng: np.random.Generator) -> Tensors:
-        """Average the client's real images in groups of `mash`; a rest of few stays private."""
+        """Average the client's real images in groups of `mash`; too small a rest stays private."""
         order = rng.permutation(len(samples))
         size = self.mash or len(order)
         groups = [order[i : i + size] for i in range(0, len(order), size)]
@@ -70,7 +70,7 @@ class FedMix(Method):
         return found
 
     def check_known(self, known: Tensors, task: Task, real: int) -> None:
-        """Refuse averages of another form, or more of them than the client has images for."""
+        """Refuse averages of the wrong shape, or more of them than the client has images for."""
         rows = len(known["samples"]) if known.keys() == {"samples", "labels"} else -1
         forms = {"samples": (rows, *task.shape), "labels": (rows, task.classes)}
         most = real // _LEAST if self.mash else min(1, real // _LEAST)
@@ -89,7 +89,7 @@ class FedMix(Method):
                 )
 
     def send(self, state: Tensors, number: int, seed: int) -> Tensors:
-        """Send some of the averages, others each round."""
+        """Send some of the averages, different ones each round."""
         order = torch.randperm(len(state["samples"]), generator=stream(seed, "mash", number))
         return {key: values[order[:_SENT]] for key, values in state.items()}
 

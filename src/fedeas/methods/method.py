@@ -1,4 +1,4 @@
-"""`Method`: the part of an FL algorithm beside averaging. The base class is FedAvg itself.
+"""`Method`: the part of an FL algorithm apart from averaging. The base class is FedAvg itself.
 
 McMahan, Moore, Ramage, Hampson, Aguera y Arcas: Communication-Efficient Learning of Deep
 Networks from Decentralized Data, 2017.
@@ -37,7 +37,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a turn leaves beside the weights."""
+    """What a turn returns besides the weights."""
 
     added: Tensors = field(default_factory=dict)  # the server adds N_k times this
     shown: Tensors = field(default_factory=dict)  # given to the server as it is; small
@@ -70,32 +70,32 @@ class Method:
         return type(self).__name__.lower()
 
     def introduce(self, samples: Samples, rng: np.random.Generator) -> Tensors:
-        """Say of the real samples, once before training, what the server has to know."""
+        """Return what the server has to know about the real samples, once before training."""
         return {}
 
     def start(self, model: Classifier, task: Task, known: Sequence[Tensors], seed: int) -> Tensors:
-        """Return the server's first state, given what clients said of themselves."""
+        """Return the server's first state, given the clients' introductions."""
         return {}
 
     def check_known(self, known: Tensors, task: Task, real: int) -> None:
-        """Refuse what a client with `real` samples says of itself, before `start` relies on it."""
+        """Check the introduction of a client with `real` samples, before `start` relies on it."""
 
     def send(self, state: Tensors, number: int, seed: int) -> Tensors:
         """Return what goes to the clients with the weights of a round."""
         return {}
 
     def added_like(self, model: Classifier) -> Tensors:
-        """Return tensors of the names, shapes and formats of what clients add."""
+        """Return tensors with the names, shapes and dtypes of what clients add."""
         return {}
 
     def shown_like(self, model: Classifier) -> Tensors:
-        """Return tensors of the names, shapes and formats of what clients show."""
+        """Return tensors with the names, shapes and dtypes of what clients show."""
         return {}
 
     def check_shown(self, shown: Tensors, real: int) -> None:
-        """Refuse what a client with `real` samples shows; names and shapes are checked before.
+        """Check what a client with `real` samples shows; names and shapes are checked before.
 
-        Every value has to be finite. A method that shows something narrows this to what it is.
+        Every value has to be finite. A method that shows something should check more.
         """
         check_values(shown, most=math.inf)
 
@@ -104,7 +104,7 @@ class Method:
         return Correction()
 
     def finish(self, turn: Turn, steps: int) -> Outcome:
-        """Say after local training what goes to the server and what stays."""
+        """Return, after local training, what goes to the server and what stays."""
         return Outcome()
 
     def update(self, state: Tensors, done: Round) -> tuple[Tensors, Tensors]:

@@ -33,7 +33,9 @@ class Moon(Method):
 
     def __post_init__(self) -> None:
         if not (0 <= self.mu < float("inf") and 0 < self.tau < float("inf")):
-            raise InputError("not MOON's settings", got=(self.mu, self.tau), allowed="from 0")
+            raise InputError(
+                "MOON's settings are out of range", got=(self.mu, self.tau), allowed="from 0"
+            )
 
     def correction(self, turn: Turn) -> Correction:
         """Return the contrastive loss against the server's model and the client's last one."""

@@ -26,7 +26,7 @@ METHODS = Registry(
 def make_method(spec: str) -> Method:
     """Make a method from its name and settings.
 
-    Only ours and those of installed packages: clients make the method that a server names, and a
+    Only built-in and installed methods: clients make the method that a server names, and a
     dotted path would let it run any code there.
 
     >>> make_method("fedprox(mu=0.1)")

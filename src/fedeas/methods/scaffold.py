@@ -4,9 +4,9 @@
     Federated Learning, 2020; option II for the clients' control variates.
 
 A client steps along g - c_k + c and sets c_k <- c_k - c + (w_server - w) / (steps * rate) with the
-number of steps that it really took. The paper weighs clients alike; here, as in every other method,
-client k weighs N_k / N, in the mean of weights and in c = sum_k N_k/N c_k, so that all methods
-minimise the same objective. Client variates stay with the clients.
+number of steps that it really took. The paper weights clients equally; here, as in every other
+method, client k has weight N_k / N, in the mean of weights and in c = sum_k N_k/N c_k, so that all
+methods minimise the same objective. Client variates stay with the clients.
 """
 
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Scaffold(Method):
         return _Shift({name: c - own for name, (c, own) in _variates(turn).items()})
 
     def finish(self, turn: Turn, steps: int) -> Outcome:
-        """Set the client's variate from the way that it really went."""
+        """Set the client's variate from the steps that it really took."""
         if not steps:
             same = {name: torch.zeros_like(w) for name, w in turn.model.named_parameters()}
             kept = {name: own for name, (_, own) in _variates(turn).items()}
@@ -74,7 +74,7 @@ class Scaffold(Method):
         }
         if self.server_rate == 1.0:
             return done.mean, variate
-        # Running statistics are no parameters: they are taken as they are.
+        # Running statistics are not parameters: they are taken as they are.
         moved = {
             name: torch.lerp(done.before[name], mean, self.server_rate)
             if name in done.sums

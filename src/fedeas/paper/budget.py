@@ -1,4 +1,4 @@
-"""What the paper says of the rule itself: sections 4.3 and 4.4, FedEAS with SCAFFOLD, drift."""
+"""What the paper says about the rule itself: sections 4.3 and 4.4, FedEAS with SCAFFOLD, drift."""
 
 import itertools
 import math
@@ -37,11 +37,11 @@ def statements() -> Iterator[Statement]:
 
 
 def _budget() -> Iterator[Statement]:
-    """Yield what is said of five betas, each beside Uniform with the same total."""
+    """Yield the claims about five betas, each compared with Uniform at the same total."""
 
     def sweep(group: Group) -> list[str]:
         found = [policy for policy in group.betas.values() if group.uniform_like(policy)]
-        return found if len(found) >= len(BETAS) else []  # the main one alone is no sweep
+        return found if len(found) >= len(BETAS) else []  # the main one alone is not a sweep
 
     def path(group: Group) -> list[BySeed]:
         return [group.accuracy(policy) for policy in sweep(group)]

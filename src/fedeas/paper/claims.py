@@ -1,7 +1,7 @@
 """The paper's claims, each with its state: exact, as runs see it, or waiting for a GPU.
 
 What follows from label counts is computed on the spot. What takes training is judged from runs:
-those that come with fedeas, or one's own sweeps of configs/cpu and configs/paper at any size.
+those that come with fedeas, or your own sweeps of configs/cpu and configs/paper at any size.
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,7 +44,7 @@ class Claim:
 
 
 def all_claims(sweeps: Mapping[str, Evidence] | None = None) -> Iterator[Claim]:
-    """Yield every claim of the paper; `sweeps` are one's own runs instead of the recorded ones."""
+    """Yield every claim of the paper; `sweeps` are your own runs instead of the recorded ones."""
     yield from exact_claims()
     evidence = recorded() if sweeps is None else sweeps
     yield from training_claims(Evidence([run for own in evidence.values() for run in own.runs]))

@@ -1,4 +1,4 @@
-"""Every number of the paper that follows from label counts alone, computed anew.
+"""Every number of the paper that follows from label counts alone, recomputed.
 
 The partition is the `flbench` recipe with seed 42; no image is needed, since counts depend only on
 the class sizes (CIFAR-10: 10 x 6,000, CIFAR-100: 100 x 600, training and test sets merged).
@@ -36,7 +36,7 @@ _SWEEP = ((4, 4_113), (8, 8_673), (12, 13_437), (16, 18_435), (20, 23_514))
 
 @dataclass(frozen=True)
 class Claim:
-    """A number of the paper beside ours, both as printed; a reason where they may differ.
+    """A number of the paper and ours, both as printed; a reason if they may differ.
 
     `inferred` says what the paper does not print and was searched for until its number came out.
     """

@@ -7,7 +7,7 @@ weights and generator, so they are compared seed by seed.
 One definition of noise holds for every statement. A statement is that some differences are all
 above zero. Each is measured once a seed, in the very group that the statement is about, and tested
 by Student's t over those seeds; ± is half of the 95 % interval of the same t. With one seed there
-is no noise to compare with, and nothing can be told. All statements that are judged together are
+is no noise to compare with and no conclusion. All statements that are judged together are
 corrected by Holm's method at .05, since among many comparisons some look large by chance.
 """
 
@@ -125,7 +125,7 @@ class Group:
         """The FedEAS policy whose total Missing-only spends; the only one where there is one.
 
         That is the beta of the paper's comparison, at whatever size: a sweep of beta has Uniform
-        beside every beta, but Missing-only beside one.
+        with every beta, but Missing-only with one.
         """
         totals = {
             (run.result["seed"], run.result["generated"])
@@ -205,7 +205,7 @@ class Evidence:
             common["code"] = run.result["code_hash"]
             key = json.dumps(common, sort_keys=True)
             own = members.setdefault(key, (common, {}))[1]
-            # A run that stands in two grids counts once; the entry that names a threshold is kept.
+            # A run that is in two grids counts once; the entry that names a threshold is kept.
             name = run.result["seed"], run.result["method"], run.result["policy"]
             if name not in own or not own[name].entry.threshold:
                 own[name] = run

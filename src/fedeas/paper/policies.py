@@ -1,4 +1,4 @@
-"""What the paper says of policies beside each other: Table 1 and section 4.2."""
+"""What the paper says about policies: Table 1 and section 4.2."""
 
 import statistics
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a report says of the paper: its accuracies beside ours, its claims and its partition."""
+"""What a report says about the paper: its accuracies, its claims and its partition."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -18,7 +18,7 @@ Show = Callable[[Group, PairedTest], str]
 
 @dataclass(frozen=True)
 class Statement:
-    """What the paper says of a column, and what has to be above zero for it to be so."""
+    """What the paper says about a column, and what has to be above zero for it to be true."""
 
     where: str
     what: str

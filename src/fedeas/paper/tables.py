@@ -1,4 +1,4 @@
-"""What the paper's tables print, for a look beside ours."""
+"""The numbers printed in the paper's tables, to compare with ours."""
 
 from fedeas.paper.evidence import Column
 

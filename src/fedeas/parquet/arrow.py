@@ -1,4 +1,4 @@
-"""pyarrow, and what it says against a file: the one module that imports it."""
+"""pyarrow and its errors: the one module that imports it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ def pyarrow(module: str) -> Any:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turn what pyarrow or the system say against a file into our own error."""
+    """Turn errors of pyarrow or the operating system about a file into our own."""
     refused = pyarrow("").ArrowException
     check_regular(path)
     try:

@@ -51,7 +51,7 @@ class Source:
         schema = self._file.schema_arrow
         types = pyarrow("types")
         if len(set(schema.names)) < len(schema.names):
-            raise InputError(f"{path} has two columns of one name", got=schema.names)
+            raise InputError(f"{path} has two columns of the same name", got=schema.names)
         for name in drop:
             if name not in schema.names:
                 raise InputError(
@@ -138,9 +138,9 @@ def _frame_index(schema: Any) -> str | None:
 def opened(
     path: Path, names_clients: Callable[[str], bool], drop: Sequence[str] = ()
 ) -> Iterator[Source]:
-    """Open a Parquet file of counts; whatever is wrong with it ends in one clear line.
+    """Open a Parquet file of counts; any error in it is one clear line.
 
-    What goes wrong in the block itself, such as writing what was read, is not blamed on the file.
+    Errors in the block itself, such as writing what was read, are not blamed on the file.
     """
     with readable(path):
         source = Source(path, names_clients, drop)
@@ -236,5 +236,5 @@ def _dump_meta(meta: Mapping[str, Any] | None) -> dict[bytes, bytes]:
 
 
 def _load_meta(path: Path, metadata: Mapping[bytes, bytes] | None) -> Mapping[str, Any] | None:
-    meta = parse_json((metadata or {}).get(_META, b"null"), f"what {path} says of its plan")
+    meta = parse_json((metadata or {}).get(_META, b"null"), f"the plan's metadata in {path}")
     return meta if isinstance(meta, dict) else None

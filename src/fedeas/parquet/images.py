@@ -33,14 +33,14 @@ def read_column(path: Path, name: str | None) -> NDArray[np.int64]:
 
 
 class ImageHead(NamedTuple):
-    """What is known of a set of images before any is read."""
+    """What is known about a set of images before any is read."""
 
     rows: int
     classes: tuple[str, ...]
 
 
 def image_head(paths: Sequence[Path]) -> ImageHead:
-    """Return the size of a set of images and the names of its classes, from the files' heads."""
+    """Return the size of a set of images and the names of its classes, from the files' headers."""
     rows, classes = 0, tuple[str, ...]()
     for path in paths:
         with readable(path):
@@ -117,7 +117,7 @@ def _check_whole(path: Path, schema: Any, name: str) -> None:
 
 
 def _class_names(path: Path, file: Any) -> tuple[str, ...]:
-    """Read the names of classes that Hugging Face data sets keep in the head of the file."""
+    """Read the names of classes that Hugging Face data sets keep in the file's header."""
     _, label = _image_columns(path, file)
     try:
         head = json.loads((file.schema_arrow.metadata or {}).get(b"huggingface", b"{}"))

@@ -1,4 +1,4 @@
-"""Who holds which samples: named, versioned recipes that cut a data set into clients."""
+"""Who holds which samples: named, versioned recipes that split a data set into clients."""
 
 from fedeas.partition.dirichlet import Dirichlet
 from fedeas.partition.even import IID, Shards

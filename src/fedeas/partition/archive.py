@@ -20,7 +20,7 @@ from fedeas.limits import check_cells
 
 FORMAT = "partition/1"
 _LARGEST_HEAD = 1 << 20  # bytes
-_FEW_CLIENTS = 10**6  # so many may be there however few the samples are
+_FEW_CLIENTS = 10**6  # this many are allowed however few the samples are
 _INTEGERS = ("size", "classes")
 _TEXTS = ("labels_hash", "recipe")
 _LISTS = ("train", "test")
@@ -84,7 +84,7 @@ def _length(archive: zipfile.ZipFile, name: str) -> int:
 
 
 def _check_sizes(path: Path, samples: int, sizes: dict[str, int]) -> None:
-    """Refuse arrays beyond what a data set of so many samples can need."""
+    """Refuse arrays beyond what a data set of this many samples can need."""
     held = sum(sizes[part] for part in _LISTS if part in sizes)
     clients = max(size for name, size in sizes.items() if name.endswith("_offsets")) - 1
     if held > samples or clients > max(samples, _FEW_CLIENTS):

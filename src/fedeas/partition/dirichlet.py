@@ -23,7 +23,7 @@ _TRIES = 20_000
 
 @dataclass(frozen=True)
 class Dirichlet:
-    """Share out each class among the clients in proportions from Dirichlet(alpha, ..., alpha).
+    """Split each class among the clients in proportions from Dirichlet(alpha, ..., alpha).
 
     Shares are drawn again, up to a bound, until every client has `min_samples`. Each class is
     shuffled by a stream of its own, so its order does not depend on the other classes.
@@ -49,7 +49,7 @@ class Dirichlet:
         )
 
     def partition(self, labels: ArrayLike) -> Partition:
-        """Cut a data set, given the label of every sample."""
+        """Split a data set, given the label of every sample."""
         y = check_labels(labels)
         check_cut(len(y), self.clients, self.min_samples)
         class_sizes = np.bincount(y)

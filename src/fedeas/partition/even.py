@@ -1,4 +1,4 @@
-"""Cuts into equal sizes: at random (iid), or a few shards of sorted labels per client."""
+"""Splits into equal sizes: at random (iid), or a few shards of sorted labels per client."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -30,7 +30,7 @@ class IID:
         keep(self, clients=check_clients(self.clients), seed=check_seed(self.seed))
 
     def partition(self, labels: ArrayLike) -> Partition:
-        """Cut a data set, given the label of every sample."""
+        """Split a data set, given the label of every sample."""
         y = check_labels(labels)
         check_cut(len(y), self.clients, 1)
         order = child_rng(self.seed, "iid").permutation(len(y))
@@ -62,7 +62,7 @@ class Shards:
         )
 
     def partition(self, labels: ArrayLike) -> Partition:
-        """Cut a data set, given the label of every sample."""
+        """Split a data set, given the label of every sample."""
         y = check_labels(labels)
         each = self.shards_per_client
         check_cut(len(y), self.clients, 1)

@@ -1,4 +1,4 @@
-"""Random cuts that must leave every client enough: bounded, and given up early when hopeless."""
+"""Random splits that must give every client enough: bounded, and given up early when hopeless."""
 
 import math
 
@@ -57,7 +57,7 @@ class Search:
         hopeless = self.tries == _LOOK and math.exp(-average) * self.max_tries < _HOPELESS
         if self.tries >= self.max_tries or hopeless:
             raise InfeasibleError(
-                f"{self.tries:,} random cuts all left clients with fewer than {self.min_samples} "
+                f"{self.tries:,} random splits all left clients with fewer than {self.min_samples} "
                 f"samples, on average {average:.0f} of {len(sizes):,} clients",
                 fix="raise alpha, lower the minimum, or ask for fewer clients",
             )

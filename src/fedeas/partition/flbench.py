@@ -75,7 +75,7 @@ class FLBench:
     def partition(
         self, labels: ArrayLike, progress: Callable[[int], None] | None = None
     ) -> Partition:
-        """Cut a data set, given the label of every sample; `progress` hears the tries made."""
+        """Split a data set, given the label of every sample; `progress` gets the tries made."""
         y = check_labels(labels)
         pools = [np.flatnonzero(y == c) for c in range(int(y.max()) + 1)]
         stream = np.random.RandomState(self.seed)
@@ -85,8 +85,8 @@ class FLBench:
     def counts(self, class_sizes: Sequence[int], *, walk: bool = False) -> LabelCounts:
         """Return the training counts of a data set with these class sizes, without its labels.
 
-        A few settings take thousands of tries; where the stream's state before the successful one
-        is on file the search starts there. `walk=True` makes every try from the first.
+        A few settings take thousands of tries; if the stream's state before the successful one is
+        on file, the search starts there. `walk=True` makes every try from the first.
         """
         C = len(class_sizes)
         # A pool of equal numbers draws from the stream as a pool of indices does.

@@ -13,10 +13,10 @@ _INDEX = "__fedeas_index__"
 
 
 def from_partitioner(partitioner: Any, dataset: Any, label: str = "label") -> Partition:
-    """Cut a Hugging Face data set with a fresh flwr-datasets partitioner.
+    """Split a Hugging Face data set with a fresh flwr-datasets partitioner.
 
-    The partitioner's own class and version are the recipe's name, so nothing is hidden. Use
-    `Partition.counts(dataset[label])` to go on.
+    The partitioner's class and version become the recipe's name. For label counts, call
+    `Partition.counts(dataset[label])` on the result.
     """
     Dataset, Partitioner = _classes()
     if not isinstance(partitioner, Partitioner) or not isinstance(dataset, Dataset):
@@ -45,7 +45,7 @@ def from_partitioner(partitioner: Any, dataset: Any, label: str = "label") -> Pa
 
 
 def to_partitioner(partition: Partition, label: str = "label", *, test: bool = False) -> Any:
-    """Return a flwr-datasets partitioner that cuts a data set as this partition does.
+    """Return a flwr-datasets partitioner that splits a data set as this partition does.
 
     Give it to a `FederatedDataset` with `shuffle=False`, or set its `dataset`: a data set with
     other labels, or in another order, is refused when a client's part is loaded.

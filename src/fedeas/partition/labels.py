@@ -81,7 +81,7 @@ def _read_npy(path: Path) -> Ints:
 
 
 def _read_csv(path: Path) -> Ints:
-    """Read a label a line, below a heading if there is one."""
+    """Read one label per line, below a heading if there is one."""
     check_regular(path)
     values = array("q")
     try:
@@ -93,14 +93,14 @@ def _read_csv(path: Path) -> Ints:
                     raise InputError(
                         f"{path} line {line} is not a label",
                         got=label,
-                        allowed="a whole number a line",
+                        allowed="one whole number per line",
                     )
     except UnicodeDecodeError:
         raise InputError(f"{path} is not a text file", allowed="UTF-8 text") from None
     except OSError as error:
         raise unreadable(path, error) from None
     if not values:
-        raise InputError(f"{path} is not a column of labels", allowed="a whole number a line")
+        raise InputError(f"{path} is not a column of labels", allowed="one whole number per line")
     check_cells(len(values), str(path))
     return np.frombuffer(values, dtype=np.int64)
 
@@ -110,6 +110,8 @@ def _words(path: Path, file: TextIO) -> Iterator[tuple[int, str]]:
     number = 1
     while line := file.readline(_LONGEST_LINE):
         if len(line) == _LONGEST_LINE:
-            raise InputError(f"{path} line {number} is too long", allowed="a whole number a line")
+            raise InputError(
+                f"{path} line {number} is too long", allowed="one whole number per line"
+            )
         yield from ((number, word) for word in line.split())
         number += 1

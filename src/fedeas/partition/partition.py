@@ -68,7 +68,7 @@ class Partition:
     """
 
     train: IndexLists
-    labels_hash: str  # of the labels that were cut
+    labels_hash: str  # of the labels that were partitioned
     size: int  # samples of the data set
     classes: int
     recipe: str  # name@version
@@ -82,11 +82,11 @@ class Partition:
         taken = np.concatenate([part.indices for part in parts])
         if taken.size and not (taken.min() >= 0 and taken.max() < self.size):
             raise InputError(
-                "a partition with an index outside the data set", allowed=f"0 to {self.size - 1}"
+                "the partition has an index outside the data set", allowed=f"0 to {self.size - 1}"
             )
         taken.sort()
         if (twice := np.flatnonzero(taken[1:] == taken[:-1])).size:
-            raise InputError("a partition that gives a sample twice", got=int(taken[twice[0]]))
+            raise InputError("the partition has a sample twice", got=int(taken[twice[0]]))
 
     @classmethod
     def of(
@@ -202,13 +202,13 @@ class Partition:
 
 
 class Recipe(Protocol):
-    """A named, versioned way of cutting labels into clients; its settings are its attributes."""
+    """A named, versioned way of splitting labels into clients; its settings are its attributes."""
 
     name: ClassVar[str]
     version: ClassVar[int]
 
     def partition(self, labels: ArrayLike) -> Partition:
-        """Cut a data set, given the label of every sample."""
+        """Split a data set, given the label of every sample."""
         ...
 
 
@@ -227,7 +227,7 @@ def check_labels(labels: ArrayLike) -> Ints:
             allowed=f"0 to {LARGEST_LABEL:,}",
         )
     if high == 0:
-        raise InputError("labels of a single class", allowed="at least two classes")
+        raise InputError("the labels have only one class", allowed="at least two classes")
     return y.astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Recipes by name and version, so that a split can be asked for again years later."""
+"""Recipes by name and version, so that a split can be reproduced years later."""
 
 import inspect
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from fedeas.partition.even import IID, Shards
 from fedeas.partition.flbench import FLBench
 from fedeas.partition.partition import Recipe
 
-# A recipe whose output changes gets a new version here beside the old one.
+# A recipe whose output changes gets a new version here; the old one stays.
 _RECIPES: dict[str, Callable[..., Recipe]] = {
     f"{recipe.name}@{recipe.version}": recipe for recipe in (FLBench, Dirichlet, IID, Shards)
 }

@@ -14,10 +14,10 @@ from fedeas.scalars import keep
 
 @dataclass(frozen=True)
 class Greedy:
-    """Place one sample after the other where Eq. (7) is largest; water-filling without patience.
+    """Place one sample at a time where Eq. (7) is largest.
 
-    It takes time in proportion to the total. It is here to check `WaterFill` against, which finds
-    the same plan at once.
+    Takes time in proportion to the total. It is a reference for `WaterFill`, which finds the same
+    plan directly.
 
     >>> Greedy(total=100).plan(LabelCounts([[90, 10, 0], [30, 40, 30]])).samples
     array([[ 0, 45, 55],

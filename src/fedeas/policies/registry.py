@@ -1,4 +1,4 @@
-"""Policies by name: ours, those of installed packages (entry points), and any dotted path."""
+"""Policies by name: built in, from installed packages (entry points), or by dotted path."""
 
 from fedeas.errors import InputError
 from fedeas.policies.balance import FillToMean, FullBalance, NoGeneration
@@ -14,15 +14,15 @@ _REGISTRY = Registry("policy", "fedeas.policies", {policy.name: policy for polic
 
 
 def policy_names() -> list[str]:
-    """Return the names that `make_policy` knows: ours, then those of installed packages."""
+    """Return the names that `make_policy` knows: built-in, then from installed packages."""
     return _REGISTRY.names()
 
 
 def make_policy(spec: str, **offered: object) -> Policy:
     """Make a policy from its name and settings: 'fedeas', 'fedeas(beta=8, entropy=false)'.
 
-    `offered` are settings at hand, such as a total to match; a policy takes those that it has and
-    that `spec` does not set. A name with a colon is a dotted path, 'package.module:Policy'.
+    A policy also gets those `offered` settings, such as a total to match, that it takes and that
+    `spec` does not set. A name with a colon is a dotted path, 'package.module:Policy'.
 
     >>> make_policy("fedeas(beta=8, below_mean=false)")
     FedEAS(beta=8, size_exponent=0.5, entropy=True, below_mean=False)
@@ -30,7 +30,7 @@ def make_policy(spec: str, **offered: object) -> Policy:
     Uniform(total=100)
     """
     if "price" in parse(spec, "policy")[1]:
-        offered.pop("total", None)  # a price says how much already
+        offered.pop("total", None)  # a price already says how much
     policy = _REGISTRY.make(spec, offered)
     if not isinstance(policy, Policy):
         raise InputError(

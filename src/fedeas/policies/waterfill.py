@@ -76,7 +76,7 @@ class WaterFill(LocalPolicy):
         """Return what each row takes at the policy's price."""
         if self.price is None:
             raise InputError(
-                "one client cannot tell its part of a total", fix="give a price instead"
+                "one client cannot know its part of a total", fix="use a price instead"
             )
         levels = _Levels(n)
         return levels.raise_by(np.ceil(levels.amount(self.price)))
@@ -185,7 +185,7 @@ class _Levels:
     def _settle(self, amounts: Floats) -> Floats:
         """Move single samples between clients as long as that lowers the score.
 
-        The price speaks of small amounts; to a client of few samples a whole one is not small.
+        The price is for small amounts; for a client with few samples a whole one is not small.
         """
         for _ in range(_ROUNDS):
             now = self._far(amounts)
@@ -236,7 +236,7 @@ def _sums_from(x: Floats) -> Floats:
 
 
 def _exchange(one_more: Floats, last_one: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Pair clients that gain most by one sample with those that lose least, nobody twice."""
+    """Pair clients that gain most by one sample with those that lose least, none twice."""
     takers = np.argsort(-one_more, kind="stable")
     givers = np.argsort(last_one, kind="stable")
     places = np.empty((2, len(takers)), np.intp)

@@ -55,7 +55,7 @@ def make_figure(draw: Callable[[Any], None], width: float = 6.6, height: float =
 
 
 def _style() -> AbstractContextManager[None]:
-    """Return the context in which figures are drawn; it leaves no trace in matplotlib's state."""
+    """Return the context in which figures are drawn; matplotlib's own state is not changed."""
     try:
         from matplotlib import rc_context
     except ImportError:

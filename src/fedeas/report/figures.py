@@ -1,6 +1,6 @@
 """The count-level figures, drawn with matplotlib.
 
-Every series differs in marker or hatching beside its colour. Each figure ends in one sentence.
+Every series differs in marker or hatching as well as in colour. Each figure ends in one sentence.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _LONGEST = 20  # characters of a client's name
 
 
 def demand(counts: LabelCounts, plan: Plan, file: Path) -> None:
-    """Draw what every client generates beside full balance, and where the imbalance sits."""
+    """Draw what every client generates next to full balance, and where the imbalance is."""
     write_picture(file, demand_picture(counts, plan, _kind(file)))
 
 
@@ -69,7 +69,7 @@ def reduction_picture(counts: LabelCounts, mark: int | None = None, kind: str = 
             try:
                 removed = [make(total).plan(counts).reduction for total in totals]
             except InfeasibleError:
-                continue  # no client lacks a class: missing-only is no policy here
+                continue  # no client lacks a class: missing-only does not apply
             axes.plot(totals, np.multiply(removed, 100), line, color=colour, label=label, lw=1.8)
         found = path(counts, np.linspace(0.25, 24, 96))
         axes.plot(found.totals, 100 * found.reductions, color=BLUE, label="FedEAS", lw=2.2)
@@ -189,7 +189,7 @@ def _betas(betas: Any, x: Any, reductions: Any, choice: float | None = None) -> 
 
 
 def draw_demand(axes: Any, counts: LabelCounts, plan: Plan, full: Plan) -> None:
-    """Draw what every client generates, beside full balance."""
+    """Draw what every client generates, next to full balance."""
     order = np.argsort(-full.per_client, kind="stable")[:_MOST_CLIENTS]
     x = np.arange(len(order))
     own, all_of_it = plan.per_client[order], full.per_client[order]

@@ -1,4 +1,4 @@
-"""What only a run's folder can show: who holds and generates what, and images from its cache."""
+"""What only a run's folder can show: samples per client, and images from its cache."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -21,12 +21,12 @@ _MOST = 3  # partitions, and generators, that are shown
 
 
 def folder_sections(name: str, runs: Sequence[Run]) -> Iterator[Section]:
-    """Yield pictures of the clients and of the samples of runs whose folders are at hand.
+    """Yield pictures of the clients and of the samples of runs whose folders are available.
 
     What a folder lacks, or what does not belong to its result, is left out.
     """
     made = [run for run in runs if run.place is not None and run.result["generated"]]
-    clients = Section(f"{name}: who holds and generates what")
+    clients = Section(f"{name}: real and synthetic samples per client")
     for n, run in enumerate(_first_of_each(made, "counts_hash")):
         if (content := _demand(run)) is not None:
             clients.parts.append(run.result["data"])
@@ -40,7 +40,7 @@ def folder_sections(name: str, runs: Sequence[Run]) -> Iterator[Section]:
 
 
 def _samples(run: Run) -> bytes | None:
-    """Return a picture of the first images of every class in a run's cache, where it is there."""
+    """Return a picture of the first images of every class in a run's cache, if there is one."""
     if run.place is None:
         return None
     try:

@@ -40,7 +40,7 @@ class Box(NamedTuple):
 def draw_labels(
     axes: Any, labels: Sequence[Label], colour: str = "black", taken: Sequence[Box] = ()
 ) -> list[str]:
-    """Write labels beside their points where there is room, bold ones first.
+    """Write labels beside their points where there is space, bold ones first.
 
     The limits of the axes have to be set before. Returns the texts that were written.
     """
@@ -74,7 +74,7 @@ def draw_labels(
 
 
 def text_box(axes: Any, text: str, x: float, y: float, *, ends: bool = False) -> Box:
-    """Return the room that a text of size 9 takes above a point, from it or up to it."""
+    """Return the space that a text of size 9 takes above a point, from it or up to it."""
     left, low = _inches(axes, x, y)
     wide = _CHARACTER * len(text)
     return Box(left - ends * wide, low, left + (not ends) * wide, low + _LINE)
@@ -90,7 +90,7 @@ def _inches(axes: Any, x: float, y: float) -> tuple[float, float]:
 
 
 def _around(axes: Any, label: Label) -> Box:
-    """Return the room of a point itself."""
+    """Return the space of a point itself."""
     x, y = _inches(axes, label.x, label.y)
     return Box(x - 0.03, y - 0.03, x + 0.03, y + 0.03)
 

@@ -19,7 +19,7 @@ _MARKS = re.compile(r"([\\`\[\]|])")  # what would begin code, a link, an image 
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture with the words for those who cannot see it."""
+    """A picture with its alt text."""
 
     name: str
     content: bytes
@@ -41,7 +41,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Grid:
-    """Rows of text under a head; the first cell of a row is its name."""
+    """Rows of text under a heading; the first cell of a row is its name."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -51,7 +51,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, and what stands below it in this order."""
+    """A heading, and what is below it, in this order."""
 
     title: str
     parts: list[str | Grid | Picture] = field(default_factory=list)
@@ -95,7 +95,7 @@ def _markdown(title: str, sections: Sequence[Section]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text as one line of Markdown that shows it: names of others are no markup."""
+    """Return text as one line of Markdown that shows it: names from files are not markup."""
     return _MARKS.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))
 
 

@@ -1,4 +1,4 @@
-"""What a report says of runs: tables, pictures, and what ran."""
+"""What a report says about runs: tables, pictures, and settings."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from fedeas.experiments.tables import Row, Table, common_setting, make_tables
 from fedeas.report import curves
 from fedeas.report.page import Grid, Picture, Section
 
-_LEAST_MARKS, _MOST_MARKS = 3, 6  # that show a relation, and whose names have room
+_LEAST_MARKS, _MOST_MARKS = 3, 6  # that show a relation, and whose names still fit
 
 
 @dataclass(frozen=True)
 class ReferenceColumn:
-    """Accuracies from elsewhere, for a column beside those of the same setting.
+    """Reference accuracies, for a column next to runs of the same setting.
 
     `accuracy` returns one in percent, or None, for a row and the settings of its runs. `note` is
     printed below a table that has any.
@@ -42,7 +42,7 @@ def sweep_sections(
 
 
 def summary(name: str, tables: Sequence[Table]) -> Iterator[str]:
-    """Yield what came out, in a sentence per table that compares policies in one setting."""
+    """Yield the outcome, a sentence per table that compares policies in one setting."""
     for table in tables:
         rows = {row.policy: row for row in table.rows}
         if "none" not in rows or not curves.several_policies(table):
@@ -84,25 +84,25 @@ def _what_ran(runs: Sequence[Run]) -> Grid:
                                            for f, s in zip(federated, settings, strict=True)])),
             ("learning rate", spread([f["local"]["learning_rate"] for f in federated])),
             ("seeds", spread(sorted({result["seed"] for result in results}))),
-            ("hardware", spread([f"{o['machine']}, {o['device']}, {o['threads']} thread(s) a run"
+            ("hardware", spread([f"{o['machine']}, {o['device']}, {o['threads']} thread(s) per run"
                                  for o in on])),
             ("PyTorch", spread([o["torch"] for o in on])),
             ("code", spread([result["code_hash"][:8] for result in results])),
             ("total training time", duration(seconds)),
-            ("images generated", _generated(results)),
+            ("samples generated", _generated(results)),
         ],
         facts=True,
     )  # fmt: skip
 
 
 def _generated(results: Sequence[Result]) -> str:
-    """Say how many images were made for some runs and what that took, each image once."""
+    """Return how many samples were generated for some runs and in what time, each sample once."""
     found = list(generations(results))
     if not found:
         return "none"
     made, by_runs = sum(one.made for one in found), sum(one.by_runs for one in found)
     if not all(one.made for one in found):
-        return f"{made:,} by these runs; what the others took was not measured"
+        return f"{made:,} by these runs; the time of the others was not measured"
     took = duration(sum(one.seconds for one in found))
     if by_runs == made:
         return f"{made:,} in {took}"
@@ -144,7 +144,7 @@ def _table_section(
 
 
 def _results(table: Table, beside: Sequence[float | None], heading: str) -> Grid:
-    """Return the rows of a table, with accuracies from elsewhere where they have a heading."""
+    """Return the rows of a table, with reference accuracies if they have a heading."""
     names = [name.rpartition(".")[2] for name, _ in table.rows[0].column] if table.rows else []
     head = [*names, "method", "policy", "seeds", "accuracy %"]
     head += [heading] if heading else []

@@ -32,7 +32,7 @@ from fedeas.secure.shares import SHARE, split
 
 
 class _Own(NamedTuple):
-    """What a client has to itself: two private keys, the seed of its own mask, its words."""
+    """A client's secrets: two private keys, the seed of its own mask, its words."""
 
     seal: bytes
     mask: bytes
@@ -54,8 +54,8 @@ class _Own(NamedTuple):
 class Client:
     """One client in one sum.
 
-    Everything that the server sends is checked. A stage that is asked for again is answered with
-    the same bytes; with another question it is refused, so no two answers can be compared.
+    Everything that the server sends is checked. A repeated request gets the same bytes again; a
+    different request for the same stage is refused, so no two answers can be compared.
     """
 
     def __init__(self, session: str, memory: Memory) -> None:
@@ -99,7 +99,7 @@ class Client:
             at, bound, n = _place(own, roster), bound_to(self._session, roster), len(roster)
             members = roster.members(request[:n])
             if at not in members:
-                raise RefusedError("the sum is without this client")
+                raise RefusedError("this client is not in the sum")
             if len(request) != n + SEALED * len(members):
                 raise RefusedError("not a sealed pair of every member")
             total = own.words + mask(own.seed, purpose(bound, at), len(own.words))
@@ -126,7 +126,7 @@ class Client:
             held = self._recall("masked").secret
             members, survivors = roster.members(held[: len(roster)]), roster.members(request)
             if _place(own, roster) not in survivors or not set(survivors) <= set(members):
-                raise RefusedError("not the clients that this one added its words with")
+                raise RefusedError("not the clients that this one masked its words with")
             pairs = zip(members, pieces(held[len(roster) :], 2 * SHARE), strict=True)
             came = set(survivors)
             chosen = (pair[:SHARE] if place in came else pair[SHARE:] for place, pair in pairs)
@@ -138,7 +138,7 @@ class Client:
         return reply
 
     def _once(self, stage: str, request: bytes, work: Callable[[], tuple[bytes, bytes]]) -> bytes:
-        """Answer a stage, or say again what was answered."""
+        """Answer a stage, or repeat the earlier answer."""
         asked = digest(self._session, request)
         if self._memory.recall(stage) is None:
             self._memory.keep(stage, StageRecord(asked, *work()))
@@ -148,7 +148,7 @@ class Client:
     def _recall(self, stage: str, asked: bytes | None = None) -> StageRecord:
         said = self._memory.recall(stage)
         if said is None:
-            raise RefusedError(f"the stage {stage!r} has not been")
+            raise RefusedError(f"the stage {stage!r} has not taken place")
         if asked not in (None, said.asked):
             raise RefusedError("a client takes part in one sum of a run, and answers a stage once")
         if not said.reply:
@@ -164,10 +164,10 @@ class Client:
 
 
 def _place(own: _Own, roster: Roster) -> int:
-    """Return where a client stands in the roster: its two keys, side by side."""
+    """Return a client's place in the roster, by its two keys."""
     public = own.public()
     places = zip(roster.seals, roster.masks, strict=True)
     found = [place for place, (seal, mask) in enumerate(places) if seal + mask == public]
     if len(found) != 1:
-        raise RefusedError("the roster is without this client")
+        raise RefusedError("this client is not in the roster")
     return found[0]

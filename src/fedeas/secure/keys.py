@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fedeas.secure.messages import RefusedError, Roster, Words, digest
 
-_NONCE = bytes(12)  # every key below is derived for one message or one mask, never a second
+_NONCE = bytes(12)  # every key below is derived for a single message or mask
 
 
 def new_key() -> bytes:
@@ -37,7 +37,7 @@ def agree(private: X25519PrivateKey, public: bytes) -> bytes:
 
 
 def mask(secret: bytes, purpose: bytes, words: int) -> Words:
-    """Return as many random words as asked for, the same for whoever has the secret."""
+    """Return this many random words, the same for everyone who has the secret."""
     key = _derive(secret, b"mask", purpose)
     cipher = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
     return np.frombuffer(cipher.update(bytes(8 * words)), "<u8").astype(np.uint64)
@@ -49,7 +49,7 @@ def seal(secret: bytes, purpose: bytes, content: bytes) -> bytes:
 
 
 def unseal(secret: bytes, purpose: bytes, sealed: bytes) -> bytes | None:
-    """Return what was sealed, or None where that is not what came."""
+    """Return what was sealed, or None if it was altered."""
     try:
         return ChaCha20Poly1305(_derive(secret, b"seal", purpose)).decrypt(_NONCE, sealed, None)
     except InvalidTag:

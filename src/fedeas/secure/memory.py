@@ -1,8 +1,8 @@
-"""What a client remembers of a sum: every stage once, on its own disk, readable by nobody else.
+"""A client's record of a sum: every stage once, on its own disk, readable by no other user.
 
-In a deployment every message starts a process, and may be run again if that one died. So what a
-client said at a stage is written before it is sent, and whoever asks again hears the same. When a
-sum is over, or another one or training begins, only the hashes of what was asked are left.
+In a deployment every message starts a process, and may be run again if that one died. So a client's
+answer is written before it is sent, and a repeated request gets the same answer. When a sum is
+over, or another one or training begins, only the hashes of the requests are left.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ class StageRecord(NamedTuple):
 
     @classmethod
     def read(cls, content: bytes) -> "StageRecord":
-        """Read what `pack` wrote; refuse every change to it."""
+        """Read what `pack` wrote; refuse modified bytes."""
         checksum, body = content[:32], content[32:]
         end = 40 + int.from_bytes(body[32:40])
         if hashlib.sha256(body).digest() != checksum or not 40 <= end <= len(body):
@@ -43,18 +43,18 @@ class StageRecord(NamedTuple):
 
 
 class Memory(Protocol):
-    """Where a client keeps what it said: `keep` takes the first of a stage alone."""
+    """Where a client keeps its answers: `keep` takes only the first of a stage."""
 
     def recall(self, stage: str) -> StageRecord | None:
-        """Return what was said at a stage."""
+        """Return the record of a stage."""
         ...
 
     def keep(self, stage: str, said: StageRecord) -> None:
-        """Keep what is said at a stage, unless something is kept already."""
+        """Keep the record of a stage, unless there is one already."""
         ...
 
     def forget(self, stage: str) -> None:
-        """Keep of a stage only that it was."""
+        """Keep only the fact that a stage took place."""
         ...
 
 
@@ -66,14 +66,14 @@ class FileStore:
         own_folder(path)
 
     def recall(self, stage: str) -> StageRecord | None:
-        """Return what was said at a stage."""
+        """Return the record of a stage."""
         try:
             return StageRecord.read((self._path / stage).read_bytes())
         except FileNotFoundError:
             return None
 
     def keep(self, stage: str, said: StageRecord) -> None:
-        """Keep what is said at a stage, unless something is kept already."""
+        """Keep the record of a stage, unless there is one already."""
         written = self._write(said)
         with written.open("rb") as file:
             os.fsync(file.fileno())
@@ -87,15 +87,17 @@ class FileStore:
         self._settle_folder()
 
     def forget(self, stage: str) -> None:
-        """Keep of a stage only that it was."""
+        """Keep only the fact that a stage took place."""
         kept = self.recall(stage)
         if kept is not None:
             self._write(StageRecord(kept.asked, b"", b"")).replace(self._path / stage)
 
     def forget_all(self) -> None:
-        """Keep of every stage only that it was: the sum is over for this client."""
+        """Keep only the fact that each stage took place: the sum is over for this client."""
         for path in self._path.iterdir():
-            if path.name.startswith("."):  # a process died before its record counted
+            if path.name.startswith(
+                "."
+            ):  # left by a process that died before its record was complete
                 path.unlink(missing_ok=True)
             else:
                 self._write(StageRecord(_asked(path), b"", b"")).replace(path)
@@ -108,7 +110,7 @@ class FileStore:
         return path
 
     def _settle_folder(self) -> None:
-        """Have the folder itself on the disk: after a power cut nothing must be said anew."""
+        """Sync the folder itself to disk: after a power cut no stage may get a new answer."""
         handle = os.open(self._path, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -117,7 +119,7 @@ class FileStore:
 
 
 def own_folder(path: Path) -> None:
-    """Make a folder that nobody else can read, or refuse one that is not of that kind.
+    """Make a folder that no other user can read, or refuse an existing one that is not safe.
 
     A folder that others can write to may hold what they put there, and a link leads elsewhere.
     """
@@ -127,17 +129,19 @@ def own_folder(path: Path) -> None:
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise InputError(f"{path} is not a folder of this user's own", fix="remove it")
+        raise InputError(f"{path} is not a folder owned by this user", fix="remove it")
     if found.st_mode & 0o022:
-        raise InputError(f"others can write to {path}", fix="chmod 700 it if all in it is yours")
+        raise InputError(
+            f"others can write to {path}", fix="chmod 700 it if everything in it is yours"
+        )
     if found.st_mode & 0o077:
         path.chmod(0o700)
 
 
 def end_sums(folder: Path, but: str = "") -> None:
-    """Forget the keys, masks and words of every sum in a folder, but for the one of a name.
+    """Forget the keys, masks and words of every sum in a folder, except the one with this name.
 
-    A client that the server dropped half-way is never told: the next sum, or training, tells it.
+    A client that the server dropped half-way is never told, so the next sum or training does it.
     """
     if not folder.is_dir():
         return
@@ -147,7 +151,7 @@ def end_sums(folder: Path, but: str = "") -> None:
 
 
 def _asked(path: Path) -> bytes:
-    """Return the hash of what was asked, of a damaged record one that no question has."""
+    """Return the hash of the request; for a damaged record one that no request has."""
     try:
         return StageRecord.read(path.read_bytes()).asked
     except InputError:

@@ -32,7 +32,7 @@ FEWEST, MOST = 3, 2000
 
 
 class RefusedError(FedeasError):
-    """What a client will not do; these words reach the server, so they say nothing of its data."""
+    """A client's refusal; its message reaches the server, so it says nothing about the data."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Roster:
 
     @classmethod
     def read(cls, content: bytes) -> "Roster":
-        """Read a roster; one that would betray its clients is refused."""
+        """Read a roster; one that would expose its clients is refused."""
         n, rest = divmod(len(content) - 4, 2 * KEY)
         if rest or not FEWEST <= n <= MOST:
             raise RefusedError(
@@ -63,7 +63,7 @@ class Roster:
             )
         keys = pieces(content[4:], KEY)
         if len(set(keys)) != len(keys):
-            raise RefusedError("a key stands twice in the roster")
+            raise RefusedError("a key appears twice in the roster")
         threshold = int.from_bytes(content[:4])
         if threshold != safe_threshold(n):
             # A lower one lets a server that tells two stories collect both secrets of a client.
@@ -86,7 +86,7 @@ def safe_threshold(clients: int) -> int:
     """Return how many of the clients must stay to the end: more than three quarters, at least 3.
 
     A server that tells clients different stories about who dropped out, with fewer than a third of
-    them on its side, then comes too short of shares to take the masks off one client's words. This
+    them on its side, then has too few shares to take the masks off one client's words. This
     is a bound on that one attack, counted for up to 300 clients, not a proof against every server.
 
     >>> [safe_threshold(n) for n in (3, 4, 5, 10, 100)]

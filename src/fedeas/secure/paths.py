@@ -1,8 +1,8 @@
-"""What every beta, or every price, of a coarse grid does: whole numbers of a client that add up.
+"""The effect of every beta, or every price, of a coarse grid, as whole numbers that can be summed.
 
 A client's words are its N_k, N_k ||q_k - u||^2, and for every number of the grid its samples and
-N_k ||q_k - u||^2 with them, each rounded to a whole number. Their sums over clients are all that
-choosing takes.
+N_k ||q_k - u||^2 with them, each rounded to a whole number. Choosing needs only their sums over
+clients.
 
 The grid, the rule and the rounding are fixed here, and a client answers nothing else: on a grid of
 three digits and with scores of 44 binary places a server could put every client's histogram
@@ -96,7 +96,7 @@ Question = Betas | Prices
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, and what it does to all clients of the sum together."""
+    """The choice, and its effect on all clients of the sum together."""
 
     policy: FedEAS | WaterFill  # `policy.local(counts)` is a client's own row
     samples: int
@@ -131,7 +131,7 @@ def encode_counts(question: Question, histogram: ArrayLike) -> Words:
 def plain_sums(question: Question, n: NDArray[np.int64]) -> Words:
     """Return the sums of all clients' words from their counts, as a secure sum gives them.
 
-    For whoever may see the counts: simulations, and checks of a negotiation.
+    For code that may see the counts: simulations, and checks of a negotiation.
     """
     sums: Words = np.sum([encode_counts(question, row) for row in n], axis=0, dtype=np.uint64)
     return sums
@@ -143,7 +143,7 @@ def length_of(question: Question) -> int:
 
 
 def path_of(question: Question, sums: Words) -> BetaPath:
-    """Return what every number of the grid does, from the sums of the clients' words."""
+    """Return the effect of every number of the grid, from the sums of the clients' words."""
     numbers = question.numbers
     if sums.shape != (length_of(question),):
         raise InputError("not the sums of this question", got=sums.shape)
@@ -198,7 +198,7 @@ def choose_within(question: Question, sums: Words, clients: int, total: int) -> 
     within = np.flatnonzero((found.totals > 0) & (found.totals <= total))
     if not within.size:
         raise InfeasibleError(
-            f"no plan of the grid that is not empty takes at most {total:,} samples",
+            f"every non-empty plan of the grid takes more than {total:,} samples",
             fix="spend more",
         )
     return _choice(question, found, clients, int(within[-1]), None)
@@ -210,7 +210,7 @@ def encode_query(question: Question) -> dict[str, object]:
 
 
 def read_question(asked: object) -> Question:
-    """Read a question of another party.
+    """Read a question from another party.
 
     >>> read_question({"policy": "waterfill", "classes": 10})
     Prices(classes=10)
@@ -231,7 +231,7 @@ def one_digit_numbers(first: int, last: int) -> Floats:
     array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1. , 2. , 3. , 4. ,
            5. , 6. , 7. , 8. , 9. ])
     """
-    # From text, so that 0.3 is the number that somebody would type.
+    # From text, so that 0.3 is the number that a user would type.
     numbers = [float(f"{n}e{power}") for power in range(first, last) for n in range(1, 10)]
     found = np.array(numbers)
     found.setflags(write=False)
@@ -253,6 +253,6 @@ def _choice(
 
 
 def _check_classes(classes: object) -> None:
-    """Refuse a number of classes that cannot be; questions come from another party."""
+    """Refuse an impossible number of classes; questions come from another party."""
     if type(classes) is not int or not 2 <= classes < _MOST_CLASSES:
         raise InputError("classes out of range", got=classes, allowed=f"2 to {_MOST_CLASSES - 1}")

@@ -1,4 +1,4 @@
-"""The server's half of a secure sum: it relays what clients send each other, and adds up."""
+"""The server's half of a secure sum: it relays messages between clients, and adds up."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ Requests = dict[int, bytes]
 
 
 class Server:
-    """One sum: a method a stage, from the replies to one stage to the requests of the next.
+    """One sum: a method per stage, from the replies to one stage to the requests of the next.
 
     A client whose reply is missing or malformed is left out, and `left_out` says why. With too few
     clients left there is no sum.
@@ -56,7 +56,7 @@ class Server:
         for node, reply in sorted(given.items()):
             keys = pieces(reply, KEY)
             if any(often[key] > 1 for key in keys):
-                self.left_out[node] = "keys: one that stands twice"
+                self.left_out[node] = "keys: a key appears twice"
                 continue
             try:
                 for key in keys:
@@ -112,7 +112,7 @@ class Server:
         weights: dict[tuple[int, ...], dict[int, int]] = {}
         for index, member in enumerate(self._members):
             hashed = slice(0, HASH) if member in came else slice(HASH, 2 * HASH)
-            # A share that is not the one dealt is as good as none.
+            # A share that is not the one dealt counts as missing.
             shares = {
                 place: share
                 for place, reply in given.items()
@@ -143,13 +143,13 @@ class Server:
             raise self._unshared(member)
         key, left = load_key(secret), np.zeros(self._words, np.uint64)
         for place in self._survivors:
-            # Seen from the one that is gone; in the sum stands the other's side of it.
+            # From the side of the client that is gone; the sum contains the other side.
             left -= pair_mask(key, self._roster, member, place, self._bound, self._words)
         return left
 
     def _unshared(self, member: int) -> InfeasibleError:
         return InfeasibleError(
-            f"client {self._nodes[member]} shared something else than its secret",
+            f"client {self._nodes[member]} shared something other than its secret",
             fix="run the sum without it",
         )
 

@@ -19,15 +19,15 @@ def split(secret: bytes, parties: int, threshold: int) -> list[bytes]:
     if len(secret) != SECRET:
         raise InputError("not a secret to share", got=f"{len(secret)} bytes", allowed="32 bytes")
     if not 1 <= threshold <= parties:
-        raise InputError("no threshold", got=threshold, allowed=f"1 to {parties}")
-    # From the operating system: whoever can repeat these numbers can read the secret.
+        raise InputError("threshold out of range", got=threshold, allowed=f"1 to {parties}")
+    # From the operating system: anyone who can repeat these numbers can read the secret.
     higher = [secrets.randbelow(_PRIME) for _ in range(threshold - 1)]
     polynomial = [*higher, int.from_bytes(secret)]
     return [_value(polynomial, party + 1).to_bytes(SHARE) for party in range(parties)]
 
 
 def join(shares: Mapping[int, bytes]) -> bytes:
-    """Return the secret of which these are shares; of too few, or wrong ones, something else."""
+    """Return the secret of these shares; too few, or wrong ones, give something else."""
     weights = weights_at_zero(sorted(shares))
     return join_weighted(shares, weights)
 

@@ -1,8 +1,7 @@
 """Whole numbers per client and class as a file: CSV or TSV, JSON, and Parquet with its extra.
 
-`LabelCounts` and `Plan` are both such a table; a plan adds a few facts (`meta`). Files of others
-come in several layouts: a table that can be read in two ways is refused, with the option that
-settles it.
+`LabelCounts` and `Plan` are both such a table; a plan adds metadata (`meta`). Users' files come in
+several layouts: a table that can be read in two ways is refused, with the option that settles it.
 """
 
 import csv
@@ -40,7 +39,7 @@ __all__ = [
     "added_up", "check_start", "facts_file", "names_clients", "parquet_layout", "read", "write",
 ]  # fmt: skip
 
-_META = "# fedeas "  # before the facts of a plan, in files of version 0.1.0
+_META = "# fedeas "  # before the metadata of a plan, in files of version 0.1.0
 _SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 
 
@@ -59,7 +58,7 @@ def read(path: Path | str, options: Options | None = None) -> Table:
 
 
 def write(path: Path | str, table: Table) -> None:
-    """Write a table, whole or not at all; the ending of the name tells the format."""
+    """Write a table atomically; the ending of the name tells the format."""
     path = Path(path)
     save = _format(path)[1]
     beside = table.meta is not None and save is _write_csv
@@ -88,9 +87,9 @@ def parquet_layout(path: Path, options: Options) -> Reading:
 
 
 def check_start(path: Path, options: Options) -> None:
-    """Refuse what the first rows of a Parquet file leave in doubt, before it is read as a stream.
+    """Refuse a Parquet file with doubtful columns, by its first rows, before it is streamed.
 
-    Only columns can be judged by some of the rows.
+    Only columns can be judged from some of the rows.
     """
     with parquet.opened(path, names_clients) as source:
         batch = next(source.batches(), None)
@@ -111,7 +110,7 @@ def _refuse(path: Path, doubts: Sequence[Doubt]) -> None:
 def _read_csv(path: Path, options: Options) -> tuple[Table, str]:
     facts = None if options.layout in (LONG, COUNTS) else find_facts(path)
     if options.layout is None and facts is not None:
-        # A plan of ours, whatever its classes are called.
+        # A plan written by fedeas, whatever its classes are called.
         options = replace(options, layout=WIDE)
     with opened(path, options.delimiter) as rows:
         iterator = iter(rows)
@@ -163,7 +162,7 @@ def _read_parquet(path: Path, options: Options) -> tuple[Table, str]:
 
 
 def _adjusted(table: Table, options: Options, path: Path) -> Table:
-    """Leave out and transpose what a file holds that has no cells of text."""
+    """Drop rows and columns of a table from a file without text cells, and transpose it."""
     if options.drop_columns or options.drop_rows:
         rows, columns = table.values.shape
         named = replace(

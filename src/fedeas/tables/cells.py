@@ -24,7 +24,7 @@ _SUPPRESSED = re.compile(r"[<≤>≥].*|\*+|[0-9]+\s*[-\u2013]\s*[0-9]+")
 
 
 class Cells:
-    """Reads the cells of one file, and remembers what its other cells say about a point.
+    """Reads the cells of one file, and remembers how its other cells use a point.
 
     `1.000` is one or a thousand. It is one where the file writes decimals elsewhere (3.0, 0.000,
     1200.000), and otherwise `check` refuses it.
@@ -91,7 +91,7 @@ class Cells:
             first, _, rest = cell.partition(".")
             decimal = f" or {first}" if rest and not rest.strip("0") else ""
             raise InputError(
-                f"{where} holds {cell!r}: a separator of thousands, or a decimal number?",
+                f"{where} holds {cell!r}: a thousands separator, or a decimal number?",
                 fix=f"write {digits}{decimal}",
             )
         if match := _DECIMAL_COMMA.fullmatch(cell):
@@ -137,12 +137,12 @@ def is_whole(cell: str) -> bool:
 
 
 def shown(name: str) -> str:
-    """Return a name from a file as a message can show it: short, and without control codes."""
+    """Return a name from a file in a form for messages: short, and without control codes."""
     return name if name.isprintable() and 0 < len(name) <= 40 else repr(name[:40])
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return the first of some names as a message can show them."""
+    """Return the first of some names in a form for messages."""
     return ", ".join(map(shown, islice(names, 20)))
 
 

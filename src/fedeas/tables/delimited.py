@@ -1,4 +1,4 @@
-"""CSV and TSV as rows of cells: encoding, delimiter, comments, and what is no row at all."""
+"""CSV and TSV as rows of cells: encoding, delimiter, comments, and lines that are not rows."""
 
 import csv
 import re
@@ -12,7 +12,7 @@ from fedeas.files import unreadable
 
 _NAMED_DELIMITERS = {"\\t": "\t", "tab": "\t"}
 _AS_TEXT = "save it as CSV (in a spreadsheet: 'CSV UTF-8')"
-# How files begin that are something else, whatever they are called.
+# How files begin that are something else, whatever their name.
 _OTHER_FILES = {
     b"PK\x03\x04": ("is a spreadsheet or another archive", _AS_TEXT),
     b"\xd0\xcf\x11\xe0": ("is a spreadsheet", _AS_TEXT),
@@ -53,7 +53,7 @@ class Rows:
 
 @contextmanager
 def opened(path: Path, delimiter: str | None = None) -> Iterator[Rows]:
-    """Open a CSV or TSV file; whatever is wrong with it ends in one clear line."""
+    """Open a CSV or TSV file; any error in it is one clear line."""
     try:
         with path.open("rb") as file:
             start = file.read(4)
@@ -107,7 +107,7 @@ def check_title(rows: Rows, first: list[str], second: list[str] | None) -> None:
 
 
 def _delimiter(path: Path, given: str | None) -> str:
-    """Return what separates cells: as given, by the file's ending, or plainly semicolons."""
+    """Return the delimiter: as given, by the file's ending, or semicolons if they are obvious."""
     if given is not None:
         delimiter = _NAMED_DELIMITERS.get(given, given)
         if len(delimiter) != 1 or delimiter in '"\r\n' or delimiter.isalnum():
@@ -127,7 +127,7 @@ def _separates(path: Path, delimiter: str) -> bool:
 
 
 def _not_utf8(path: Path) -> InputError:
-    """Say where a file stops being UTF-8, and what its letter probably is."""
+    """Return an error that says where a file stops being UTF-8."""
     content = path.read_bytes()
     try:
         content.decode()

@@ -14,10 +14,10 @@ _YEARS = (1900, 2100)
 
 
 def find_doubts(table: Table, layout: str) -> Iterator[Doubt]:
-    """Yield what should be settled before the table is used; `layout` is how it was read."""
+    """Yield doubts to settle before the table is used; `layout` is how it was read."""
     yield from table.doubts
     for what, option in _found(table):
-        yield Doubt(what, f"say {option}, or --layout {layout} to keep it")
+        yield Doubt(what, f"pass {option}, or --layout {layout} to keep it")
 
 
 def _found(table: Table) -> Iterator[tuple[str, str]]:
@@ -39,7 +39,7 @@ def _names(given: Sequence[str] | None, size: int) -> Sequence[str]:
 
 
 def _totals(values: Ints, names: Sequence[str], kind: str) -> Iterator[tuple[str, str]]:
-    """Yield the column that is the sum of the others, and those that are called so."""
+    """Yield the column that is the sum of the others, and those that are called a total."""
     found = sum_column(values)
     for place, name in enumerate(names):
         if place == found:
@@ -52,7 +52,7 @@ def _totals(values: Ints, names: Sequence[str], kind: str) -> Iterator[tuple[str
 
 
 def sum_column(values: Ints) -> int | None:
-    """Return the column that is the sum of all others in every row, where that is no coincidence.
+    """Return the column that is the sum of all others in every row, if that is not a coincidence.
 
     A few small numbers add up by chance: rows in which several others have samples tell more than
     rows in which one other has.

@@ -1,7 +1,7 @@
-"""The facts of a plan beside its table: `plan.csv` is a plain table, `plan.csv.json` says the rest.
+"""A plan's metadata next to its table: `plan.csv` is a plain table, `plan.csv.json` has the rest.
 
-The facts name the content of the table that they belong to, so that a pair that does not belong
-together is noticed, whatever program wrote the table again.
+The metadata includes a hash of the table that it belongs to, so that a mismatched pair is noticed,
+whatever program wrote the table again.
 """
 
 import hashlib
@@ -22,22 +22,22 @@ _FORMAT = "facts/1"
 
 
 def facts_file(path: Path) -> Path:
-    """Return the file of facts that belongs to a table."""
+    """Return the metadata file that belongs to a table."""
     return path.with_name(f"{path.name}.json")
 
 
 def facts_text(table: Table, facts: Mapping[str, Any]) -> str:
-    """Return the content of a file of facts."""
+    """Return the content of a metadata file."""
     return sealed({"format": _FORMAT, "table": content_hash(table), "facts": facts})
 
 
 def find_facts(path: Path) -> dict[str, Any] | None:
-    """Return the content of the file of facts beside a table; None where there is none."""
+    """Return the content of a table's metadata file; None if there is none."""
     return _body(facts_file(path))
 
 
 def checked_facts(path: Path, body: dict[str, Any], table: Table) -> Mapping[str, Any] | None:
-    """Return the facts of a table, refusing those of another one."""
+    """Return the metadata of a table; refuse that of another one."""
     file = facts_file(path)
     if body.get("table") != content_hash(table):
         raise InputError(
@@ -49,14 +49,14 @@ def checked_facts(path: Path, body: dict[str, Any], table: Table) -> Mapping[str
 
 
 def check_not_facts(path: Path) -> None:
-    """Refuse the facts where their table is meant."""
+    """Refuse a metadata file given instead of its table."""
     if _body(path) is not None:
         table = path.name.removesuffix(".json")
-        raise InputError(f"{path} belongs to {table}", fix=f"name {table}")
+        raise InputError(f"{path} belongs to {table}", fix=f"pass {table}")
 
 
 def remove_facts(path: Path) -> None:
-    """Remove the facts of a table that is no longer there; a file of somebody else is left."""
+    """Remove the metadata of a table that is gone, unless fedeas did not write the file."""
     file = facts_file(path)
     with suppress(InputError):
         if _body(file) is not None:
@@ -76,12 +76,12 @@ def content_hash(table: Table) -> str:
 
 
 def _body(file: Path) -> dict[str, Any] | None:
-    """Return the content of a file of ours; None where there is none, or it is somebody else's."""
+    """Return the content of a metadata file; None if there is none, or fedeas did not write it."""
     if not file.is_file() or file.stat().st_size > MAX_TEXT:
         return None
     try:
         body = read_json(file)
-    except (InputError, RecursionError):  # a file of somebody else may be anything
+    except (InputError, RecursionError):  # a file from elsewhere may be anything
         if f'"format": "{_FORMAT}"' not in file.read_text(errors="replace"):
             return None
         raise InputError(f"{file} is damaged", fix="make the plan again") from None

@@ -1,4 +1,4 @@
-"""What headings and names say: which of them stand for clients, classes, totals, counts, years."""
+"""What headings and names mean: which of them stand for clients, classes, totals, counts, years."""
 
 import re
 
@@ -37,7 +37,7 @@ def _words(heading: str) -> list[str]:
 
 
 def names_clients(heading: str) -> bool:
-    """Tell whether a heading stands above client ids: '', 'client', 'ClientID', 'hospital_no'.
+    """Tell whether a heading is that of client ids: '', 'client', 'ClientID', 'hospital_no'.
 
     'client_1' is the id of a client, and 'lymph node' may well be a class.
     """
@@ -52,12 +52,12 @@ def names_clients(heading: str) -> bool:
 
 
 def names_holders(heading: str) -> bool:
-    """Tell whether a heading names clients in so many words, not just 'id' or nothing at all."""
+    """Tell whether a heading names clients explicitly, not just 'id' or nothing at all."""
     return names_clients(heading) and bool(_HOLDERS.intersection(_words(heading)))
 
 
 def names_classes(heading: str) -> bool:
-    """Tell whether a heading stands above the names of classes: 'class', 'diagnosis_code'."""
+    """Tell whether a heading is that of class names: 'class', 'diagnosis_code'."""
     match _words(heading):
         case [word]:
             return word in _CLASSES
@@ -75,7 +75,7 @@ def names_total(name: str) -> bool:
 
 
 def names_year(heading: str) -> bool:
-    """Tell whether a heading stands above years."""
+    """Tell whether a heading is that of years."""
     match _words(heading):
         case [word]:
             return word in _YEARS
@@ -83,7 +83,7 @@ def names_year(heading: str) -> bool:
 
 
 def names_counts(heading: str) -> bool:
-    """Tell whether a heading stands above counts: 'count', 'n', 'n_samples', 'patients'."""
+    """Tell whether a heading is that of counts: 'count', 'n', 'n_samples', 'patients'."""
     words = _words(heading)
     return bool(
         _COUNTING.intersection(words)

@@ -1,7 +1,7 @@
 """Which layout a table has: every reading that its headings and cells allow.
 
 A table with columns of a client and of a label may be a row per sample. If it has a column of whole
-numbers too it may hold counts, and if it holds nothing but whole numbers beside the client it may
+numbers too it may hold counts, and if it holds nothing but whole numbers besides the client it may
 also be wide, with a class that is called 'label' or 'y'. What the rows say excludes readings:
 
 - a wide table names every client once, and has at least two classes;
@@ -55,7 +55,7 @@ def choose(
 ) -> Reading:
     """Return the one reading of a table, or refuse it with all that there are.
 
-    `rows` are looked at only where the heading leaves a doubt.
+    `rows` are read only if the heading leaves a doubt.
     """
     names = [name for name in head if name not in options.drop_columns]
     if options.layout == WIDE or options.transpose:
@@ -67,7 +67,7 @@ def choose(
         raise InputError(
             f"{where}: which columns hold client and label?",
             allowed=listed(names),
-            fix="say --client-column and --label-column",
+            fix="pass --client-column and --label-column",
         )
     if options.layout == LONG:
         return Reading(LONG, *places)
@@ -78,7 +78,10 @@ def choose(
     if len(found) == 1:
         return found[0]
     ways = ", or ".join(reading.described for reading in found)
-    raise InputError(f"{where} can be read in {_NUMBERS[len(found)]} ways: {ways}", fix="say which")
+    raise InputError(
+        f"{where} can be read in {_NUMBERS[len(found)]} ways: {ways}",
+        fix="pass one of these options",
+    )
 
 
 _NUMBERS = {2: "two", 3: "three"}
@@ -124,8 +127,8 @@ class _Survey:
             return named[0]
         raise InputError(
             f"{where}: which column holds the counts?",
-            allowed=listed(named or self._others) or "a column beside client and label",
-            fix="say --count-column",
+            allowed=listed(named or self._others) or "a column besides client and label",
+            fix="pass --count-column",
         )
 
     def _counts(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a table is, and how somebody wants a file of theirs to be read."""
+"""What a table is, and how to read a file."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ WIDE, LONG, COUNTS = LAYOUTS = ("wide", "long", "counts")
 
 @dataclass(frozen=True)
 class Doubt:
-    """Something in a table that is probably not what it would be taken for, and the way out."""
+    """Something in a table that is probably not a class or a client, and how to settle it."""
 
     what: str
     fix: str
@@ -48,7 +48,7 @@ class Columns:
         return any((self.client, self.label, self.count))
 
     def find(self, known: Iterable[str], where: str) -> tuple[str, str] | None:
-        """Return the columns of client and label, None where there are none and none were named."""
+        """Return the columns of client and label, None if there are none and none were named."""
         names = list(known)
         for wanted in (self.client, self.label, self.count):
             if wanted is not None and wanted not in names:
@@ -69,14 +69,14 @@ class Columns:
             raise InputError(
                 f"{where}: which column holds the {lacking}?",
                 allowed=listed(names),
-                fix=f"say --{lacking}-column",
+                fix=f"pass --{lacking}-column",
             )
         return None
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to read a file; what is not given is found out, or the file is refused.
+    """How to read a file; what is not given is inferred, or the file is refused.
 
     `layout` is one of
 
@@ -84,7 +84,7 @@ class Options:
     - `long`: a row per sample
     - `counts`: a row per client and class, with a count
 
-    With a layout a table is read exactly so; without one it is read only if there is one reading.
+    A given layout is followed exactly; without one a table is read only if there is one reading.
     `drop_columns` and `drop_rows` are left out, by their names in the file; `transpose` reads a
     table that has classes as rows.
     """
@@ -106,7 +106,7 @@ class Options:
             )
         if self.layout == LONG and self.columns.count:
             raise InputError(
-                "a row per sample has no count", got=self.columns.count, fix="say --layout counts"
+                "a row per sample has no count", got=self.columns.count, fix="pass --layout counts"
             )
         if self.transpose and (self.layout in (LONG, COUNTS) or self.columns.given):
             raise InputError("only a wide table can be transposed", fix="leave out --transpose")

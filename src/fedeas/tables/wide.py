@@ -56,7 +56,7 @@ class _Head:
     width: int  # cells of every row
     places: Sequence[int]
     names: Sequence[str] | None
-    has_ids: bool | None  # None where the first row has to tell
+    has_ids: bool | None  # None if the first row has to tell
 
 
 def _head(rows: Rows, options: Options) -> tuple[_Head, Iterator[list[str]]]:
@@ -123,7 +123,7 @@ def _is_heading(path: Path, first: list[str]) -> bool:
 
 
 def _check_headings(path: Path, names: Sequence[str], exactly: bool) -> None:
-    """Refuse headings that are missing or there twice, and a second column of ids."""
+    """Refuse missing or duplicate headings, and a second column of ids."""
     more = [] if names_holders(names[0]) else [name for name in names[1:] if names_holders(name)]
     if more and names_clients(names[0]):
         raise InputError(
@@ -135,7 +135,7 @@ def _check_headings(path: Path, names: Sequence[str], exactly: bool) -> None:
         raise InputError(
             f"{path}: column {shown(more[0])} seems to hold the clients, but is not the first",
             got=list(names[:4]),
-            fix="put it first, or say --layout wide if it is a class",
+            fix="put it first, or pass --layout wide if it is a class",
         )
     for place, name in enumerate(names[1:], start=1):
         if not name:
@@ -148,12 +148,12 @@ def _check_headings(path: Path, names: Sequence[str], exactly: bool) -> None:
             raise InputError(
                 f"{path}: class {shown(name)} appears twice",
                 got=f"columns {names.index(name, 1) + 1} and {place + 1}",
-                fix="rename one of them, or remove what stands above the heading",
+                fix="rename one of them, or remove what is above the heading",
             )
 
 
 def _check_id(rows: Rows, row: Sequence[str], lines: Mapping[str, int], what: str) -> None:
-    """Refuse a row without a name or without counts, and one of a name that was there before."""
+    """Refuse a row without a name or without counts, and a name that appeared before."""
     name, line = row[0], rows.line
     if name and not any(row[1:]):
         raise InputError(
@@ -171,7 +171,7 @@ def _check_id(rows: Rows, row: Sequence[str], lines: Mapping[str, int], what: st
 
 
 def _check_numbered(path: Path, matrix: np.ndarray) -> None:
-    """Refuse a first column that counts on from row to row: these are ids, or they are not."""
+    """Refuse a first column that counts up from row to row: it may hold ids."""
     first = matrix[:, 0]
     if len(first) < 2 or not np.all(np.diff(first) == 1) or (len(first) == 2 and first[0] > 1):
         return
@@ -182,7 +182,7 @@ def _check_numbered(path: Path, matrix: np.ndarray) -> None:
 
 
 def _if_words(names: Sequence[str] | None) -> str | None:
-    """Say how to go on where a column of counts turns out to hold words."""
+    """Say what to do if a column of counts turns out to hold words."""
     if names is None or len(names) < 2:
         return None
     client = next((n for n in names if n and names_clients(n)), names[0])
@@ -191,7 +191,7 @@ def _if_words(names: Sequence[str] | None) -> str | None:
     if client == label:
         return None
     return (
-        f"if every row is a sample, say --client-column {quoted(client)} "
+        f"if every row is a sample, pass --client-column {quoted(client)} "
         f"--label-column {quoted(label)}; --drop-column leaves a column out"
     )
 
@@ -205,7 +205,7 @@ def _table(head: _Head, ids: tuple[str, ...] | None, matrix: np.ndarray, options
         doubts = (
             Doubt(
                 f"the first column is headed {shown(head.names[0])}, so that rows are classes",
-                "say --transpose, or --layout wide if rows are clients",
+                "pass --transpose, or --layout wide if rows are clients",
             ),
         )
     return Table(matrix, ids, names, doubts=doubts)

@@ -1,4 +1,4 @@
-"""Normalisation as a part of the model: it happens on its device, so one byte a pixel travels."""
+"""Normalisation as part of the model: it runs on its device, so only bytes are transferred."""
 
 import torch
 from torch import nn
@@ -30,6 +30,6 @@ class Normalise(nn.Module):
         if not self._is_image:
             return (samples.float() - self.mean) / self.spread
         x = samples.permute(0, 3, 1, 2)
-        # The bytes already lie channels last: that layout is free, the other is a copy.
+        # The bytes are already channels last: that layout is free, the other needs a copy.
         x = x.float() if self._channels_last else x.float().contiguous()
         return (x / 255 - self.mean) / self.spread

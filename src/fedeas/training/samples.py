@@ -1,4 +1,4 @@
-"""`Samples`: what somebody trains on, as places in arrays; nothing is copied until a batch is."""
+"""`Samples`: training samples as indices into arrays; only batches are copied."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ class Samples:
         own, other = data.samples, synthetic
         if (other.shape[1:], other.dtype) != (own.shape[1:], own.dtype):
             raise InputError(
-                "synthetic samples are of another shape or number format than the data's",
+                "synthetic samples differ from the data in shape or dtype",
                 got=f"{other.shape[1:]} of {other.dtype}",
                 allowed=f"{own.shape[1:]} of {own.dtype}",
             )
