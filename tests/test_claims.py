@@ -389,7 +389,7 @@ def test_the_results_page_says_what_survives_the_correction():
     judged = [c for c in all_claims() if c.p_value is not None]
     held = [c for c in judged if c.state != CANNOT_TELL]
     words = ("none", "one", "two", "three", "four", "five", "six")
-    assert f"Of the recorded runs' claims {words[len(held)]} survive" in page
+    assert f"Of the claims judged from the recorded runs {words[len(held)]} survive" in page
     for claim in judged:
         if claim.what.startswith("FedEAS over") and claim.state == CANNOT_TELL:
             assert f"{claim.p_value:.3f}".removeprefix("0") in page, claim

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from fedeas import FedEAS, LabelCounts, Partition, Plan
+from paths import python_path
 from under_way import interrupted
 
 
@@ -186,6 +187,35 @@ def test_an_interrupt_that_a_library_loses_is_heard_all_the_same():
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=50)  # of the second minute of sleep
     assert out == "stopped in order\n"
+    assert err.strip().endswith("KeyboardInterrupt")
+
+
+IMPORTS = """
+import sys, time
+from fedeas.cli.interrupt import HeardInterrupts
+with HeardInterrupts():
+    import slow_to_import
+    print("imported", flush=True)
+    time.sleep(60)
+"""
+SLOW = """
+import time
+print("ready", flush=True)
+for _ in range(100):
+    time.sleep(0.01)  # C++ that calls Python here would abort the process
+"""
+
+
+def test_an_import_is_completed_before_an_interrupt_is_raised(tmp_path):
+    (tmp_path / "slow_to_import.py").write_text(SLOW)
+    process = subprocess.Popen(
+        [sys.executable, "-c", IMPORTS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": python_path(tmp_path)},
+    )  # fmt: skip
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=50)
+    assert out == "imported\n"
     assert err.strip().endswith("KeyboardInterrupt")
 
 

@@ -1,7 +1,8 @@
 """Ctrl-C that is never lost.
 
-An interrupt is raised at whatever line is running, and some libraries swallow it there: pyarrow
-does while it imports pandas. The command would then keep running.
+An interrupt is raised at whatever line is running. Some libraries swallow it there, as pyarrow does
+while it imports pandas, and the command would keep running; others abort the process, as torch does
+while it is imported. So an import is completed first.
 """
 
 import os
@@ -11,6 +12,7 @@ import threading
 from types import FrameType, TracebackType
 
 _PATIENCE = 2.0  # seconds until an interrupt that was swallowed is raised again
+_IMPORT = 0.1  # seconds until it is tried again after an import
 
 
 class HeardInterrupts:
@@ -36,14 +38,26 @@ class HeardInterrupts:
         signal.signal(signal.SIGINT, self._before)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        threading.Thread(target=self._look_again, daemon=True).start()
-        raise KeyboardInterrupt
+        importing = _imports(frame)
+        patience = _IMPORT if importing else _PATIENCE
+        threading.Thread(target=self._look_again, args=(patience,), daemon=True).start()
+        if not importing:
+            raise KeyboardInterrupt
 
-    def _look_again(self) -> None:
-        while not self._over.wait(_PATIENCE):
+    def _look_again(self, patience: float) -> None:
+        while not self._over.wait(patience):
             if not _handles_an_exception():
                 os.kill(os.getpid(), signal.SIGINT)
                 return
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Tell whether a module is being imported."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _handles_an_exception() -> bool:
