@@ -16,7 +16,8 @@ PACKAGES = [
     "errors", "plotting", "notebook",
     "cores", "limits", "scalars", "seeds", "specs", "blocks", "files", "locks", "hub",
     "tensors", "parquet", "tables", "counts", "skew", "cost", "progress", "plan", "policies",
-    "select", "overfill", "comparison", "stream", "secure", "partition", "settings", "sources", "data",
+    "select", "overfill", "comparison", "stream", "secure", "partition", "settings", "sources",
+    "data",
     "training", "generators", "cache", "dropin", "methods", "flower", "experiments", "report",
     "paper", "cli",
 ]  # fmt: skip
