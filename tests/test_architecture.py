@@ -15,14 +15,16 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedeas"
 PACKAGES = [
     "errors", "plotting", "notebook",
     "cores", "limits", "scalars", "seeds", "specs", "blocks", "files", "locks", "hub",
-    "tensors", "parquet", "tables", "counts", "skew", "cost", "plan", "policies", "select",
-    "overfill", "comparison", "stream", "secure", "partition", "settings", "sources", "data",
+    "tensors", "parquet", "tables", "counts", "skew", "cost", "progress", "plan", "policies",
+    "select", "overfill", "comparison", "stream", "secure", "partition", "settings", "sources",
+    "data",
     "training", "generators", "cache", "dropin", "methods", "flower", "experiments", "report",
     "paper", "cli",
 ]  # fmt: skip
 # The only places outside `cli` that import another package, and then where it is used.
 LEAVES = {
     "notebook.py": {"pandas"},
+    "progress.py": {"rich"},
     "parquet/arrow.py": {"pyarrow"},
     "partition/flower.py": {"datasets", "flwr_datasets"},
     "hub.py": {"huggingface_hub"},

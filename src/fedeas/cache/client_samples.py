@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedeas.cache.block import Ints
-from fedeas.cache.fill import client_samples
+from fedeas.cache.fill import Progress, client_samples
 from fedeas.cache.store import Cache
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
 from fedeas.generators import Classes, Generator, open_generator
+from fedeas.progress import progress
 
 _LOG = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ class ClientSamples:
     batch_size: int = 64
     max_samples: int | None = None
     offered: tuple[tuple[str, object], ...] = ()  # settings for a generator named by a spec
+    show_progress: bool = False  # on standard error
 
     def draw(self, n: ArrayLike, classes: Classes, like: Array | None = None) -> tuple[Array, Ints]:
         """Return samples and labels for a client with these label counts, generated where missing.
@@ -72,9 +74,10 @@ class ClientSamples:
             nothing = np.empty((0, 0)) if like is None else like[:0]
             return nothing, np.empty(0, np.int64)
         cache = self.open_cache(classes)
-        with self._logged(cache, wanted):
+        generator = self.open_generator()
+        with self._logged(cache, wanted), self._progress() as update:
             return client_samples(
-                self.client, wanted, self.open_generator(), cache, self.batch_size, like
+                self.client, wanted, generator, cache, self.batch_size, like, update
             )
 
     def open_cache(self, classes: Classes) -> Cache:
@@ -93,6 +96,14 @@ class ClientSamples:
                 "`fingerprint` and `sample`",
             )
         return self.generator
+
+    @contextmanager
+    def _progress(self) -> Iterator[Progress | None]:
+        if not self.show_progress:
+            yield None
+            return
+        with progress(f"client {self.client}: generating samples") as update:
+            yield update
 
     def _affordable(self, wanted: Ints) -> Ints:
         """Return what is generated of what the policy wants: every class is cut in proportion."""

@@ -76,6 +76,7 @@ def client_samples(
     cache: Cache,
     batch_size: int = 64,
     like: Array | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Array, Ints]:
     """Return the samples that one client wants and their labels, generated on first use."""
     narrow(cache.folder)
@@ -85,7 +86,8 @@ def client_samples(
         wrong = error
     try:
         _check_settings(generator, cache, batch_size)
-        _fill_client(client, wanted, _Fill(cache, client, generator, batch_size, like))
+        work = _Fill(cache, client, generator, batch_size, like)
+        _fill_client(client, wanted, work, progress)
     except OSError as error:
         here = str(error.filename).startswith(str(cache.folder))  # not a file of the generator's
         if error.errno not in _READ_ONLY or not here:
@@ -97,14 +99,16 @@ def client_samples(
     return cache.samples(client, wanted)
 
 
-def _fill_client(client: str, wanted: Sequence[int], work: "_Fill") -> None:
+def _fill_client(
+    client: str, wanted: Sequence[int], work: "_Fill", progress: Progress | None
+) -> None:
     """Fill one client's part; others may do the same for themselves."""
     try:
         with lock_client(work.cache, client):
-            work.run({client: list(wanted)}, mend(work.cache, client), None)
+            work.run({client: list(wanted)}, mend(work.cache, client), progress)
     except DamagedError:  # the index, which is everybody's
         with lock_cache(work.cache.folder):
-            work.run({client: list(wanted)}, mend(work.cache), None)
+            work.run({client: list(wanted)}, mend(work.cache), progress)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from fedeas.cli import results, show
+from fedeas.progress import progress
 
 
 def demo(
@@ -111,7 +112,7 @@ def _draw(runs: Any, base: Any, plan: Any, out: Path) -> None:
     config = base.replace(augment=augment)
     ready = runs.prepare(config)
     cache = ready.open_cache(config)
-    with show.progress("images") as update:
+    with progress("generating samples") as update:
         done = fill(ready.plan, ready.generator, cache, augment.batch, update)
     path = out / "samples.png"
     save_grid(first_images(cache, ready.plan), ready.plan.class_names, path)

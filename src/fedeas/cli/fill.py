@@ -8,6 +8,7 @@ import typer
 
 from fedeas.cli import show
 from fedeas.errors import InputError
+from fedeas.progress import progress
 
 if TYPE_CHECKING:
     from fedeas.generators import Generator
@@ -49,7 +50,7 @@ def fill(
     if judge is not None:
         made = judged = _filtered(made, judge, tries)
     target = Cache(cache, made, plan.classes or plan.samples.shape[1], seed)
-    with show.progress("images") as update:
+    with progress("generating samples") as update:
         done = fill_cache(
             plan,
             made,

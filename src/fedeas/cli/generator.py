@@ -10,6 +10,7 @@ import typer
 
 from fedeas.cli import show
 from fedeas.errors import InputError
+from fedeas.progress import Update, progress
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,10 +48,10 @@ def train_generator(
     training = heavy("fedeas.generators.train", "training a generator", "diffusion")
     settings = training.preset(preset)
     changed = {k: v for k, v in (("steps", steps), ("batch", batch)) if v is not None}
-    with show.progress("decoding") as update:
+    with progress("decoding") as update:
         loaded = load_images(data, folder, progress=update)
     show.note(repr(loaded))
-    with show.progress("training") as update:
+    with progress("training") as update:
         log = _Log(out, update)
         model = training.train(
             loaded,
@@ -68,7 +69,7 @@ def train_generator(
 class _Log:
     """Writes a line of JSON per report, shows progress, and draws a grid at every checkpoint."""
 
-    def __init__(self, out: Path, update: "show.Update") -> None:
+    def __init__(self, out: Path, update: Update) -> None:
         self._out, self._update = out, update
 
     def report(self, moment: "TrainingProgress") -> None:
@@ -114,7 +115,7 @@ def train_judge(
     check_writable(out)
     judges = heavy("fedeas.generators.judge", "training a judge", "diffusion")
     loaded = load_images(data, folder)
-    with show.progress("epochs") as update:
+    with progress("epochs") as update:
         judge = judges.Judge.train(loaded, epochs, seed, update)
     judge.save(out)
     typer.echo(f"accuracy         {show.percent(judge.accuracy)} of the test images")
@@ -157,7 +158,7 @@ def sample_generator(
     labels = np.tile(np.arange(len(names)), each)
     seeds = np.arange(labels.size, dtype=np.uint64) + np.uint64(seed * labels.size)
     parts = []
-    with show.progress("images") as update:
+    with progress("generating samples") as update:
         for start in range(0, labels.size, batch):
             own = slice(start, start + batch)
             parts.append(made.sample(labels[own], seeds[own]))
@@ -206,7 +207,7 @@ def bench_generator(
     made = make_generator(spec)
     labels = np.arange(batch) % len(_classes(made))
     times = []
-    with show.progress("batches") as update:
+    with progress("batches") as update:
         for repeat in range(repeats + 1):
             seeds = np.arange(batch, dtype=np.uint64) + np.uint64(repeat * batch)
             begun = time.perf_counter()

@@ -7,6 +7,7 @@ import typer
 
 from fedeas.cli import show
 from fedeas.errors import InputError
+from fedeas.progress import progress
 
 if TYPE_CHECKING:
     from fedeas import LabelCounts, Partition
@@ -53,7 +54,7 @@ def partition(
         shards_per_client=shards_per_client,
     )
     if isinstance(chosen, FLBench):
-        with show.progress("tries") as update:
+        with progress("partitioning: tries") as update:
             made = chosen.partition(y, lambda tries: update(tries, None))
     else:
         made = chosen.partition(y)

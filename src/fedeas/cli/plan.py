@@ -9,6 +9,7 @@ import typer
 
 from fedeas.cli import label_counts, show
 from fedeas.errors import InputError
+from fedeas.progress import progress
 
 if TYPE_CHECKING:
     from fedeas import Cost, LabelCounts, Plan
@@ -272,7 +273,7 @@ def _plan_stream(
             got=spec,
             allowed="a local policy by beta or price, without --total, --spend and --plot",
         )
-    with show.progress("clients") as update:
+    with progress("planning clients") as update:
         made = plan_stream(path, policy, out, cost, update)
     if as_json:
         counted = {"client_count": made.clients, "empty_count": made.empty}

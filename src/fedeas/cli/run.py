@@ -6,6 +6,7 @@ from typing import Any
 import typer
 
 from fedeas.cli import show
+from fedeas.progress import Update, progress
 
 
 def run(
@@ -35,7 +36,7 @@ def run(
     changed = {k: v for k, v in (("grid", grid), ("device", device)) if v is not None}
     config = config.replace(**changed)
     folder = out or Path("runs") / config_file.stem
-    with show.progress(folder.name) as update:
+    with progress(folder.name) as update:
         reporter = _Reporter(update, config.federated.rounds)
         result = runs.run(
             config, folder, show.note, reporter, track or (), reporter.made, allow_other_code
@@ -57,7 +58,7 @@ def run(
 class _Reporter:
     """Shows the round, the accuracy and the seconds per round."""
 
-    def __init__(self, update: show.Update, rounds: int) -> None:
+    def __init__(self, update: Update, rounds: int) -> None:
         self._update, self._rounds = update, rounds
 
     def __call__(self, line: dict[str, Any]) -> None:

@@ -2,12 +2,10 @@
 
 import json
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import typer
 from rich import box
@@ -153,50 +151,3 @@ def check_picture(path: Path) -> None:
     """Refuse an unsupported image format before any work is done."""
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise InputError("unknown image format", got=path.name, allowed=".png, .svg, .pdf")
-
-
-class Update(Protocol):
-    """Shows the progress of a long task, with a short status."""
-
-    def __call__(self, done: int, total: int | None, text: str = "") -> None:
-        """Show it."""
-
-
-@contextmanager
-def progress(task: str) -> Iterator[Update]:
-    """Yield a function that shows the progress of a long task, from its third second on.
-
-    If the output is a file or a pipe, the status is printed as a line every minute.
-    """
-    # Imported where it is used: `fedeas --help` does not wait for it.
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[text]}"),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-    hidden = not console.is_terminal
-    said = time.monotonic()
-    with Progress(*columns, console=console, transient=True, disable=hidden) as shown:
-        bar_id = shown.add_task(task, total=None, visible=False, text="")
-
-        def update(done: int, total: int | None, text: str = "") -> None:
-            nonlocal said
-            if not hidden:
-                visible = (shown.tasks[0].elapsed or 0.0) > 2
-                shown.update(bar_id, completed=done, total=total, visible=visible, text=text)
-            elif text and time.monotonic() - said > 60:
-                said = time.monotonic()
-                note(f"{task} {done:,}/{total:,}: {text}")
-
-        yield update

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from fedeas.cli import results, show
+from fedeas.progress import progress
 
 _STATES = (
     "failed",
@@ -66,7 +67,7 @@ def sweep(
     read = sweeps.read_sweep(sweep_file)
     show.check_known("grid", only, [grid.name for grid in read.grids])
     root = out or Path("runs") / read.name
-    with show.progress("partitioning") as update:
+    with progress("partitioning") as update:
         cells = sweeps.fill_in(list(sweeps.plan_runs(read)), update)
     chosen = [cell for cell in cells if not only or cell.planned.grid.name in only]
     if read.title and not as_json:
@@ -105,7 +106,7 @@ def _list(cells: Sequence[Any], root: Path, as_json: bool, importing: float) -> 
     from fedeas.generators.generator import heavy
 
     estimates = heavy("fedeas.experiments.estimate", "federated training", "train")
-    with show.progress("timing") as update:
+    with progress("timing") as update:
         found = estimates.estimate(cells, root, update, importing)
     open_runs = [one for one in found if not one.finished]
     seconds = sum(one.seconds for one in open_runs)

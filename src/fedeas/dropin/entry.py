@@ -34,6 +34,7 @@ def augment(
     cache: Path | str | None = None,
     seed: int = 0,
     batch_size: int = 64,
+    progress: bool = True,
 ) -> Any:
     """Return a client's training set with its synthetic samples, generated once, at the end.
 
@@ -83,6 +84,9 @@ def augment(
         Seed of the samples.
     batch_size : int
         Batch size of the generator.
+    progress : bool
+        Show on standard error how many samples are generated and how long the rest will take: a
+        bar on a terminal, a line every ten seconds elsewhere.
 
     Returns
     -------
@@ -112,6 +116,7 @@ def augment(
         Path(cache) if cache is not None else store_folder() / "images",
         check_seed(seed),
         batch_size,
+        show_progress=progress,
     )
     order = Order(samples, classes)
     result = _of_its_kind(dataset, labels, label_column, order, transform)

@@ -169,6 +169,7 @@ def _augmented(config: SiteConfig, real: Samples, spec: str) -> Samples:
         batch_size=config.batch,
         max_samples=config.max_samples,
         offered=(("device", config.device),),
+        show_progress=True,
     )
     synthetic.open_cache(real.data.classes)
     return with_synthetic(real, synthetic)
