@@ -630,7 +630,7 @@ def test_the_quick_start_runs_as_its_page_says(data, tmp_path):
     page = (ROOT / "docs" / "howto" / "flower.md").read_text()
     install, *commands = re.search(r"```bash\n(.*?)```", page, re.DOTALL)[1].splitlines()
     assert install.startswith("pip install")
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    assert len(commands) == 3
     own = {"FLWR_HOME": str(tmp_path / "flwr"), "FEDEAS_STORE": str(tmp_path / "store"),
            "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}  # fmt: skip
     try:

@@ -120,3 +120,18 @@ def test_the_tests_run_on_the_version_that_is_installed(fresh):
         [sys.executable, "-m", "fedeas", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout == ours.stdout
+
+
+def test_the_quick_start_comes_with_the_package(fresh, tmp_path):
+    """From an installation, not a checkout: the app, and a patch that fits it."""
+    made = [fresh / "fedeas", "new", "quickstart"]
+    done = subprocess.run(made, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "flwr run" in done.stderr
+    app = tmp_path / "quickstart"
+    assert (app / "quickstart" / "client_app.py").is_file()
+    with (app / "fedeas.patch").open() as patch:
+        subprocess.run(["patch", "-p1"], stdin=patch, cwd=app, check=True, capture_output=True)
+    assert "fedeas.augment(" in (app / "quickstart" / "task.py").read_text()
+    again = subprocess.run(made, cwd=tmp_path, capture_output=True, text=True)
+    assert again.returncode == 2
+    assert "exists already" in again.stderr

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+PROGRESS = re.compile(r"[\w ]+: [\d,]+ of [\d,]+(, about .* left)?$")  # not the same twice
 BLOCK = re.compile(r"```console\n\$ (?P<command>[^\n]+)\n.*?```", re.DOTALL)
 
 
@@ -30,7 +31,8 @@ def output_of(command: str, folder: str) -> str:
         text=True,
         check=True,
     )
-    return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
+    lines = (line.rstrip() for line in done.stdout.strip("\n").splitlines())
+    return "\n".join(line for line in lines if not PROGRESS.match(line))
 
 
 def refreshed(text: str) -> str:

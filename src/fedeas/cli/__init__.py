@@ -15,6 +15,7 @@ from fedeas.cli.demo import demo
 from fedeas.cli.fill import fill
 from fedeas.cli.generator import generator
 from fedeas.cli.interrupt import HeardInterrupts
+from fedeas.cli.new import new
 from fedeas.cli.paper import paper
 from fedeas.cli.partition import partition
 from fedeas.cli.plan import plan
@@ -41,6 +42,7 @@ app.command()(run)
 app.command()(sweep)
 app.command()(report)
 app.command()(demo)
+app.command()(new)
 app.add_typer(generator, name="generator")
 app.add_typer(cache, name="cache")
 app.add_typer(paper, name="paper")
