@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 STEPS = {
     "slow tests": ["-m", "pytest", "-q", "-m", "slow"],
     "deployment tests": ["-m", "pytest", "-q", "-m", "deployment"],
+    "first hour": ["benchmarks/first_hour.py"],
     "plan": ["benchmarks/plan.py"],
     "fill": ["benchmarks/fill.py"],
     "busy_fill": ["benchmarks/busy_fill.py"],
