@@ -1,0 +1,47 @@
+"""The notebooks run from top to bottom, each in a folder of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from paths import python_path
+
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+SLOW = {"flower_in_two_lines"}  # trains two federations
+NAMES = [
+    pytest.param(path.stem, marks=[pytest.mark.slow] if path.stem in SLOW else [])
+    for path in sorted(NOTEBOOKS.glob("*.ipynb"))
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_runs(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", python_path())
+    monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))
+    content = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    place = tmp_path / f"{name}.ipynb"
+    nbformat.write(content, place)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--nbmake"]
+    limit = "--nbmake-timeout=900"
+    done = subprocess.run(
+        [*command, limit, "--overwrite", place, "--rootdir", tmp_path],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:]
+    made = nbformat.read(place, as_version=4)
+    pictures = sum(
+        "image/png" in out.get("data", {}) for c in made.cells for out in c.get("outputs", [])
+    )
+    assert pictures >= 1
+
+
+def test_notebooks_are_small_and_say_what_to_install():
+    paths = sorted(NOTEBOOKS.glob("*.ipynb"))
+    assert len(paths) == 3
+    for path in paths:
+        assert path.stat().st_size < 200_000
+        code = [c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+        assert code[0].startswith("# %pip install")
