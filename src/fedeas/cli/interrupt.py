@@ -4,6 +4,7 @@ An interrupt is raised at whatever line is running, and some libraries swallow i
 does while it imports pandas. The command would then keep running.
 """
 
+import _thread
 import os
 import signal
 import sys
@@ -42,8 +43,16 @@ class HeardInterrupts:
     def _look_again(self) -> None:
         while not self._over.wait(_PATIENCE):
             if not _handles_an_exception():
-                os.kill(os.getpid(), signal.SIGINT)
+                _raise_interrupt()
                 return
+
+
+def _raise_interrupt() -> None:
+    """Send SIGINT to this process, which also ends the call that the main thread waits in."""
+    if os.name == "posix":
+        os.kill(os.getpid(), signal.SIGINT)
+    else:  # on Windows, `os.kill` would end the process without any cleanup
+        _thread.interrupt_main(signal.SIGINT)
 
 
 def _handles_an_exception() -> bool:
