@@ -102,6 +102,21 @@ def test_arrays(bars, options, tmp_path):
     assert len(drawn(tmp_path / "log")) == WANTED.sum()  # generated once
 
 
+def test_labels_and_generator_by_position_still_work_and_warn(bars, options):
+    """As in 0.1.0; the new call gives the same set."""
+    said = r"labels=\.\.\., generator=\.\.\.; .* until fedeas 0\.3"
+    with pytest.warns(FutureWarning, match=said):
+        old = augment(images(), LABELS, bars, **options)
+    new = augment(images(), labels=LABELS, generator=bars, **options)
+    assert all(map(np.array_equal, old, new))
+    with pytest.warns(FutureWarning, match="label_column="):
+        assert len(augment(hugging_face(), "label", bars, **options)) == TOTAL
+    with pytest.warns(FutureWarning), pytest.raises(TypeError, match="multiple values"):
+        augment(images(), LABELS, bars, generator=bars, **options)
+    with pytest.raises(TypeError, match="positional"):
+        augment(images(), LABELS, bars, 8.0, **options)
+
+
 def test_torch(bars, options):
     real = Pictures(to_tensor)
     result = augment(real, generator=bars, **options)

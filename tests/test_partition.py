@@ -1,5 +1,6 @@
 import hashlib
 import json
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from fedeas.partition import (
 )
 from fedeas.partition.flbench import participants
 
+flower = pytest.mark.skipif(not find_spec("flwr_datasets"), reason="needs fedeas[flower]")
 labels = balanced_labels(5, 200)
 recipes = st.one_of(
     st.builds(
@@ -247,6 +249,7 @@ def test_recipes_by_name_and_version():
         make_recipe("dirichlet", clients=20)
 
 
+@flower
 def test_flwr_datasets_partitioners_become_partitions():
     from datasets import Dataset
     from flwr_datasets.partitioner import (
@@ -287,6 +290,7 @@ def numbered_set(y):
     return Dataset.from_dict({"label": y, "place": np.arange(len(y))})
 
 
+@flower
 @given(recipe=recipes)
 @settings(max_examples=20, deadline=None)
 def test_a_partition_goes_to_flower_and_comes_back(recipe):
@@ -306,6 +310,7 @@ def test_a_partition_goes_to_flower_and_comes_back(recipe):
         assert [own.tolist() for own in tested.train] == [own.tolist() for own in partition.test]
 
 
+@flower
 def test_a_partitioner_of_flower_comes_and_goes_back():
     from flwr_datasets.partitioner import DirichletPartitioner
 
@@ -318,6 +323,7 @@ def test_a_partitioner_of_flower_comes_and_goes_back():
         assert list(ours.load_partition(k)["place"]) == list(theirs.load_partition(k)["place"])
 
 
+@flower
 def test_another_data_set_or_order_is_refused():
     partition = IID(clients=4).partition(labels)
     for dataset, said in (

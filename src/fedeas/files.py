@@ -158,14 +158,15 @@ def unwritable(path: Path, error: OSError) -> FileAccessError:
 def write_json(path: Path, body: object) -> None:
     """Write JSON with the hash of its content, atomically."""
     with atomic_write(path) as temporary:
-        temporary.write_text(sealed(body), encoding="utf-8")
+        temporary.write_text(sealed(body), encoding="utf-8", newline="\n")
 
 
 def read_json(path: Path) -> Any:
     """Read JSON that `write_json` wrote; refuse a modified file."""
     check_regular(path, MAX_TEXT)
     try:
-        text = path.read_bytes().decode()
+        # Windows, and git there, may end a line in another way; JSON escapes what is in strings.
+        text = path.read_bytes().decode().replace("\r\n", "\n")
     except OSError as error:
         raise unreadable(path, error) from None
     except UnicodeDecodeError:

@@ -69,7 +69,7 @@ def read_counts(
     if source == "-" or source.startswith(("/dev/stdin", "/dev/fd/", "/proc/self/fd/")):
         raise InputError("counts cannot be read from standard input", fix="save them as counts.csv")
     path = Path(source)
-    if path.is_dir() or source.startswith("hf:") or (":" in source and not path.exists()):
+    if path.is_dir() or source.startswith("hf:") or _is_object(source, path):
         if layout or drop_columns or drop_rows or transpose:
             raise InputError(
                 "--layout, --drop-column, --drop-row and --transpose are for tables", got=source
@@ -80,6 +80,11 @@ def read_counts(
         raise InputError(f"{path} is a plan", allowed="the label counts that clients hold")
     notes = tuple(f"{doubt.what}, and is kept" for doubt in table.doubts)
     return Found(_counts(table), table.understood, notes)
+
+
+def _is_object(source: str, path: Path) -> bool:
+    """Tell whether a source is `module:name`; on Windows, `C:/counts.csv` has a drive instead."""
+    return ":" in source and not path.drive and not path.exists()
 
 
 def _not_a_file(source: str, path: Path, columns: Columns) -> Found:

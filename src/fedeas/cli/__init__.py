@@ -89,7 +89,8 @@ def main() -> None:
     """Run a command; an error in its input becomes one line and exit code 2."""
     wait_without_spinning()
     _add_installed_commands()
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - closed: `>&-`
+    if sys.stdout is None:  # closed: `>&-`
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         # A character that the terminal cannot encode is escaped instead of raising.
         if isinstance(stream, io.TextIOWrapper):

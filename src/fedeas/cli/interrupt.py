@@ -5,6 +5,7 @@ while it imports pandas, and the command would keep running; others abort the pr
 while it is imported. So an import is completed first.
 """
 
+import _thread
 import os
 import signal
 import sys
@@ -47,7 +48,7 @@ class HeardInterrupts:
     def _look_again(self, patience: float) -> None:
         while not self._over.wait(patience):
             if not _handles_an_exception():
-                os.kill(os.getpid(), signal.SIGINT)
+                _raise_interrupt()
                 return
 
 
@@ -58,6 +59,14 @@ def _imports(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _raise_interrupt() -> None:
+    """Send SIGINT to this process, which also ends the call that the main thread waits in."""
+    if os.name == "posix":
+        os.kill(os.getpid(), signal.SIGINT)
+    else:  # on Windows, `os.kill` would end the process without any cleanup
+        _thread.interrupt_main(signal.SIGINT)
 
 
 def _handles_an_exception() -> bool:

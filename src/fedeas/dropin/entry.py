@@ -1,9 +1,11 @@
 """`augment`: one function for three kinds of data sets."""
 
+import functools
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -19,7 +21,29 @@ from fedeas.generators.generator import heavy
 from fedeas.policies import FedEAS, LocalPolicy, make_policy
 from fedeas.seeds import check_seed
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 
+
+def _accept_positions(function: _F) -> _F:
+    """Take labels and generator by position, as 0.1 did, with a warning."""
+
+    @functools.wraps(function)
+    def wrapper(dataset: Any, *old: Any, **named: Any) -> Any:
+        if len(old) not in (1, 2):
+            return function(dataset, *old, **named)
+        labels = "label_column" if isinstance(old[0], str) else "labels"
+        warnings.warn(
+            f"augment takes labels and generator by name: {labels}=..., generator=...; "
+            "by position they are accepted until fedeas 0.3",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return function(dataset, **dict(zip((labels, "generator"), old, strict=False)), **named)
+
+    return cast(_F, wrapper)
+
+
+@_accept_positions
 def augment(
     dataset: Any,
     *,

@@ -9,6 +9,7 @@ import hashlib
 import os
 import secrets
 import stat
+import sys
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -123,6 +124,13 @@ def own_folder(path: Path) -> None:
 
     A folder that others can write to may hold what they put there, and a link leads elsewhere.
     """
+    if os.name != "posix":
+        raise InputError(
+            "secure sums and deployed sites need POSIX file permissions",
+            got=sys.platform,
+            allowed="Linux or macOS",
+            fix="run the site in a container or in WSL",
+        )
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = path.lstat()

@@ -141,7 +141,7 @@ def keep_memory() -> bool:
     trim_threshold, top_pad, mmap_threshold = -1, -2, -3
     try:
         mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
+    except (OSError, AttributeError, TypeError):  # TypeError: Windows has no CDLL(None)
         return False
     done = (
         mallopt(mmap_threshold, 32 << 20),  # the most that glibc takes
