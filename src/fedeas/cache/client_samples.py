@@ -1,7 +1,7 @@
 """`ClientSamples`: a policy, a generator and a cache; a client's synthetic samples.
 
-A training set that somebody augments, a simulated client and a deployed site use it alike, so that
-the same client gets the same samples in all three.
+The drop-in, a simulated client and a deployed site all use it, so that the same client gets the
+same samples in all three.
 """
 
 import logging
@@ -50,8 +50,8 @@ class ClientSamples:
     """The synthetic samples of one client.
 
     They are known by the generator's fingerprint, the classes, the client's name and the seed:
-    whoever asks again, in whatever process, gets the same samples from disk. With other label
-    counts, those of them that are still wanted are kept.
+    every later request, from any process, reads the same samples from disk. If the label counts
+    change, samples that are still wanted are kept.
     """
 
     client: str

@@ -150,9 +150,9 @@ class _Fill:
         return Filled(generated, reused, tuple(mended), seconds)
 
     def _requests(self, index: Index, wanted: Wanted, missing: list[Request]) -> list[Request]:
-        """Return the requests of the fill under way for the same wishes, or begin one."""
-        wishes = json.dumps([wanted, self.batch_size])
-        known = hashlib.sha256(wishes.encode()).hexdigest()
+        """Return the requests of an interrupted fill for the same samples, or begin one."""
+        key = json.dumps([wanted, self.batch_size])
+        known = hashlib.sha256(key.encode()).hexdigest()
         owner = self.owner or ""
         if (noted := index.fill_under_way(owner, known, wanted)) is not None:
             return noted

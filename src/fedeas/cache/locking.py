@@ -2,7 +2,7 @@
 
 The lock of a cache is a gate. Whoever fills one client passes it: holds the cache only until the
 client's own lock is held, and generates behind it, while others pass. Whoever wants the whole cache
-holds the gate, so that nobody passes any more, and waits for those who are behind it.
+holds the gate, so that no other process passes, and waits for those behind it.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Folders that nobody but their owner looks into."""
+"""Folders that only their owner can enter."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Looking after caches: what is damaged, what is there, what is no longer needed."""
+"""Maintenance of caches: what is damaged, what they hold, and removing them."""
 
 import re
 import shutil
@@ -41,7 +41,7 @@ class Summary:
 
 def caches(base: Path) -> list[Path]:
     """Return the folders of all caches below a folder, also those whose index is lost."""
-    named = re.compile(r"[0-9a-f]{16}")  # a folder of somebody else is none of our business
+    named = re.compile(r"[0-9a-f]{16}")  # other folders are not ours
     names = (FILE, SAMPLES, "clients", "cache.json")  # the last is of the first version
     found = {path.parent for name in names for path in base.glob(f"*/{name}")}
     return sorted(path for path in found if named.fullmatch(path.name))
@@ -85,7 +85,7 @@ def work(folder: Path) -> Work:
 
 
 def remove(folder: Path, waiting: Callable[[], None]) -> None:
-    """Remove a cache while nobody fills it; `waiting` is called if somebody does, and raises."""
+    """Remove a cache; `waiting` is called if it is being filled, and raises."""
     if folder.is_symlink():
         raise InputError(f"{folder} is a link", fix="remove it by hand, and what it leads to")
     with lock_cache(folder, waiting):

@@ -55,7 +55,7 @@ def run_rounds(
     `experiment` names the run: clients keep their state under it, and a checkpoint of another
     experiment is refused. `evaluate` measures the server's weights after a round; `report` hears
     every new line, `resumed` those of a run that goes on. With `deployment`, clients may be absent:
-    a round goes on with the others while `federated.minimum` of its cohort reply well.
+    a round goes on with the others while `federated.minimum` of its cohort send a valid reply.
     """
     use_threads(federated.threads)  # of the server's own arithmetic too, on every grid
     server = _Server(grid, federated, task, seed, experiment, deployment)

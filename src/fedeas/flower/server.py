@@ -31,7 +31,7 @@ from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 
 NEGOTIATE = "negotiate"  # as a policy: the sites settle it, by sums over all of them
-_LOG = logging.getLogger("flwr")  # Flower sends what is said there to whoever follows the run
+_LOG = logging.getLogger("flwr")  # Flower streams it to `flwr run --stream`
 
 
 def serve(grid: Grid, config: Mapping[str, object]) -> Trained:
@@ -133,7 +133,7 @@ def _measure(weights: Tensors, settings: RunConfig, task: Task, data: Dataset) -
 
 
 def _say(line: Line) -> None:
-    """Tell whoever follows the run what a round gave."""
+    """Log the result of a round."""
     _LOG.info(
         "round %s: accuracy %.4f, %s sites, %.1f s",
         line["round"], line.get("accuracy", float("nan")), line["clients"], line["seconds"],

@@ -36,9 +36,9 @@ class Deployment(Settings, frozen=True, rename="kebab"):
     sites: Count  # of the federation, numbered from 0, whether they are there or not
     policy: Annotated[str, NOT_IDENTITY]  # what sites generate, each from its own counts
     largest: Samples = MOST_SAMPLES  # real samples that a site may claim
-    # A site weighs at most so many times the median; 0: no bound.
+    # A site's weight is at most this many times the median; 0: no bound.
     max_weight_ratio: Annotated[float, Meta(ge=0, lt=1e9)] = 3.0
-    max_weight: Natural = 0  # at most so many samples, instead; 0: by the ratio
+    max_weight: Natural = 0  # or at most this many samples; 0: by the ratio
     clip_norm: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0  # of a site's update; 0: as it is
     aggregation: str = "mean"  # or trimmed-mean(share=0.2), which does not weigh sites by samples
 

@@ -55,7 +55,7 @@ class Federated(Settings, frozen=True):
     threads: Count = 1  # of a client's training
     minimum: Share = 1.0  # share of a cohort whose replies must be good
     timeout: Seconds = 3600.0  # seconds that a round may take
-    window: Window = 16  # messages under way at a time
+    window: Window = 16  # messages in flight at a time
     evaluate_every: Count = 1  # rounds between tests of the server's model
 
     def __post_init__(self) -> None:
