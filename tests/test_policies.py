@@ -320,3 +320,12 @@ def test_a_module_that_fails_when_imported_is_named(tmp_path, monkeypatch):
         (tmp_path / f"{name}.py").write_text(code)
         with pytest.raises(InputError, match=f"cannot import policy '{name}:P'"):
             make_policy(f"{name}:P")
+
+
+def plain_function(counts):
+    return counts.n
+
+
+def test_a_function_in_the_place_of_a_policy_is_told_what_a_policy_is():
+    with pytest.raises(InputError, match=r"is a function; allowed: a policy is a class with plan"):
+        make_policy("test_policies:plain_function")

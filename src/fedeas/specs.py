@@ -29,6 +29,7 @@ class Registry:
     kind: str
     group: str
     ours: Mapping[str, Callable[..., Any]]
+    method: str = ""  # that every component has, as in plan(counts)
 
     def names(self) -> list[str]:
         """Return the known names: built-in ones, then those of installed packages."""
@@ -59,6 +60,11 @@ class Registry:
         settings = fitting | settings
         for key, parameter in named.items():
             if parameter.default is parameter.empty and key not in settings:
+                if inspect.isfunction(factory) and key in self.method:
+                    raise InputError(
+                        f"{name} is a function",
+                        allowed=f"a {self.kind} is a class with {self.method}",
+                    )
                 raise InputError(
                     f"{self.kind} {name!r} needs {key!r}", fix=f"write {name}({key}=...)"
                 )

@@ -75,6 +75,7 @@ _REGISTRY = Registry(
     "generator",
     "fedeas.generators",
     {"pool": pool_of_data, "diffusion": _diffusion, "turbo": _turbo},
+    "sample(labels, seeds)",
 )
 
 

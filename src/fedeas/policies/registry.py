@@ -10,7 +10,9 @@ from fedeas.policies.waterfill import WaterFill
 from fedeas.specs import Registry, parse
 
 _OURS = (FedEAS, Uniform, MissingOnly, WaterFill, Greedy, FillToMean, FullBalance, NoGeneration)
-_REGISTRY = Registry("policy", "fedeas.policies", {policy.name: policy for policy in _OURS})
+_REGISTRY = Registry(
+    "policy", "fedeas.policies", {policy.name: policy for policy in _OURS}, "plan(counts)"
+)
 
 
 def policy_names() -> list[str]:
