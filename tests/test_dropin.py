@@ -1,5 +1,6 @@
 """The drop-in: three kinds of data sets, the mod, and Flower's quick-start app with its patch."""
 
+import importlib.util
 import json
 import os
 import pickle
@@ -660,3 +661,25 @@ def test_the_quick_start_runs_as_its_page_says(data, tmp_path):
     scores = [float(a) for a in re.findall(r"'accuracy': '?([\d.e+-]+)", said)]
     assert len(scores) >= 4, said[-3000:]  # before training and after each of three rounds
     assert scores[-1] > 0.6
+
+
+def test_the_quick_start_is_ready_for_flower_hub(tmp_path, capsys):
+    """By the checks that `flwr app publish` makes before it uploads."""
+    from flwr.cli.config_utils import load_and_validate
+
+    publish = importlib.import_module("flwr.cli.app_cmd.publish")
+
+    spec = importlib.util.spec_from_file_location("hub_app", ROOT / "tools" / "hub_app.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    app = tool.make_app(tmp_path)
+    config, _ = load_and_validate(app / "pyproject.toml", check_module=True)
+    publish._validate_app_name(app.name, "Flower App directory name")
+    publish._validate_description(config["project"]["description"])
+    files = publish._collect_file_paths(app)
+    publish._validate_files(files)
+    assert "Validation passed" in capsys.readouterr().out
+    names = {path.relative_to(app).as_posix() for path in files}
+    assert {"pyproject.toml", "README.md", "quickstart/client_app.py"} <= names
+    assert "fedeas.augment(" in (app / "quickstart" / "task.py").read_text()
+    assert any(need.startswith("fedeas[") for need in config["project"]["dependencies"])

@@ -1,0 +1,55 @@
+"""Make the quick start with fedeas in it, as a Flower Hub app.
+
+    python tools/hub_app.py OUT
+    flwr app publish OUT/fedeas-quickstart
+
+Afterwards `flwr new @fedeas/fedeas-quickstart` starts from it.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+NAME = "fedeas-quickstart"
+README = """# Skewed labels, repaired
+
+Flower's PyTorch quick start on Fashion-MNIST, with two more lines: `fedeas.augment` adds synthetic
+images to the training set of each client, as many as its label counts ask for, and
+`fedeas.real_examples_mod` keeps clients weighted by their real images.
+
+```bash
+flwr new @fedeas/fedeas-quickstart && cd fedeas-quickstart
+pip install -e .
+FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 flwr run . --stream
+```
+
+Without a GPU, install PyTorch's CPU build first. See https://fedeas.github.io/fedeas/howto/flower/.
+"""
+
+
+def make_app(out: Path) -> Path:
+    """Write the app and return its folder."""
+    app = out / NAME
+    shutil.copytree(
+        ROOT / "examples" / "quickstart", app, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    patch = app / "fedeas.patch"
+    with patch.open() as content:
+        subprocess.run(["patch", "-s", "-p1"], stdin=content, cwd=app, check=True)
+    patch.unlink()
+    settings = app / "pyproject.toml"
+    text = settings.read_text(encoding="utf-8")
+    text = text.replace('name = "quickstart"', f'name = "{NAME}"')
+    text = text.replace(
+        "with Flower and PyTorch", "with Flower, PyTorch and synthetic images for skewed labels"
+    )
+    settings.write_text(text, encoding="utf-8")
+    (app / "README.md").write_text(README, encoding="utf-8")
+    shutil.copy(ROOT / "LICENSE", app)
+    return app
+
+
+if __name__ == "__main__":
+    print(make_app(Path(sys.argv[1])))
