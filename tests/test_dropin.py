@@ -663,6 +663,7 @@ def test_the_quick_start_runs_as_its_page_says(data, tmp_path):
     assert scores[-1] > 0.6
 
 
+@pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")  # Flower's own
 def test_the_quick_start_is_ready_for_flower_hub(tmp_path, capsys):
     """By the checks that `flwr app publish` makes before it uploads."""
     from flwr.cli.config_utils import load_and_validate
