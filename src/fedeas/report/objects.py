@@ -10,7 +10,13 @@ from fedeas import skew
 from fedeas.counts import LabelCounts
 from fedeas.plan import Plan
 from fedeas.report.canvas import caption, make_figure
-from fedeas.report.figures import DEMAND_WIDTH, draw_demand_figure, shortened
+from fedeas.report.figures import (
+    DEMAND_HEIGHT,
+    DEMAND_WIDTH,
+    client_labels,
+    draw_demand_figure,
+    shortened,
+)
 
 _MOST_CLIENTS = 40
 _MOST_NUMBERS = 300  # cells that are written out
@@ -20,9 +26,8 @@ _MOST_CLASSES = 40  # classes that are named
 def figure_of(drawn: LabelCounts | Plan, counts: LabelCounts | None = None) -> Any:
     """Return the figure of counts, or of a plan for these counts."""
     if isinstance(drawn, Plan) and counts is not None:
-        made = make_figure(
-            partial(draw_demand_figure, counts=counts, plan=drawn), width=DEMAND_WIDTH
-        )
+        draw = partial(draw_demand_figure, counts=counts, plan=drawn)
+        made = make_figure(draw, DEMAND_WIDTH, DEMAND_HEIGHT)
     elif isinstance(drawn, LabelCounts):
         height = 1.6 + 0.22 * min(drawn.K, _MOST_CLIENTS)
         made = make_figure(partial(_draw_shares, counts=drawn), height=max(3.0, height))
@@ -41,7 +46,7 @@ def _png(figure: Any) -> bytes:
 
 def _draw_shares(figure: Any, counts: LabelCounts) -> None:
     """Draw the share of each class in each client's samples, the most skewed clients first."""
-    skewness = skew.skewness(counts)
+    skewness = np.where(counts.sizes > 0, skew.skewness(counts), -1.0)  # empty clients come last
     order = np.argsort(-skewness, kind="stable")[:_MOST_CLIENTS]
     n, sizes = counts.n[order], counts.sizes[order]
     shares = 100 * n / np.maximum(sizes, 1)[:, np.newaxis]
@@ -52,8 +57,7 @@ def _draw_shares(figure: Any, counts: LabelCounts) -> None:
         for (k, c), share in np.ndenumerate(shares):
             colour = "white" if share > 55 else "#333333"
             axes.text(c, k, f"{n[k, c]:,}", ha="center", va="center", size=7, color=colour)
-    names = [shortened(counts.client_names[k]) for k in order]
-    axes.set_yticks(np.arange(len(order)), names, size=8)
+    axes.set_yticks(np.arange(len(order)), client_labels(counts, order), size=8)
     if counts.C <= _MOST_CLASSES:
         classes = [shortened(name) for name in counts.class_names]
         upright = counts.C <= 12 and max(map(len, classes)) <= 4
