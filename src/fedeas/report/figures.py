@@ -267,13 +267,15 @@ def draw_concentration(axes: Any, counts: LabelCounts, plan: Plan) -> None:
     """Draw how few clients hold most of the imbalance, and what the plan gives them."""
     found = skew.concentration(counts, plan.samples)
     x = np.arange(counts.K + 1) / counts.K * 100
-    for part, label, colour, marker in (
-        (found.imbalance, "imbalance", VERMILION, "o"),
-        (found.budget, f"samples of {plan.policy}", BLUE, "s"),
+    every = max(1, counts.K // 20)
+    for part, label, colour, marker, width, size in (
+        # Where one covers the other, as with water-filling, both can still be seen.
+        (found.imbalance, "imbalance", VERMILION, "o", 3.2, 6.5),
+        (found.budget, f"samples of {plan.policy}", BLUE, "s", 1.5, 3.5),
     ):
-        every = max(1, counts.K // 20)
         y = np.concatenate([[0.0], 100 * part])
-        axes.plot(x, y, marker, ls="-", color=colour, label=label, ms=4, markevery=every)
+        style = {"ls": "-", "lw": width, "ms": size, "markevery": every}
+        axes.plot(x, y, marker, color=colour, label=label, **style)
     axes.plot([0, 100], [0, 100], color=GREY, lw=0.8, ls=":", label="if all were alike")
     quarter = int(np.ceil(counts.K / 4))
     share = 100 * found.imbalance[quarter - 1]

@@ -30,7 +30,7 @@ def figure_of(drawn: LabelCounts | Plan, counts: LabelCounts | None = None) -> A
         made = make_figure(draw, DEMAND_WIDTH, DEMAND_HEIGHT)
     elif isinstance(drawn, LabelCounts):
         height = 1.6 + 0.22 * min(drawn.K, _MOST_CLIENTS)
-        made = make_figure(partial(_draw_shares, counts=drawn), height=max(3.0, height))
+        made = make_figure(partial(_draw_shares, counts=drawn), height=max(3.4, height))
     else:
         raise TypeError(f"cannot draw a {type(drawn).__name__}")
     # Notebooks show only figures of pyplot by themselves, and pyplot keeps every figure for ever.
@@ -52,7 +52,7 @@ def _draw_shares(figure: Any, counts: LabelCounts) -> None:
     shares = 100 * n / np.maximum(sizes, 1)[:, np.newaxis]
     axes = figure.subplots()
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=100, aspect="auto")
-    figure.colorbar(image, ax=axes, label="share of the client's samples (%)")
+    figure.colorbar(image, ax=axes, label="share (%)")
     if n.size <= _MOST_NUMBERS:
         for (k, c), share in np.ndenumerate(shares):
             colour = "white" if share > 55 else "#333333"
@@ -63,9 +63,9 @@ def _draw_shares(figure: Any, counts: LabelCounts) -> None:
         upright = counts.C <= 12 and max(map(len, classes)) <= 4
         axes.set_xticks(np.arange(counts.C), classes, rotation=0 if upright else 90, size=8)
     more = counts.K - len(order)
-    least = f" (the {len(order)} most skewed, {more:,} more)" if more else ", most skewed first"
-    axes.set(xlabel="class", ylabel="client" + least)
-    axes.set_title("Label counts of each client")
+    which = f"the {len(order)} most skewed of {counts.K:,} clients" if more else "each client"
+    axes.set(xlabel="class", ylabel="client, most skewed first" if len(order) > 8 else "client")
+    axes.set_title(f"Label counts of {which}")
     caption(
         figure,
         f"{counts.total:,} samples; imbalance score {skew.imbalance(counts):.3f}, where 0 means "
