@@ -1,6 +1,7 @@
 """The site: built without a warning, complete, and readable on any screen."""
 
 import importlib.util
+import inspect
 import os
 import re
 import subprocess
@@ -9,6 +10,8 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+
+import fedeas
 
 ROOT = Path(__file__).parents[1]
 
@@ -47,6 +50,24 @@ def test_the_reference_shows_signatures_parameters_and_examples(site):
     assert ">>> counts = LabelCounts([[90, 10, 0], [30, 40, 30]]" in counts
     assert re.search(r">>> counts\.sizes\n+array\(\[100, 100\]\)", counts)
     assert re.search(r"FedEAS\(\s*beta: float = ", entry(page, "FedEAS"))
+
+
+def test_constructors_of_fields_are_shown(site):
+    page = site["reference/python/index.html"]
+    assert re.search(
+        r"Config\(\s*data: Data,\s*partition: PartitionConfig = ", entry(page, "Config")
+    )
+    holding = entry(page, "Holding")
+    assert re.search(r"Holding\(\s*histogram: ArrayLike, folder: Path\s*\)", holding)
+
+
+def test_public_functions_say_their_parameters():
+    public = {name: getattr(fedeas, name) for name in (*fedeas.__all__, *fedeas._WITH_EXTRA)}
+    functions = {name: f for name, f in public.items() if inspect.isfunction(f)}
+    assert len(functions) > 15
+    for name, function in functions.items():
+        parameters = inspect.signature(function).parameters
+        assert not parameters or "Parameters\n" in function.__doc__, name
 
 
 def test_every_doctest_is_code(site):
