@@ -275,3 +275,21 @@ def test_threads_do_not_spin_unless_the_user_says_so(fedeas, paper_csv, monkeypa
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     fedeas("plan", paper_csv)
     assert os.environ["OMP_WAIT_POLICY"] == "active"
+
+
+def test_long_names_keep_to_one_line(fedeas, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    path = tmp_path / "counts.csv"
+    path.write_text(
+        "client,a class with a very long name indeed,another class with a long name,x\n"
+        "The University Hospital of a Town with a Long Name,900,3,0\n"
+        "emergency department,10,2000,300\n"
+    )
+    done = fedeas("plan", path)
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert all(len(line.rstrip()) <= 80 for line in lines)
+    (top,) = (n for n, line in enumerate(lines) if set(line.strip()) == {"─"})
+    first, second, after = (line.strip() for line in lines[top + 1 : top + 4])
+    assert {first[:20], second[:20]} == {"The University Hospi", "emergency department"}
+    assert not after

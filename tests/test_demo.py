@@ -34,7 +34,7 @@ def test_the_demo_tells_its_story_and_can_be_told_again(tmp_path):
     assert float(ours["accuracy"]) - float(plain["accuracy"]) > 0.05
     page = (tmp_path / "demo" / "report" / "index.html").read_text()
     assert page.count("<img") >= 5
-    assert "synthetic samples (first eight per class" in page
+    assert "The first 8 of each class, not cherry-picked" in page
     # The images were made before the runs; what they took is in every place that shows cost.
     made, seconds = re.search(r"generated ([\d,]+) images in (\d+) s", done.stdout).groups()
     assert ours["generated"] == made.replace(",", "")

@@ -16,7 +16,7 @@ from fedeas.flower.aggregate import RoundAggregator, Weights
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.members import Node
 from fedeas.methods.method import FedAvg
-from fedeas.report.sections import sweep_sections
+from fedeas.report.sections import table_sections
 
 SIZES = (10, 30, 60)
 STEPS = (20, 40, 80)
@@ -104,7 +104,7 @@ def test_both_are_kept_and_shown_where_they_differ():
     (table,) = make_tables(runs)
     heads = [str(column.header) for column in shown(table).columns]
     assert heads[heads.index("drift") + 1] == "with buffers"
-    section, *_ = sweep_sections("x", runs, [table])
+    section, *_ = table_sections("x", runs, [table])
     assert "drift with buffers" in section.parts[0].head
     assert "0.002" in section.parts[0].rows[0]
     (plain,) = make_tables(runs[1:])

@@ -52,6 +52,15 @@ def compare(
 ) -> Comparison:
     """Plan with every policy; those that take a total get that of the reference.
 
+    Parameters
+    ----------
+    counts : LabelCounts or array_like
+        Whole numbers, clients x classes.
+    policies : sequence of str or Policy
+        Names with settings, or policies.
+    reference : Policy, optional
+        Its total is what the others spend; FedEAS with beta 12 by default.
+
     >>> for row in compare(LabelCounts([[90, 10, 0], [30, 40, 30]]), ["fedeas", "uniform"]):
     ...     print(row.policy, row.total, round(row.reduction, 3))
     fedeas 86 0.918

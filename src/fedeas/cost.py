@@ -23,6 +23,13 @@ _ALLOWED = "a number above 0 with a unit: s, min, h, d, or a currency such as EU
 class Cost:
     """The cost of one sample: seconds where the unit is 's', otherwise an amount of a currency.
 
+    Parameters
+    ----------
+    per_sample : float
+        What one sample costs.
+    unit : str
+        's', or the name of a currency.
+
     >>> cost = Cost.parse("0.8s")
     >>> cost.of(13_437)
     '2h 59min'

@@ -60,6 +60,17 @@ class BetaInterval:
 
     `others` are shorter intervals with the same property, if the score left gaps. `choice` is the
     roundest number between `low` and `high`: the fewest digits, then the smallest.
+
+    Parameters
+    ----------
+    low, high : float
+        The interval, from `low` up to but not including `high`.
+    choice : float
+        The roundest number in it.
+    min_reduction, max_share : float
+        The two conditions that it satisfies.
+    others : tuple of (float, float)
+        Shorter intervals with the same property.
     """
 
     low: float
@@ -145,6 +156,17 @@ def admissible_betas(
 
     The paper asks for 1 - I(B)/I(0) >= 50 % and a synthetic share below 25 %.
 
+    Parameters
+    ----------
+    counts : LabelCounts
+        Whole numbers, clients x classes.
+    min_reduction : float
+        The smallest share of the imbalance to remove.
+    max_share : float
+        The synthetic share of all samples stays below it.
+    policy : FedEAS, optional
+        A variant of the rule; its beta is not used.
+
     >>> admissible_betas(LabelCounts([[90, 10, 0], [30, 40, 30]])).choice
     5.0
     """
@@ -214,6 +236,15 @@ def nothing_admissible(found: BetaPath, max_share: float, none: str = "no beta")
 
 def beta_for_total(counts: LabelCounts, total: int, policy: FedEAS | None = None) -> float:
     """Return the largest beta, to nine digits where they do, whose plan stays within `total`.
+
+    Parameters
+    ----------
+    counts : LabelCounts
+        Whole numbers, clients x classes.
+    total : int
+        The most samples to generate.
+    policy : FedEAS, optional
+        A variant of the rule; its beta is not used.
 
     >>> beta_for_total(LabelCounts([[90, 10, 0], [30, 40, 30]]), 86)
     12.0538...

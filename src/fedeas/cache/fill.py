@@ -58,6 +58,21 @@ def fill(
     Batches mix clients and classes, so that small requests do not cost a batch each. `progress`
     hears the samples made and to be made in all, `waiting` that another process fills this cache.
     A generator whose samples do not look `like` the real ones is refused at its first batch.
+
+    Parameters
+    ----------
+    plan : Plan
+        What every client needs.
+    generator : Generator
+        Draws the samples.
+    cache : Cache
+        Where they are kept.
+    batch_size : int
+        Samples that are drawn at once.
+    progress, waiting : callable, optional
+        Called with the samples made and wanted; called when another process is filling.
+    like : array, optional
+        Real samples, whose shape and dtype are compared.
     """
     check_classes(plan.classes or plan.samples.shape[1], generator)
     _check_settings(generator, cache, batch_size)

@@ -26,6 +26,8 @@ def demo(
 
     scenes = heavy("fedeas.experiments.demo", "the demo", "demo")
     runs = heavy("fedeas.experiments.run", "the demo", "demo")
+    from fedeas.report.assemble import Sweep, assemble
+
     begun = time.monotonic()
     make_folder(out)
     scene = scenes.find_scene(out / "digits")
@@ -51,7 +53,8 @@ def demo(
     show.note("")
     show.note("5. The gain.")
     results.give(tables, None, False)
-    page = _report(trained, tables, out)
+    title = f"{scene.about}, with and without synthetic samples"
+    page = assemble(out / "report", title, [Sweep("demo", trained, tables)])
     minutes = (time.monotonic() - begun) / 60
     typer.echo(f"report           {page} ({minutes:.1f} minutes in total)")
 
@@ -146,15 +149,3 @@ def _train(base: Any, beta: float, out: Path) -> tuple[Any, Any]:
             raise FedeasError(f"{run.cell.name} failed: {run.wrong}")
     found, _ = finished_runs.read_runs(out / "runs", entries)
     return found, tables.make_tables(found, entries)
-
-
-def _report(runs: Any, tables: Any, out: Path) -> Path:
-    from fedeas.report import page, sections
-    from fedeas.report.folders import folder_sections
-
-    parts = [
-        page.Section("In short", [*sections.summary("demo", tables)]),
-        *folder_sections("demo", runs),
-        *sections.sweep_sections("demo", runs, tables),
-    ]
-    return page.write_report(out / "report", "fedeas demo", parts, tables)

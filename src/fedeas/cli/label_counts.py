@@ -105,7 +105,7 @@ def _first(names: Sequence[str] | None, width: int = 28) -> str:
     """List the first few clients or classes, so that a misread table is noticed."""
     if names is None:
         return "numbered"
-    shown = names[0] if len(names[0]) <= width else names[0][: width - 3] + "..."
+    shown = show.shortened(names[0], width)
     for name in names[1:]:
         if len(f"{shown}, {name}") > width:
             return f"{shown}, ..."

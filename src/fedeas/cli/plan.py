@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Above this many clients a Parquet file is planned as a stream and only the sums are shown.
 _STREAM_FROM = 200_000
+_NAME = 24  # characters of a client in a line
 
 
 def plan(
@@ -151,14 +152,17 @@ def _print(counts: "LabelCounts", plan: "Plan", rows: int) -> None:
     order = (-plan.per_client).argsort(kind="stable")
     largest = max(1, int(plan.per_client.max()))
     skews = skewness(counts)
-    for k in order[:rows]:
+    names = [show.shortened(counts.client_names[k], _NAME) for k in order[:rows]]
+    # What a line of 80 characters leaves beside the numbers and the bar.
+    width = min(25, 37 - max(map(len, names)))
+    for k, name in zip(order, names, strict=False):
         table.add_row(
-            counts.client_names[k],
+            name,
             f"{counts.sizes[k]:,}",
             f"{skews[k]:.2f}" if counts.sizes[k] else "-",
             f"{plan.per_client[k]:,}",
             show.bar(plan.per_client[k] / largest),
-            _largest_classes(plan, int(k)),
+            _largest_classes(plan, int(k), width),
         )
     if len(order) > rows:
         rest = plan.per_client[order[rows:]].sum()
@@ -183,13 +187,14 @@ def _print_outcome(plan: "Plan | StreamedPlan", cost: "Cost | None") -> None:
         typer.echo(f"cost             {cost.of(plan.total)} at {each} per sample")
 
 
-def _largest_classes(plan: "Plan", client: int, width: int = 25) -> str:
+def _largest_classes(plan: "Plan", client: int, width: int) -> str:
     """List the classes that a client generates most of, as many as fit."""
     row = plan.samples[client]
     order = [c for c in (-row).argsort(kind="stable") if row[c]]
     shown = ""
     for place, c in enumerate(order):
-        longer = f"{shown}{', ' if shown else ''}{plan.class_names[c]} {row[c]:,}"
+        name = show.shortened(plan.class_names[c], max(6, width - 5))
+        longer = f"{shown}{', ' if shown else ''}{name} {row[c]:,}"
         if place and len(longer) > width:
             return f"{shown} +{len(order) - place}"
         shown = longer

@@ -33,26 +33,19 @@ def report(
     from fedeas.experiments.tables import make_tables
     from fedeas.paper.claims import RECORDED
     from fedeas.paper.sections import TABLE_1, paper_sections
-    from fedeas.report import page, sections
-    from fedeas.report.folders import folder_sections
+    from fedeas.report.assemble import Sweep, assemble
 
     found = [find_runs(path) for path in runs or sorted(RECORDED.glob("*.jsonl"))]
-    paper = paper or not runs
-    reference = TABLE_1 if paper else None
-    parts, tables, said = [], [], []
+    sweeps = []
     for name, own, missing in found:
         for line in missing:
             show.note(line)
         if not own:
             raise InputError(f"{name}: no finished run", fix="let at least one run finish")
-        made = make_tables(own, mixed=mixed)
-        parts += list(sections.sweep_sections(name, own, made, reference))
-        parts += list(folder_sections(name, own))
-        said += list(sections.summary(name, made))
-        tables += made
-    if paper:
-        parts += paper_sections([run for _, own, _ in found for run in own])
-    if said:
-        parts.insert(0, page.Section("In short", [*said]))
-    path = page.write_report(out, title, parts, tables)
-    typer.echo(f"wrote {path}, report.md and tables.csv ({show.count_of(len(tables), 'table')})")
+        sweeps.append(Sweep(name, own, make_tables(own, mixed=mixed)))
+    paper = paper or not runs
+    everything = [run for sweep in sweeps for run in sweep.runs]
+    extra = paper_sections(everything) if paper else ()
+    path = assemble(out, title, sweeps, TABLE_1 if paper else None, extra)
+    tables = sum(len(sweep.tables) for sweep in sweeps)
+    typer.echo(f"wrote {path}, report.md and tables.csv ({show.count_of(tables, 'table')})")

@@ -97,6 +97,11 @@ def new_table(title: str, *columns: tuple[str, bool]) -> Table:
     return table
 
 
+def shortened(name: str, width: int) -> str:
+    """Return a name that takes at most `width` characters of a line."""
+    return name if len(name) <= width else f"{name[: width - 3]}..."
+
+
 def bar(part: float, width: int = 12) -> Text:
     """Return a bar that fills `part` of its width, to an eighth of a character."""
     eighths = round(max(0.0, min(1.0, part)) * width * 8)

@@ -76,6 +76,17 @@ def load_images(
     The decoded arrays are kept in `store` (FEDEAS_STORE, or .cache/fedeas in the home folder). If
     there are only training or only test images, name that part in `parts`; all images of `CLASS/`
     then belong to it.
+
+    Parameters
+    ----------
+    name : str
+        The data set's name.
+    folder, store : Path or str, optional
+        Where its files are, and where the decoded arrays are kept.
+    progress : callable, optional
+        Called with the samples decoded and to be decoded.
+    parts : sequence of str
+        Which of 'train' and 'test' to read.
     """
     files = _local_files(name, folder, parts) or _hub_files(name)
     target = store_folder(store) / "data" / f"{Path(name).name}-{files.key}"

@@ -43,7 +43,15 @@ TIMEOUT = 600.0  # seconds that each of the four stages may take
 
 
 class Holding(NamedTuple):
-    """What a client negotiates with: its count of every class, and a folder of its own."""
+    """What a client negotiates with: its count of every class, and a folder of its own.
+
+    Parameters
+    ----------
+    histogram
+        The client's count of every class.
+    folder
+        A folder that only this client writes to.
+    """
 
     histogram: ArrayLike
     folder: Path
@@ -58,7 +66,15 @@ class Negotiated(NamedTuple):
 
 
 def answer_negotiation(app: ClientApp, hold: Callable[[Context], Holding]) -> None:
-    """Have a ClientApp take part in choosing beta or a price; its counts stay with it."""
+    """Have a ClientApp take part in choosing beta or a price; its counts stay with it.
+
+    Parameters
+    ----------
+    app
+        The client's app.
+    hold
+        Returns what this client negotiates with.
+    """
 
     def site(context: Context) -> Summand:
         histogram, folder = hold(context)
@@ -114,7 +130,19 @@ def negotiate_price(
     total: int,
     timeout: float = TIMEOUT,
 ) -> Negotiated:
-    """Choose the one-digit price of water-filling that spends most within a total."""
+    """Choose the one-digit price of water-filling that spends most within a total.
+
+    Parameters
+    ----------
+    grid, nodes
+        The Flower grid, and the nodes that take part.
+    classes
+        The number of classes.
+    total
+        The most samples of all clients together.
+    timeout
+        Seconds that each of the four stages may take.
+    """
     check_total(total)
     question = Prices(classes)
     return _within(question, _sums(grid, nodes, question, timeout), total)

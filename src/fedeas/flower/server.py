@@ -39,6 +39,13 @@ def serve(grid: Grid, config: Mapping[str, object]) -> Trained:
 
     With the policy `negotiate` beta is chosen by the paper's two conditions, with
     `negotiate(total=5000)` the price of water-filling, from secure sums over the sites.
+
+    Parameters
+    ----------
+    grid
+        The Flower grid of the ServerApp.
+    config
+        The run's configuration, as in `context.run_config`.
     """
     settings = read_settings(RunConfig, config, "the run's configuration")
     data = _test_data(settings)

@@ -100,7 +100,15 @@ class Generator(Protocol):
 
 
 def make_generator(spec: str, **offered: object) -> Generator:
-    """Make a generator from 'pool(data=cifar10)', an entry point's name, or a dotted path."""
+    """Make a generator from 'pool(data=cifar10)', an entry point's name, or a dotted path.
+
+    Parameters
+    ----------
+    spec : str
+        The generator's name or dotted path, with settings in brackets.
+    **offered : object
+        Settings to use where the generator takes them and `spec` does not set them.
+    """
     generator = _REGISTRY.make(spec, offered)
     if not isinstance(generator, Generator):
         raise InputError(

@@ -52,11 +52,13 @@ def _partition() -> Section:
     """Return the paper's figures that follow from label counts alone."""
     counts, plan = paper_counts(), main_plan()
     interval = admissible_betas(counts)
+    demand, concentration = figures.client_pictures(counts, plan)
     return Section(
         "The paper's partition, from label counts alone",
         [
             "CIFAR-10 on 20 clients, alpha = 0.1: the figures that need no training.",
-            Picture("demand", figures.demand_picture(counts, plan), "Samples per client."),
+            Picture("demand", demand, "Samples per client."),
+            Picture("concentration", concentration, "Where the imbalance sits."),
             Picture(
                 "reduction", figures.reduction_picture(counts, plan.total), "Imbalance removed."
             ),

@@ -28,6 +28,17 @@ class Dirichlet:
     Shares are drawn again, up to a bound, until every client has `min_samples`. Each class is
     shuffled by a stream of its own, so its order does not depend on the other classes.
 
+    Parameters
+    ----------
+    clients : int
+        The number of clients.
+    alpha : float
+        The concentration: small means skewed.
+    seed : int
+        Decides shares and order.
+    min_samples : int
+        The fewest samples of a client.
+
     >>> Dirichlet(clients=5, alpha=0.5, seed=1).partition([0, 1, 2] * 100)
     Partition(dirichlet@1: 5 clients, 300 of 300 samples)
     """

@@ -17,6 +17,13 @@ from fedeas.seeds import check_seed, child_rng
 class IID:
     """Shuffle all samples and cut them into equal parts.
 
+    Parameters
+    ----------
+    clients : int
+        The number of clients.
+    seed : int
+        Decides the order.
+
     >>> IID(clients=3).partition([0, 1] * 5).train.sizes
     array([4, 3, 3])
     """
@@ -40,6 +47,15 @@ class IID:
 @dataclass(frozen=True)
 class Shards:
     """Sort by label, cut into equal shards and deal each client some of them (McMahan et al. 2017).
+
+    Parameters
+    ----------
+    clients : int
+        The number of clients.
+    shards_per_client : int
+        How many shards each client gets.
+    seed : int
+        Decides who gets which.
 
     >>> partition = Shards(clients=5, shards_per_client=2).partition([0, 1] * 50)
     >>> partition.train.sizes

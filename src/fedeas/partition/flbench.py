@@ -47,6 +47,19 @@ class FLBench:
     Labels are those of the official training and test sets, in this order. Counts depend only on
     the class sizes, indices also on the order of the labels.
 
+    Parameters
+    ----------
+    clients : int
+        The number of clients.
+    alpha : float
+        The concentration: small means skewed.
+    seed : int
+        Decides shares and order.
+    test_ratio : float
+        The part of each client's samples that is for testing.
+    min_samples : int
+        The fewest samples of a client.
+
     >>> FLBench(clients=20, alpha=0.1).counts([6000] * 10).total
     45007
     """

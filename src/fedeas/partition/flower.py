@@ -17,6 +17,15 @@ def from_partitioner(partitioner: Any, dataset: Any, label: str = "label") -> Pa
 
     The partitioner's class and version become the recipe's name. For label counts, call
     `Partition.counts(dataset[label])` on the result.
+
+    Parameters
+    ----------
+    partitioner : flwr_datasets.partitioner.Partitioner
+        One that has no data set yet.
+    dataset : datasets.Dataset
+        The data set to split.
+    label : str
+        The column of the label.
     """
     Dataset, Partitioner = _classes()
     if not isinstance(partitioner, Partitioner) or not isinstance(dataset, Dataset):

@@ -20,6 +20,13 @@ def make_recipe(name: str, **offered: object) -> Recipe:
 
     Settings that are None count as not given.
 
+    Parameters
+    ----------
+    name : str
+        The recipe's name, with `@version` for an older one.
+    **offered : object
+        Its settings.
+
     >>> make_recipe("iid", clients=5, alpha=None)
     IID(clients=5, seed=42)
     """

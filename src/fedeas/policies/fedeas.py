@@ -20,6 +20,17 @@ class FedEAS(LocalPolicy):
     (`below_mean=False` gives the printed equations). `entropy=False` and `size_exponent=1` are the
     variants of the paper's ablation.
 
+    Parameters
+    ----------
+    beta : float
+        The budget: samples grow with it.
+    size_exponent : float
+        Gamma, the power of a client's mean count.
+    entropy : bool
+        Whether the budget grows with a client's skew.
+    below_mean : bool
+        Whether only classes below the client's mean are filled.
+
     >>> FedEAS(beta=12).local([90, 10, 0])
     array([ 0, 38, 48])
     """

@@ -19,6 +19,11 @@ class Greedy:
     Takes time in proportion to the total. It is a reference for `WaterFill`, which finds the same
     plan directly.
 
+    Parameters
+    ----------
+    total : int
+        The samples of all clients together.
+
     >>> Greedy(total=100).plan(LabelCounts([[90, 10, 0], [30, 40, 30]])).samples
     array([[ 0, 45, 55],
            [ 0,  0,  0]])

@@ -24,6 +24,11 @@ class Uniform:
 
     Pairs are counted client by client: (0, 0), (0, 1), ... A client without samples gets nothing.
 
+    Parameters
+    ----------
+    total : int
+        The samples of all clients together.
+
     >>> Uniform(total=5).plan(LabelCounts([[3, 0], [1, 1]])).samples
     array([[2, 1],
            [1, 1]])
@@ -45,6 +50,11 @@ class Uniform:
 @dataclass(frozen=True)
 class MissingOnly:
     """Spread the total as `Uniform` does, over the absent pairs (n_k^c = 0) only.
+
+    Parameters
+    ----------
+    total : int
+        The samples of all clients together.
 
     >>> MissingOnly(total=5).plan(LabelCounts([[3, 0], [1, 1]])).samples
     array([[0, 5],

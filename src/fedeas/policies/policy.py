@@ -31,7 +31,15 @@ class Policy(Protocol):
 
 
 def make_plan(policy: Policy, counts: CountsLike) -> Plan:
-    """Return what a policy plans; an array of samples that it returns is made a plan."""
+    """Return what a policy plans; an array of samples that it returns is made a plan.
+
+    Parameters
+    ----------
+    policy : Policy
+        Plans; may return a plan or an array, clients x classes.
+    counts : LabelCounts or array_like
+        Whole numbers, clients x classes.
+    """
     table = LabelCounts.of(counts)
     made: Plan | ArrayLike = policy.plan(table)
     return made if isinstance(made, Plan) else Plan.of(table, made, policy)

@@ -26,6 +26,13 @@ def make_policy(spec: str, **offered: object) -> Policy:
     A policy also gets those `offered` settings, such as a total to match, that it takes and that
     `spec` does not set. A name with a colon is a dotted path, 'package.module:Policy'.
 
+    Parameters
+    ----------
+    spec : str
+        The policy's name, with settings in brackets.
+    **offered : object
+        Settings to use where the policy takes them and `spec` does not set them.
+
     >>> make_policy("fedeas(beta=8, below_mean=false)")
     FedEAS(beta=8, size_exponent=0.5, entropy=True, below_mean=False)
     >>> make_policy("uniform", total=100, beta=12.0)

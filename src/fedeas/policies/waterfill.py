@@ -47,6 +47,13 @@ class WaterFill(LocalPolicy):
     single samples between clients, in a bounded number of rounds. It stops when all clients are
     balanced: past that no sample can lower the score.
 
+    Parameters
+    ----------
+    total : int, optional
+        The samples of all clients together. Needs all counts in one place.
+    price : float, optional
+        Instead: what a sample has to lower the score by. Each client plans by itself.
+
     >>> WaterFill(total=100).plan(LabelCounts([[90, 10, 0], [30, 40, 30]])).samples
     array([[ 0, 45, 55],
            [ 0,  0,  0]])

@@ -1,7 +1,8 @@
-"""How every figure looks: colours, style, the sentence below it.
+"""How every figure looks: colours, size, style, the sentence below it.
 
 Colours are those of Okabe and Ito, which people with the common kinds of colour blindness can tell
-apart.
+apart. An SVG file follows the reader's colour scheme: what is `INK` on `PAPER` in a light one is
+light on dark in the other.
 """
 
 import io
@@ -14,9 +15,17 @@ from fedeas.errors import MissingExtraError
 
 BLUE, ORANGE, GREEN, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
 GREY = "#777777"
+INK, PAPER = "#1a1a1a", "#ffffff"
+# Small enough that the text can still be read where a phone shrinks the picture to its width.
+WIDTH, HEIGHT = 5.6, 3.8  # inches
 
 _STYLE = {
     "font.size": 10,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlesize": 11,
@@ -25,26 +34,38 @@ _STYLE = {
     "legend.frameon": False,
     "svg.hashsalt": "fedeas",  # the same picture is the same file
 }
+_DARK = {INK: "#e3e5e8", PAPER: "#16181c", GREY: "#9a9da3", BLUE: "#3d9fdc"}
 
 
 def caption(figure: Any, sentence: str) -> None:
     """Write the one sentence below a figure."""
     width = int(figure.get_figwidth() * 14)
-    figure.supxlabel(textwrap.fill(sentence, width), size=9, color="#333333", x=0.02, ha="left")
+    figure.supxlabel(textwrap.fill(sentence, width), size=9, x=0.02, ha="left")
 
 
 def picture(
-    draw: Callable[[Any], None], kind: str = "svg", width: float = 6.6, height: float = 4.2
+    draw: Callable[[Any], None], kind: str = "svg", width: float = WIDTH, height: float = HEIGHT
 ) -> bytes:
     """Draw a figure and return it as a file's content."""
     figure, content = make_figure(draw, width, height), io.BytesIO()
     metadata = {"Date": None} if kind == "svg" else None
     with _style():
         figure.savefig(content, format=kind, dpi=160, metadata=metadata)
-    return content.getvalue()
+    return _in_both_schemes(content.getvalue()) if kind == "svg" else content.getvalue()
 
 
-def make_figure(draw: Callable[[Any], None], width: float = 6.6, height: float = 4.2) -> Any:
+def _in_both_schemes(svg: bytes) -> bytes:
+    """Add the colours of a dark scheme to a picture; viewers that do not know them skip them."""
+    rules = "".join(
+        f'[style*="{part}: {light}"], [{part}="{light}"] {{ {part}: {dark} !important; }}'
+        for light, dark in ((light.lower(), dark) for light, dark in _DARK.items())
+        for part in ("fill", "stroke")
+    )
+    style = f"<style>@media screen and (prefers-color-scheme: dark) {{ {rules} }}</style>"
+    return svg.replace(b"<defs>", f"{style}<defs>".encode(), 1)
+
+
+def make_figure(draw: Callable[[Any], None], width: float = WIDTH, height: float = HEIGHT) -> Any:
     """Draw a matplotlib figure in our style."""
     with _style():
         from matplotlib.figure import Figure

@@ -1,5 +1,6 @@
 """Figures of results: what policies reach, how fast, at what budget, with how much drift."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,19 @@ from numpy.typing import NDArray
 from fedeas.experiments.results import summarise, tail
 from fedeas.experiments.runs import Run
 from fedeas.experiments.tables import Row, Table
-from fedeas.report.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION, caption, picture
+from fedeas.report.canvas import (
+    BLUE,
+    GREEN,
+    GREY,
+    HEIGHT,
+    INK,
+    ORANGE,
+    PAPER,
+    PURPLE,
+    VERMILION,
+    caption,
+    picture,
+)
 from fedeas.report.labels import Label, draw_labels
 
 Ints = NDArray[np.intp]
@@ -24,6 +37,9 @@ _LOOKS = {
     "full-balance": (VERMILION, "v", "--"),
 }
 _OTHER = ("#56B4E9", "P", "-")
+_NAME = 22  # characters of a line of a row's name
+_LEGEND = 3  # names in a line of a legend
+_LEAST_BARS = 4  # that the height of a figure is divided among
 
 
 def look(policy: str) -> tuple[str, str, str]:
@@ -37,13 +53,19 @@ def policy_name(policy: str) -> str:
 
 
 def label(row: Row) -> str:
-    """Return what a row is called in a figure."""
-    name = policy_name(row.policy)
-    return name if row.method == "fedavg" else f"{row.method}, {name}"
+    """Return what a row is called in a figure: its setting, its method and its policy."""
+    setting = [f"{name.rpartition('.')[2]} {value}" for name, value in row.column]
+    method = [] if row.method == "fedavg" else [row.method]
+    return ", ".join([*setting, *method, policy_name(row.policy)])
 
 
-def allocation(rows: Sequence[Row]) -> bytes:
-    """Draw the accuracy of every row as a bar, with its interval, seeds as they come."""
+def height_of(rows: Sequence[Row]) -> float:
+    """Return the height that all figures of some rows have, in inches."""
+    return max(HEIGHT, 1.5 + 0.42 * len(rows))
+
+
+def allocation(rows: Sequence[Row], height: float = HEIGHT) -> bytes:
+    """Draw the accuracy of every row as a bar, with its interval if there are several seeds."""
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
@@ -55,17 +77,25 @@ def allocation(rows: Sequence[Row]) -> bytes:
             axes.barh(place, value, 0.65, color=colour, alpha=0.85)
             if high > low:
                 whiskers = [[value - low], [high - value]]
-                axes.errorbar(value, place, xerr=whiskers, color="black", lw=1, capsize=3)
+                axes.errorbar(value, place, xerr=whiskers, color=INK, lw=1, capsize=3)
             spent = f"{row.generated.value:,.0f} samples" if row.generated.value else ""
             axes.text(high + 0.6, place, f"{value:.1f}  {spent}", va="center", size=9)
-        axes.set_yticks(places, [label(row) for row in rows])
-        axes.set_xlim(0, max(100 * row.accuracy.bounds[1] for row in rows) * 1.35)
+        _name_bars(axes, rows, places)
+        axes.set_xlim(0, max(100 * row.accuracy.bounds[1] for row in rows) * 1.5)
         axes.set(xlabel="accuracy in the last rounds (%)")
-        axes.set_title("Accuracy and synthetic samples of every policy")
+        axes.set_title("Accuracy and synthetic samples")
         best = max(rows, key=lambda row: row.accuracy.value)
         caption(figure, f"Highest: {label(best)}.{_whiskers(rows)}")
 
-    return picture(draw, width=7.6, height=1.4 + 0.45 * len(rows))
+    return picture(draw, height=height)
+
+
+def _name_bars(axes: Any, rows: Sequence[Row], places: Ints) -> None:
+    """Write the names of rows beside their bars, long ones in lines; few bars stay narrow."""
+    names = [textwrap.fill(label(row), _NAME, break_long_words=False) for row in rows]
+    axes.set_yticks(places, names, size=9)
+    free = max(0, _LEAST_BARS - len(rows)) / 2
+    axes.set_ylim(-0.6 - free, len(rows) - 0.4 + free)
 
 
 def _whiskers(rows: Sequence[Row]) -> str:
@@ -76,7 +106,7 @@ def _whiskers(rows: Sequence[Row]) -> str:
     return " Whiskers: the two seeds." if 2 in seeds else ""
 
 
-def convergence(runs: Sequence[Run], threshold: float | None) -> bytes:
+def convergence(runs: Sequence[Run], threshold: float | None, height: float = HEIGHT) -> bytes:
     """Draw accuracy against rounds, the mean over seeds, with the threshold."""
 
     def draw(figure: Any) -> None:
@@ -96,15 +126,25 @@ def convergence(runs: Sequence[Run], threshold: float | None) -> bytes:
                 ms=5,
             )
         if threshold:
-            axes.axhline(100 * threshold, color="black", lw=0.8, ls=(0, (4, 3)))
+            axes.axhline(100 * threshold, color=INK, lw=0.8, ls=(0, (4, 3)))
             axes.text(1, 100 * threshold + 0.5, f"{100 * threshold:g} %", size=9)
         axes.set(xlabel="round", ylabel="accuracy (%)")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_title("Accuracy by round")
-        axes.legend(loc="lower right", fontsize=9)
-        caption(figure, "FedAvg's accuracy on the test set as rounds go by, the mean over seeds.")
+        _legend_on_top(axes)
+        several = len({run.entry.seed for run in runs}) > 1
+        over = ", the mean over seeds" if several else ""
+        caption(figure, f"FedAvg's accuracy on the test set{over}.")
 
-    return picture(draw)
+    return picture(draw, height=height)
+
+
+def _legend_on_top(axes: Any) -> None:
+    """Put the legend into space of its own above what is drawn."""
+    lines = -(-len(axes.get_legend_handles_labels()[1]) // _LEGEND)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + (0.05 + 0.1 * lines) * (high - low))
+    axes.legend(loc="upper left", ncols=_LEGEND, fontsize=8, columnspacing=1.0, borderaxespad=0.2)
 
 
 def mean_curve(curves: Sequence[Sequence[float | None]]) -> tuple[Ints, Floats]:
@@ -128,7 +168,7 @@ def _by_policy(runs: Sequence[Run]) -> Mapping[str, list[Run]]:
     return found
 
 
-def budget(rows: Sequence[Row], others: Sequence[Row]) -> bytes:
+def budget(rows: Sequence[Row], others: Sequence[Row], height: float = HEIGHT) -> bytes:
     """Draw accuracy against samples spent; `others` are lines to compare with."""
 
     def draw(figure: Any) -> None:
@@ -152,16 +192,16 @@ def budget(rows: Sequence[Row], others: Sequence[Row]) -> bytes:
                   row.generated.value, 100 * row.accuracy.value)
             for row in families.get("fedeas", ())
         ]  # fmt: skip
-        draw_labels(axes, betas, look("fedeas")[0])
         axes.set(xlabel="synthetic samples of all clients", ylabel="accuracy (%)")
         axes.set_title("Accuracy against budget")
         axes.legend(loc="best", fontsize=9, frameon=True, edgecolor="none", framealpha=0.85)
         caption(figure, "At every mark both policies spend the same number of samples.")
+        draw_labels(axes, betas, look("fedeas")[0])
 
-    return picture(draw)
+    return picture(draw, height=height)
 
 
-def drift(rows: Sequence[Row]) -> bytes:
+def drift(rows: Sequence[Row], height: float = HEIGHT) -> bytes:
     """Draw drift against accuracy, a mark per row."""
 
     def draw(figure: Any) -> None:
@@ -169,45 +209,49 @@ def drift(rows: Sequence[Row]) -> bytes:
         for row in rows:
             colour, marker, _ = look(row.policy)
             x, y = row.drift.value, 100 * row.accuracy.value
-            axes.plot(x, y, marker, color=colour, ms=9)
-            axes.annotate(label(row), (x, y), (8, 4), textcoords="offset points", size=9)
-        axes.margins(x=0.3, y=0.15)
+            axes.plot(x, y, marker, color=colour, ms=9, label=label(row))
+        axes.margins(0.15)
         axes.set(xlabel="drift: how far updates point apart (median of rounds)")
         axes.set_ylabel("accuracy (%)")
         axes.set_title("Drift and accuracy")
+        _legend_on_top(axes)
         caption(figure, "0: all clients pull the same way; 1: their updates cancel out.")
 
-    return picture(draw)
+    return picture(draw, height=height)
 
 
-def cost(rows: Sequence[Row]) -> bytes:
+def cost(rows: Sequence[Row], height: float = HEIGHT) -> bytes:
     """Draw the time of generation and of training for every row."""
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         places = np.arange(len(rows))[::-1]
-        training = np.array([row.training_seconds.value for row in rows]) / 60
         known = [row.generation_seconds for row in rows]
-        generation = np.array([mean.value if mean else 0.0 for mean in known]) / 60
+        training = np.array([row.training_seconds.value for row in rows])
+        generation = np.array([mean.value if mean else 0.0 for mean in known])
+        if minutes := (training + generation).max() >= 120:
+            training, generation = training / 60, generation / 60
         axes.barh(places, training, 0.6, color=BLUE, label="training")
+        some = generation > 0
         axes.barh(
-            places, generation, 0.6, left=training, color="white", edgecolor=VERMILION,
-            hatch="////", label="generation",
+            places[some], generation[some], 0.6, left=training[some], color=PAPER,
+            edgecolor=VERMILION, hatch="////", label="generation",
         )  # fmt: skip
         total = training + generation
-        for place, minutes, mean in zip(places, total, known, strict=True):
-            text = f"{minutes:.1f}" if mean else f"{minutes:.1f} + generation"
-            axes.text(minutes + 0.01 * total.max(), place, text, va="center", size=9)
-        axes.set_yticks(places, [label(row) for row in rows])
-        axes.set_xlim(0, total.max() * (1.12 if all(known) else 1.4))
-        axes.set(xlabel="minutes")
-        axes.set_title("Time of training and generation")
+        for place, whole, mean in zip(places, total, known, strict=True):
+            text = f"{whole:.1f}" if minutes else f"{whole:.0f}"
+            text = text if mean else f"{text} + generation"
+            axes.text(whole + 0.01 * total.max(), place, text, va="center", size=9)
+        _name_bars(axes, rows, places)
+        axes.set_xlim(0, total.max() * (1.15 if all(known) else 1.6))
+        axes.set(xlabel="minutes" if minutes else "seconds")
+        axes.set_title("Time")
         axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=9)
         ratio = total.max() / max(total.min(), 1e-9)
         said = f"The longest takes {ratio:.1f} times as long as the shortest."
         caption(figure, said if all(known) else "The time of generation was not measured.")
 
-    return picture(draw, width=7.6, height=1.4 + 0.45 * len(rows))
+    return picture(draw, height=height)
 
 
 def last_rounds(runs: Sequence[Run]) -> int:

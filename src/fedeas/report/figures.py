@@ -16,13 +16,24 @@ from fedeas.errors import InfeasibleError
 from fedeas.files import atomic_write
 from fedeas.plan import Plan
 from fedeas.policies import FedEAS, FullBalance, MissingOnly, Policy, Uniform, WaterFill
-from fedeas.report.canvas import BLUE, GREEN, GREY, ORANGE, VERMILION, caption, picture
+from fedeas.report.canvas import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PAPER,
+    VERMILION,
+    caption,
+    picture,
+)
 from fedeas.report.labels import WHITE, Box, Label, draw_labels, text_box
 from fedeas.select import BetaInterval, path
 
-DEMAND_WIDTH = 10.5  # inches
+DEMAND_WIDTH, DEMAND_HEIGHT = 10.5, 4.2  # inches: two pictures side by side
 _MOST_CLIENTS = 40
 _LONGEST = 20  # characters of a client's name
+_LINE = 64  # characters of names that fit below an axis
 
 
 def demand(counts: LabelCounts, plan: Plan, file: Path) -> None:
@@ -32,7 +43,23 @@ def demand(counts: LabelCounts, plan: Plan, file: Path) -> None:
 
 def demand_picture(counts: LabelCounts, plan: Plan, kind: str = "svg") -> bytes:
     """Return the picture of `demand`."""
-    return picture(partial(draw_demand_figure, counts=counts, plan=plan), kind, width=DEMAND_WIDTH)
+    draw = partial(draw_demand_figure, counts=counts, plan=plan)
+    return picture(draw, kind, DEMAND_WIDTH, DEMAND_HEIGHT)
+
+
+def client_pictures(counts: LabelCounts, plan: Plan) -> tuple[bytes, bytes]:
+    """Return the two parts of `demand`, each a picture of its own."""
+
+    def samples(figure: Any) -> None:
+        full = FullBalance().plan(counts)
+        draw_demand(figure.subplots(), counts, plan, full)
+        caption(figure, _against_full_balance(plan, full))
+
+    def concentration(figure: Any) -> None:
+        draw_concentration(figure.subplots(), counts, plan)
+        caption(figure, "The further above the diagonal, the fewer clients hold most of it.")
+
+    return picture(samples), picture(concentration)
 
 
 def draw_demand_figure(figure: Any, counts: LabelCounts, plan: Plan) -> None:
@@ -41,10 +68,13 @@ def draw_demand_figure(figure: Any, counts: LabelCounts, plan: Plan) -> None:
     full = FullBalance().plan(counts)
     draw_demand(left, counts, plan, full)
     draw_concentration(right, counts, plan)
-    caption(
-        figure,
+    caption(figure, _against_full_balance(plan, full))
+
+
+def _against_full_balance(plan: Plan, full: Plan) -> str:
+    return (
         f"{plan.policy} generates {plan.total:,} samples where balancing every class takes "
-        f"{full.total:,}, and removes {100 * plan.reduction:.0f} % of the imbalance.",
+        f"{full.total:,}, and removes {100 * plan.reduction:.0f} % of the imbalance."
     )
 
 
@@ -84,7 +114,7 @@ def reduction_picture(counts: LabelCounts, mark: int | None = None, kind: str = 
                 "",
                 (mark, 100 * uniform),
                 (mark, 100 * best),
-                arrowprops={"arrowstyle": "<->", "lw": 1},
+                arrowprops={"arrowstyle": "<->", "lw": 1, "color": INK},
             )
             axes.text(
                 mark + 0.012 * top,
@@ -194,7 +224,7 @@ def draw_demand(axes: Any, counts: LabelCounts, plan: Plan, full: Plan) -> None:
     x = np.arange(len(order))
     own, all_of_it = plan.per_client[order], full.per_client[order]
     axes.bar(
-        x, all_of_it, 0.8, color="white", edgecolor=GREY, hatch="////", lw=0.6, label="full balance"
+        x, all_of_it, 0.8, color=PAPER, edgecolor=GREY, hatch="////", lw=0.6, label="full balance"
     )
     axes.bar(x, own, 0.8, color=BLUE, label=plan.policy)
     if len(order) <= 25:
@@ -204,8 +234,8 @@ def draw_demand(axes: Any, counts: LabelCounts, plan: Plan, full: Plan) -> None:
             )
             text.set(size=7, color=BLUE, bbox=WHITE, zorder=3)
     axes.yaxis.set_major_formatter("{x:,.0f}")
-    names = [shortened(counts.client_names[k]) for k in order]
-    upright = len(order) <= 25 and max(map(len, names)) <= 2
+    names = client_labels(counts, order)
+    upright = len(names) * (max(map(len, names)) + 1) <= _LINE
     axes.set_xticks(x, names, rotation=0 if upright else 90, size=8)
     more = counts.K - len(order)
     axes.set(
@@ -214,6 +244,14 @@ def draw_demand(axes: Any, counts: LabelCounts, plan: Plan, full: Plan) -> None:
     )
     axes.set_title("What each client generates")
     axes.legend(loc="upper right", ncols=2)
+
+
+def client_labels(counts: LabelCounts, order: Any) -> list[str]:
+    """Return the names of some clients beside an axis; those without samples are marked."""
+    return [
+        shortened(counts.client_names[k]) + ("" if counts.sizes[k] else " (no samples)")
+        for k in order
+    ]
 
 
 def shortened(name: str) -> str:
@@ -229,13 +267,15 @@ def draw_concentration(axes: Any, counts: LabelCounts, plan: Plan) -> None:
     """Draw how few clients hold most of the imbalance, and what the plan gives them."""
     found = skew.concentration(counts, plan.samples)
     x = np.arange(counts.K + 1) / counts.K * 100
-    for part, label, colour, marker in (
-        (found.imbalance, "imbalance", VERMILION, "o"),
-        (found.budget, f"samples of {plan.policy}", BLUE, "s"),
+    every = max(1, counts.K // 20)
+    for part, label, colour, marker, width, size in (
+        # Where one covers the other, as with water-filling, both can still be seen.
+        (found.imbalance, "imbalance", VERMILION, "o", 3.2, 6.5),
+        (found.budget, f"samples of {plan.policy}", BLUE, "s", 1.5, 3.5),
     ):
-        every = max(1, counts.K // 20)
         y = np.concatenate([[0.0], 100 * part])
-        axes.plot(x, y, marker, ls="-", color=colour, label=label, ms=4, markevery=every)
+        style = {"ls": "-", "lw": width, "ms": size, "markevery": every}
+        axes.plot(x, y, marker, color=colour, label=label, **style)
     axes.plot([0, 100], [0, 100], color=GREY, lw=0.8, ls=":", label="if all were alike")
     quarter = int(np.ceil(counts.K / 4))
     share = 100 * found.imbalance[quarter - 1]

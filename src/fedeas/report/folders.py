@@ -12,7 +12,7 @@ from fedeas.errors import FedeasError, InputError
 from fedeas.experiments.runs import Run
 from fedeas.files import read_json
 from fedeas.plan import Plan
-from fedeas.report.figures import demand_picture
+from fedeas.report.figures import client_pictures
 from fedeas.report.page import Picture, Section
 from fedeas.report.samples import Bytes, grid_picture
 
@@ -26,15 +26,20 @@ def folder_sections(name: str, runs: Sequence[Run]) -> Iterator[Section]:
     What a folder lacks, or what does not belong to its result, is left out.
     """
     made = [run for run in runs if run.place is not None and run.result["generated"]]
-    clients = Section(f"{name}: real and synthetic samples per client")
+    clients = Section("Samples per client", group=name)
     for n, run in enumerate(_first_of_each(made, "counts_hash")):
-        if (content := _demand(run)) is not None:
+        if (pictures := _demand(run)) is not None:
+            demand, where = pictures
             clients.parts.append(run.result["data"])
-            clients.parts.append(Picture(f"{name}-clients-{n}", content, "Samples per client."))
-    samples = Section(f"{name}: synthetic samples (first eight per class, not cherry-picked)")
+            clients.parts.append(Picture(f"{name}-clients-{n}", demand, "Samples per client."))
+            clients.parts.append(Picture(f"{name}-skew-{n}", where, "Where the imbalance sits."))
+    samples = Section("Synthetic samples", group=name)
     for n, run in enumerate(_first_of_each(made, "generator_hash")):
         if (content := _samples(run)) is not None:
-            samples.parts.append(f"Drawn by {run.result['generator']}:")
+            drawn = run.result["generator"]
+            samples.parts.append(
+                f"The first {_EACH} of each class, not cherry-picked, drawn by {drawn}:"
+            )
             samples.parts.append(Picture(f"{name}-samples-{n}", content, "A row for every class."))
     yield from (section for section in (clients, samples) if section.parts)
 
@@ -63,15 +68,15 @@ def _first_of_each(runs: Sequence[Run], key: str) -> list[Run]:
     return list(found.values())[:_MOST]
 
 
-def _demand(run: Run) -> bytes | None:
-    """Return the picture of what every client generates."""
+def _demand(run: Run) -> tuple[bytes, bytes] | None:
+    """Return the pictures of what every client generates and of where the imbalance is."""
     if run.place is None:
         return None
     try:
         counts = LabelCounts.load(run.place / "counts.csv", layout="wide")
         if counts.fingerprint != run.result["counts_hash"]:
             return None
-        return demand_picture(counts, _own_plan(run, run.place))
+        return client_pictures(counts, _own_plan(run, run.place))
     except FedeasError:
         return None
 

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-SIZE = (5.6, 3.3)  # inches of the axes of a figure, as good as is needed
+from fedeas.report.canvas import INK, PAPER
+
 _CHARACTER, _LINE = 0.095, 0.18  # inches of text of size 9
-WHITE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6}  # behind labels
+WHITE = {"facecolor": PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 0.6}  # behind labels
 # Where a label can stand, seen from its point: offset in points, and the side that it ends on.
 _PLACES = (((-7, 6), "right"), ((8, -12), "left"))
 
@@ -38,18 +39,19 @@ class Box(NamedTuple):
 
 
 def draw_labels(
-    axes: Any, labels: Sequence[Label], colour: str = "black", taken: Sequence[Box] = ()
+    axes: Any, labels: Sequence[Label], colour: str = INK, taken: Sequence[Box] = ()
 ) -> list[str]:
     """Write labels beside their points where there is space, bold ones first.
 
     The limits of the axes have to be set before. Returns the texts that were written.
     """
+    axes.figure.draw_without_rendering()  # the layout decides how large the axes are
     points = [_around(axes, label) for label in labels]
     texts = list(taken)
     written = []
     for label in sorted(labels, key=lambda label: not label.bold):
         places = [(_box(axes, label, *place), *place) for place in _PLACES]
-        inside = [place for place in places if _is_inside(place[0])]
+        inside = [place for place in places if _is_inside(axes, place[0])]
         free = [p for p in inside if not any(p[0].overlaps(other) for other in texts)]
         clear = [p for p in free if not any(p[0].overlaps(point) for point in points)]
         # A bold label is written in any case.
@@ -75,18 +77,27 @@ def draw_labels(
 
 def text_box(axes: Any, text: str, x: float, y: float, *, ends: bool = False) -> Box:
     """Return the space that a text of size 9 takes above a point, from it or up to it."""
+    axes.figure.draw_without_rendering()
     left, low = _inches(axes, x, y)
     wide = _CHARACTER * len(text)
     return Box(left - ends * wide, low, left + (not ends) * wide, low + _LINE)
 
 
-def _is_inside(box: Box) -> bool:
-    return box.left >= 0 and box.low >= 0 and box.right <= SIZE[0] and box.high <= SIZE[1]
+def _is_inside(axes: Any, box: Box) -> bool:
+    wide, high = _size(axes)
+    return box.left >= 0 and box.low >= 0 and box.right <= wide and box.high <= high
+
+
+def _size(axes: Any) -> tuple[float, float]:
+    """Return the size of the axes in inches, once their figure has its layout."""
+    box = axes.get_window_extent()
+    return box.width / axes.figure.dpi, box.height / axes.figure.dpi
 
 
 def _inches(axes: Any, x: float, y: float) -> tuple[float, float]:
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
-    return SIZE[0] * (x - left) / (right - left), SIZE[1] * (y - low) / (high - low)
+    across, up = _size(axes)
+    return across * (x - left) / (right - left), up * (y - low) / (high - low)
 
 
 def _around(axes: Any, label: Label) -> Box:

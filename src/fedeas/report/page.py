@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +51,26 @@ class Grid:
 
 
 @dataclass(frozen=True)
+class Numbers:
+    """The numbers that matter most, each with what it is."""
+
+    items: Sequence[tuple[str, str]]
+
+
+Part = str | Grid | Picture | Numbers
+
+
+@dataclass(frozen=True)
 class Section:
-    """A heading, and what is below it, in this order."""
+    """A heading, and what is below it, in this order.
+
+    A section without a title belongs to the title of the page. `group` is what several sections
+    are about, such as the name of a sweep.
+    """
 
     title: str
-    parts: list[str | Grid | Picture] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+    group: str = ""
 
 
 def write_report(
@@ -80,10 +96,17 @@ def write_report(
 def _markdown(title: str, sections: Sequence[Section]) -> str:
     lines = [f"# {_plain(title)}", ""]
     for section in sections:
-        lines += [f"## {_plain(section.title)}", ""]
+        about = f" ({_plain(section.group)})" if section.group else ""
+        if section.title:
+            lines += [f"## {_plain(section.title)}{about}", ""]
+        elif section.group:
+            lines += [f"**{_plain(section.group)}**", ""]
         for part in section.parts:
             if isinstance(part, Picture):
                 lines += [f"![{_plain(part.alt)}]({part.path})", ""]
+            elif isinstance(part, Numbers):
+                lines += [f"- **{_plain(number)}** {_plain(what)}" for number, what in part.items]
+                lines.append("")
             elif isinstance(part, Grid):
                 head, *rows = (map(_plain, row) for row in (part.head, *part.rows))
                 cells = [head, ["---"] * len(part.head), *rows]
@@ -100,43 +123,83 @@ def _plain(text: str) -> str:
 
 
 def _html(title: str, sections: Sequence[Section]) -> str:
-    body = [f"<h1>{html.escape(title)}</h1>", "<nav><ul>"]
-    body += [f'<li><a href="#{n}">{html.escape(s.title)}</a></li>' for n, s in enumerate(sections)]
+    titled = [section for section in sections if section.title]
+    body = [f"<h1>{html.escape(title)}</h1>"]
+    body += [_section(section) for section in sections if not section.title]
+    body.append('<nav aria-label="Sections"><ul>')
+    body += [
+        f'<li><a href="#{n}">{html.escape(": ".join(filter(None, (s.group, s.title))))}</a></li>'
+        for n, s in enumerate(titled)
+    ]
     body.append("</ul></nav>")
-    for number, section in enumerate(sections):
-        body.append(f'<section id="{number}"><h2>{html.escape(section.title)}</h2>')
-        for pictures, parts in itertools.groupby(section.parts, lambda p: isinstance(p, Picture)):
-            inner = "\n".join(map(_part, parts))
-            body.append(f'<div class="pictures">{inner}</div>' if pictures else inner)
-        body.append("</section>")
-    return _SHELL.format(title=html.escape(title), style=_CSS, body="\n".join(body))
+    body += [_section(section, number) for number, section in enumerate(titled)]
+    return _SHELL.format(title=html.escape(title), style=_style(), body="\n".join(body))
 
 
-def _part(part: str | Grid | Picture) -> str:
+def _style() -> str:
+    return resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+
+
+def _section(section: Section, number: int | None = None) -> str:
+    """Return a section; pictures that follow each other share a grid."""
+    inner = [f'<p class="group">{html.escape(section.group)}</p>'] if section.group else []
+    inner += [f"<h2>{html.escape(section.title)}</h2>"] if section.title else []
+    for pictures, parts in itertools.groupby(section.parts, lambda p: isinstance(p, Picture)):
+        content = [_part(part) for part in parts]
+        if pictures:
+            thirds = " thirds" if len(content) % 3 == 0 else ""
+            content = [f'<div class="pictures{thirds}">', *content, "</div>"]
+        inner += content
+    name = "" if number is None else f' id="{number}"'
+    return "\n".join([f"<section{name}>", *inner, "</section>"])
+
+
+def _part(part: Part) -> str:
     if isinstance(part, Picture):
         kind = {"svg": "image/svg+xml", "png": "image/png"}[part.kind]
         data = base64.b64encode(part.content).decode()
         return f'<img alt="{html.escape(part.alt)}" src="data:{kind};base64,{data}">'
     if isinstance(part, str):
         return f"<p>{html.escape(part)}</p>"
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in part.head)
+    if isinstance(part, Numbers):
+        items = (
+            f"<div><dd>{html.escape(number)}</dd><dt>{html.escape(what)}</dt></div>"
+            for number, what in part.items
+        )
+        return f'<dl class="numbers">{"".join(items)}</dl>'
+    return _table(part)
+
+
+def _table(part: Grid) -> str:
+    numbers = [not part.facts and _is_numeric(place, part.rows) for place in range(len(part.head))]
+    head = "".join(
+        f"<th{_kind(number)}>{html.escape(cell)}</th>"
+        for cell, number in zip(part.head, numbers, strict=True)
+    )
     rows = []
     for n, row in enumerate(part.rows):
         shades: Sequence[Any] = part.shades[n] if part.shades else [None] * len(row)
-        cells = "".join(
-            _cell(c, s, part.facts or not place)
-            for place, (c, s) in enumerate(zip(row, shades, strict=True))
-        )
+        cells = "".join(map(_cell, row, shades, numbers))
         rows.append(f"<tr>{cells}</tr>")
     top = f"<thead><tr>{head}</tr></thead>" if any(part.head) else ""
-    return f'<div class="wide"><table>{top}<tbody>{"".join(rows)}</tbody></table></div>'
+    body = f"<table>{top}<tbody>{''.join(rows)}</tbody></table>"
+    # The keyboard scrolls only what can have the focus.
+    return f'<div class="wide" tabindex="0" role="region" aria-label="Table">{body}</div>'
 
 
-def _cell(text: str, shade: float | None, name: bool) -> str:
-    number = not name and bool(text) and (text[0].isdigit() or text[0] in "+-")
-    kind = ' class="n"' if number else ""
+def _is_numeric(place: int, rows: Sequence[Sequence[str]]) -> bool:
+    """Tell whether a column holds numbers; the first one holds names."""
+    cells = [row[place] for row in rows if row[place]]
+    return place > 0 and bool(cells) and any(cell[0] in "+-<0123456789" for cell in cells)
+
+
+def _kind(number: bool) -> str:
+    return ' class="n"' if number else ""
+
+
+def _cell(text: str, shade: float | None, number: bool) -> str:
     behind = "" if shade is None else f' style="background:rgba(0,114,178,{0.75 * shade:.2f})"'
-    return f"<td{kind}{behind}>{html.escape(text)}</td>"
+    return f"<td{_kind(number)}{behind}>{html.escape(text)}</td>"
 
 
 _SHELL = """<!doctype html>
@@ -153,23 +216,4 @@ _SHELL = """<!doctype html>
 </main>
 </body>
 </html>
-"""
-_CSS = """
-:root { color-scheme: light; }
-body { margin: 0; background: #fff; color: #1a1a1a; font: 16px/1.55 system-ui, sans-serif; }
-main { max-width: 1080px; margin: 0 auto; padding: 1.5rem 1.25rem 4rem; }
-h1 { font-size: 1.9rem; line-height: 1.2; margin: 0.5rem 0 1rem; }
-h2 { font-size: 1.3rem; margin: 2.6rem 0 0.8rem; border-top: 1px solid #ddd; padding-top: 1.2rem; }
-nav ul { padding-left: 1.1rem; margin: 0; }
-a { color: #0072b2; }
-p { max-width: 72ch; }
-img { max-width: 100%; height: auto; display: block; }
-.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 460px), 1fr)); }
-.pictures { gap: 1.5rem; align-items: start; margin: 1.2rem 0; }
-.wide { overflow-x: auto; margin: 0.8rem 0; }
-table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.35rem 0.7rem; text-align: left; border-bottom: 1px solid #e6e6e6; }
-th { border-bottom: 2px solid #999; font-weight: 600; white-space: nowrap; }
-td.n { text-align: right; white-space: nowrap; }
-tbody tr:hover { background: #f4f8fb; }
 """

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fedeas.cost import duration
 from fedeas.experiments.generation import generations
-from fedeas.experiments.results import PLUS_MINUS, Mean, Result
+from fedeas.experiments.results import PLUS_MINUS, Result
 from fedeas.experiments.runs import Run
 from fedeas.experiments.tables import Row, Table, common_setting, make_tables
 from fedeas.report import curves
+from fedeas.report.headline import took
 from fedeas.report.page import Grid, Picture, Section
 
 _LEAST_MARKS, _MOST_MARKS = 3, 6  # that show a relation, and whose names still fit
@@ -28,37 +30,21 @@ class ReferenceColumn:
     accuracy: Callable[[Row, Mapping[str, Any]], float | None]
 
 
-def sweep_sections(
+def table_sections(
     name: str,
     runs: Sequence[Run],
     tables: Sequence[Table],
     reference: ReferenceColumn | None = None,
 ) -> Iterator[Section]:
-    """Yield what a report says about the runs of a sweep and their tables."""
+    """Yield what a report says about the tables of a sweep."""
     for table in tables:
         own = [run for run in runs if run.entry.grid == table.grid]
         yield _table_section(name, table, own, runs, reference)
-    yield Section(f"{name}: what ran", [_what_ran(runs)])
 
 
-def summary(name: str, tables: Sequence[Table]) -> Iterator[str]:
-    """Yield the outcome, a sentence per table that compares policies in one setting."""
-    for table in tables:
-        rows = {row.policy: row for row in table.rows}
-        if "none" not in rows or not curves.several_policies(table):
-            continue
-        plain = rows["none"]
-        better = sorted(
-            (row for row in table.rows if row.generated.value),
-            key=lambda row: -row.accuracy.value,
-        )
-        listed = ", ".join(
-            f"{curves.label(row)} {100 * row.accuracy.value:.1f} % "
-            f"({row.generated.value:,.0f} samples)"
-            for row in better
-        )
-        where = name if name == table.grid else f"{name}, {table.grid}"
-        yield (f"{where}: without synthetic samples {100 * plain.accuracy.value:.1f} %; {listed}.")
+def what_ran(name: str, runs: Sequence[Run]) -> Section:
+    """Return what a report says about the settings and the cost of a sweep."""
+    return Section("What ran", [_what_ran(runs)], group=name)
 
 
 def _what_ran(runs: Sequence[Run]) -> Grid:
@@ -118,7 +104,7 @@ def _table_section(
     everything: Sequence[Run],
     reference: ReferenceColumn | None,
 ) -> Section:
-    section = Section(f"{name}: {table.title or table.grid}")
+    section = Section(table.title or table.grid, group=name)
     beside = [
         reference.accuracy(row, _settings(row, runs)) if reference else None for row in table.rows
     ]
@@ -129,10 +115,7 @@ def _table_section(
     references = {row.match for row in table.rows} - {""}
     if references:
         notes.insert(0, f"Matched policies spend the total of {', '.join(sorted(references))}.")
-    rounds = curves.last_rounds(runs)
-    several = any(row.seeds > 1 for row in table.rows)
-    spread = f" {PLUS_MINUS}." if several else ""
-    notes.insert(0, f"Accuracy is the mean of the last {rounds} evaluated rounds.{spread}")
+    notes.insert(0, _how(table.rows, curves.last_rounds(runs)))
     if reference:
         notes.append(reference.note)
     section.parts.extend(notes)
@@ -143,32 +126,60 @@ def _table_section(
     return section
 
 
+def _how(rows: Sequence[Row], rounds: int) -> str:
+    """Say what the numbers of a table are, and what all its rows share."""
+    shared = [f"Accuracy is the mean of the last {rounds} evaluated rounds."]
+    methods, seeds = {row.method for row in rows}, {row.seeds for row in rows}
+    if len(methods) == 1:
+        shared.append(f"Method: {methods.pop()}.")
+    if len(seeds) == 1:
+        shared.append(f"Seeds: {seeds.pop()}.")
+    if any(row.seeds > 1 for row in rows):
+        shared.append(f"{PLUS_MINUS}.")
+    return " ".join(shared)
+
+
 def _results(table: Table, beside: Sequence[float | None], heading: str) -> Grid:
-    """Return the rows of a table, with reference accuracies if they have a heading."""
-    names = [name.rpartition(".")[2] for name, _ in table.rows[0].column] if table.rows else []
-    head = [*names, "method", "policy", "seeds", "accuracy %"]
-    head += [heading] if heading else []
-    buffers = any(row.drift_all for row in table.rows)
-    head += ["gain", "eta", "drift", *(["drift with buffers"] if buffers else [])]
-    head += [f"rounds to {100 * table.threshold:g} %"] if table.threshold else []
-    head += ["generated", "generation", "training"]
-    rows = []
-    for row, other in zip(table.rows, beside, strict=True):
-        cells = [*(str(value) for _, value in row.column), row.method, _policy(row, table)]
-        cells += [str(row.seeds), row.accuracy.points()]
-        if heading:
-            cells.append("" if other is None else f"{other:.2f}")
-        cells.append(row.gain.points("+") if row.gain else "")
-        cells.append("" if row.eta is None else f"{row.eta.value:.2f}")
-        cells.append(f"{row.drift.value:.3f}")
-        if buffers:
-            cells.append("" if row.drift_all is None else f"{row.drift_all.value:.3g}")
-        if table.threshold:
-            cells.append(f"{row.arrived.value:.0f}" if row.arrived else "never")
-        cells.append(f"{row.generated.value:,.0f}")
-        cells += [_minutes(row.generation_seconds), _minutes(row.training_seconds)]
-        rows.append(cells)
-    return Grid(head, rows)
+    """Return the rows of a table, what matters first; reference accuracies if they have a heading.
+
+    A method or a number of seeds that all rows share is in a note instead.
+    """
+    rows = table.rows
+    shown: list[tuple[str, Callable[[int, Row], str]]] = []
+    for place, (name, _) in enumerate(rows[0].column if rows else ()):
+        shown.append((name.rpartition(".")[2], partial(_setting, place)))
+    if len({row.method for row in rows}) > 1:
+        shown.append(("method", lambda _, row: row.method))
+    shown.append(("policy", lambda _, row: _policy(row, table)))
+    shown.append(("accuracy %", lambda _, row: row.accuracy.points()))
+    if heading:
+        shown.append((heading, lambda n, _: _optional(beside[n], "{:.2f}")))
+    shown += [
+        ("gain", lambda _, row: row.gain.points("+") if row.gain else ""),
+        ("samples", lambda _, row: f"{row.generated.value:,.0f}"),
+        ("generation", lambda _, row: took(row.generation_seconds) if row.generated.value else ""),
+        ("training", lambda _, row: took(row.training_seconds)),
+        ("gain per 1,000", lambda _, row: _optional(row.eta and row.eta.value, "{:.2f}")),
+    ]
+    if table.threshold:
+        arrival = f"rounds to {100 * table.threshold:g} %"
+        shown.append((arrival, lambda _, row: _optional(row.arrived, "{.value:.0f}") or "never"))
+    shown.append(("drift", lambda _, row: f"{row.drift.value:.3f}"))
+    if any(row.drift_all for row in rows):
+        buffers = "drift with buffers"
+        shown.append((buffers, lambda _, row: _optional(row.drift_all, "{.value:.3g}")))
+    if len({row.seeds for row in rows}) > 1:
+        shown.append(("seeds", lambda _, row: str(row.seeds)))
+    cells = [[cell(n, row) for _, cell in shown] for n, row in enumerate(rows)]
+    return Grid([name for name, _ in shown], cells)
+
+
+def _setting(place: int, _: int, row: Row) -> str:
+    return str(row.column[place][1])
+
+
+def _optional(value: Any, form: str) -> str:
+    return "" if value is None else form.format(value)
 
 
 def _settings(row: Row, runs: Sequence[Run]) -> Mapping[str, Any]:
@@ -204,43 +215,35 @@ def _figures(
     name: str, table: Table, runs: Sequence[Run], everything: Sequence[Run]
 ) -> Iterator[Picture]:
     """Yield the figures that a table's rows can fill."""
-    rows = table.rows
+    rows, height = table.rows, curves.height_of(table.rows)
     if len({row.match for row in rows} - {""}) > 1:
         lines = _references(everything, runs)
         yield Picture(f"{name}-budget", curves.budget(rows, lines), "Accuracy against budget.")
         return
     yield Picture(
         f"{name}-allocation",
-        curves.allocation(rows),
+        curves.allocation(rows, height),
         "Accuracy of each row as a bar: "
         + ", ".join(f"{curves.label(row)} {100 * row.accuracy.value:.1f} %" for row in rows),
     )
     if not curves.several_policies(table):
         return
     yield Picture(
-        f"{name}-convergence", curves.convergence(runs, table.threshold), "Accuracy by round."
+        f"{name}-convergence",
+        curves.convergence(runs, table.threshold, height),
+        "Accuracy by round.",
     )
     if _LEAST_MARKS <= len(rows) <= _MOST_MARKS:
-        yield Picture(f"{name}-drift", curves.drift(rows), "Drift against accuracy.")
-    yield Picture(f"{name}-cost", curves.cost(rows), "Minutes of generation and training.")
+        yield Picture(f"{name}-drift", curves.drift(rows, height), "Drift against accuracy.")
+    yield Picture(f"{name}-cost", curves.cost(rows, height), "Minutes of generation and training.")
 
 
 def _by_class(table: Table) -> Grid:
     head = ["", *table.classes]
     rows, shades = [], []
     for row in table.rows:
-        setting = "".join(f"{value}, " for _, value in row.column)
         rows.append(
-            [f"{setting}{curves.label(row)}"]
-            + ["" if a is None else f"{100 * a:.0f}" for a in row.per_class]
+            [curves.label(row)] + ["" if a is None else f"{100 * a:.0f}" for a in row.per_class]
         )
         shades.append([None, *row.per_class])
     return Grid(head, rows, shades)
-
-
-def _minutes(mean: Mean | None) -> str:
-    if mean is None:
-        return "not measured"
-    if mean.value < 60:
-        return f"{mean.value:.0f} s" if mean.value else ""
-    return f"{mean.value / 60:.1f} min"

@@ -63,5 +63,11 @@ class Config(Settings, frozen=True):
 
 
 def read_config(path: Path | str) -> Config:
-    """Read a TOML file; a wrong key is an error that names the nearest right one."""
+    """Read a TOML file; a wrong key is an error that names the nearest right one.
+
+    Parameters
+    ----------
+    path : Path or str
+        The TOML file.
+    """
     return read_settings(Config, Path(path))

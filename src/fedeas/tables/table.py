@@ -36,7 +36,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns hold the client, the label and the count; found by name unless given."""
+    """Which columns hold the client, the label and the count; found by name unless given.
+
+    Parameters
+    ----------
+    client, label, count : str, optional
+        Names of columns, for a table with a row per sample or per client and class.
+    """
 
     client: str | None = None
     label: str | None = None

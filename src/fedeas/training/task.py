@@ -8,7 +8,19 @@ from fedeas.data.kinds import find_kind
 
 @dataclass(frozen=True)
 class Task:
-    """The classes and the form of samples, with the mean and spread that they are normalised by."""
+    """The classes and the form of samples, with the mean and spread that they are normalised by.
+
+    Parameters
+    ----------
+    classes : int
+        The number of classes.
+    shape : tuple of int
+        The shape of a sample: height, width and channels of an image.
+    mean, spread : tuple of float
+        What samples are normalised by, per channel or column.
+    kind : str
+        'image' or 'table'.
+    """
 
     classes: int
     shape: tuple[int, ...]  # of a sample
