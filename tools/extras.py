@@ -60,6 +60,7 @@ TRIALS: dict[str, list[list[str]]] = {
     "tensorboard": [["run", "run.toml", "--out", "board", "--track", "tensorboard"]],
     "mlflow": [["run", "run.toml", "--out", "flow", "--track", "mlflow"]],
     "demo": [["demo", "--out", "demo"]],
+    "quickstart": [["new", "quickstart"], ["python", "import flwr.simulation, flwr_datasets"]],
     "all": [["run", "run.toml", "--out", "plain"], ["report", "plain", "--out", "r"]],
 }
 WITH_IMAGES = {"pillow", "pyarrow"}  # what the trials on images need
