@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 def site(tmp_path_factory):
     """The site as a reader gets it, as text by path."""
     out = tmp_path_factory.mktemp("site")
-    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "GITHUB_REPOSITORY": "team/fedeas"}
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", out],
         cwd=ROOT, env=environment, capture_output=True, text=True,
