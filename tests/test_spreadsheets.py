@@ -9,9 +9,10 @@ from xml.etree import ElementTree
 import numpy as np
 import openpyxl
 import pandas as pd
+import polars as pl
 import pytest
 
-from fedeas import FedEAS, InputError, LabelCounts
+from fedeas import FedEAS, InputError, LabelCounts, MissingExtraError
 from fedeas.sources import Columns, read_counts
 
 NORTH_SOUTH = LabelCounts([[1200, 15], [9, 80]], ["North", "South"], ["flu", "cold"])
@@ -534,3 +535,55 @@ def test_a_plan_is_read_by_pandas_and_by_a_spreadsheet(tmp_path, fedeas, paper_c
     np.testing.assert_array_equal(frame.drop(columns="client").to_numpy(), plan.samples)
     assert set(frame.drop(columns="client").dtypes.map(str)) == {"int64"}
     assert len(path.read_text().splitlines()) == 1 + counts.K
+
+
+# Data frames of polars
+
+
+def test_polars_frames_in_and_out(paper):
+    named = LabelCounts(paper.n, [f"site {k}" for k in range(paper.K)], paper.classes)
+    for counts in (NORTH_SOUTH, paper, named):
+        frame = counts.to_polars()
+        assert frame.columns == ["client", *counts.class_names]
+        assert {str(kind) for kind in frame.dtypes} == {"String", "Int64"}
+        assert LabelCounts.from_polars(frame) == LabelCounts.of(frame) == counts
+        assert FedEAS().plan(frame) == FedEAS().plan(counts)
+        assert LabelCounts.of(counts.to_pandas()) == counts
+        plan = FedEAS().plan(counts)
+        np.testing.assert_array_equal(plan.to_polars()[:, 1:].to_numpy(), plan.samples)
+        assert plan.to_polars()["client"].to_list() == list(counts.client_names)
+    odd = LabelCounts([[1, 2], [3, 4]], ["x", "y"], ["client", "agent"])
+    assert odd.to_polars().columns == ["client0", "client", "agent"]
+    assert LabelCounts.of(odd.to_polars()) == odd
+
+
+def test_polars_frames_as_people_have_them():
+    text = pl.DataFrame({"praxis": ["x", "y"], "a": [1, 2], "b": [3, 4]})
+    assert LabelCounts.of(text).client_names == ("x", "y")
+    numbered = pl.DataFrame({"hospital": [12, 45], "a": [1, 2], "b": [3, 4]})
+    assert LabelCounts.of(numbered).client_names == ("12", "45")
+    assert LabelCounts.of(pl.DataFrame({"a": [1, 2], "b": [3, 4]})).clients is None
+    long = pl.DataFrame({"client": ["x", "x", "y"], "label": ["a", "b", "a"]})
+    for wrong, said in (
+        (long, "column 'label' holds no counts.*LabelCounts.from_labels"),
+        (pl.DataFrame({"a": [1], "b": [2], "site": [3]}), "column 'site' holds no counts"),
+        (pl.DataFrame({"client": ["x"], "a": [None], "b": [2]}), "counts"),
+        (pl.DataFrame({"client": ["x", "x"], "a": [1, 2], "b": [2, 3]}), "'x' twice"),
+    ):
+        with pytest.raises(InputError, match=said):
+            LabelCounts.of(wrong)
+    assert LabelCounts.from_labels(long["label"], long["client"]).n.tolist() == [[1, 1], [1, 0]]
+    with pytest.raises(InputError, match=r"not a polars data frame.*collect\(\) first"):
+        LabelCounts.from_polars(text.lazy())
+    with pytest.raises(InputError, match="not a polars data frame; got 'DataFrame'"):
+        LabelCounts.from_polars(NORTH_SOUTH.to_pandas())
+
+
+def test_polars_is_an_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(MissingExtraError, match=r"fedeas\[polars\]"):
+        NORTH_SOUTH.to_polars()
+
+
+def test_json_of_polars(write):
+    assert read_counts(write(NORTH_SOUTH.to_polars().write_json(), "x.json")).counts == NORTH_SOUTH
