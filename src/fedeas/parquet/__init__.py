@@ -10,6 +10,7 @@ from fedeas.parquet.images import (
     read_column,
     write_images,
 )
+from fedeas.parquet.samples import SampleWriter
 
 __all__ = [
     "BATCH_CELLS",
@@ -17,6 +18,7 @@ __all__ = [
     "LARGEST",
     "Batch",
     "ImageHead",
+    "SampleWriter",
     "Source",
     "Writer",
     "column_kinds",
