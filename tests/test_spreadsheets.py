@@ -1,5 +1,6 @@
 """Tables as spreadsheets and statistics offices write them: understood, or refused in a line."""
 
+import datetime
 import io
 import json
 import sys
@@ -338,6 +339,13 @@ def test_delimiters_are_found(mark, write):
     assert read_counts(write(f"sep={mark}\n{text}")).counts == NORTH_SOUTH
 
 
+def test_decimal_commas_are_not_delimiters(write):
+    path = write("hospital;flu;cold\nNorth;1200,0;15,0\nSouth;9,0;80,0\n")
+    with pytest.raises(InputError, match=r"a decimal number; got '1200,0'; pass --thousands \."):
+        read_counts(path)
+    assert read_counts(path, thousands=".").counts == NORTH_SOUTH
+
+
 def test_two_delimiters_that_fit_are_refused(write):
     path = write("client;a,b;c\nx;1,2;3\n")
     with pytest.raises(InputError, match="two ways; pass --delimiter ',' or --delimiter ';'"):
@@ -390,6 +398,21 @@ def test_cells_that_a_workbook_formats(write):
     assert read_counts(path, size_column="n").counts.n.tolist() == [[10, 30], [5, 5]]
     text = workbook(["hospital", "a", "b"], ["x", "1.200", 3], ["y", 9, "<5"])
     assert read_counts(write(text, "x.xlsx"), suppressed=1).counts.n.tolist() == [[1200, 3], [9, 1]]
+
+
+def test_a_table_that_is_not_in_the_corner_of_its_sheet(write):
+    table = [["hospital", "flu", "cold"], ["North", 1200, 15], ["South", 9, 80]]
+    path = write(workbook([], [], *([None, None, *row] for row in table)), "x.xlsx")
+    assert read_counts(path).counts == NORTH_SOUTH
+
+
+def test_dates_and_merged_cells_of_a_workbook_are_refused(write):
+    path = write(workbook(["hospital", "a", "b"], ["x", datetime.date(2024, 4, 1), 3]), "x.xlsx")
+    with pytest.raises(InputError, match=r"row 2, column a holds a date; got '2024-04-01"):
+        read_counts(path)
+    rows = [["hospital", "label", "n"], ["x", "flu", 3], [None, "cold", 4], ["y", "flu", 5]]
+    with pytest.raises(InputError, match=r"row 3 lacks a client or a label.*merged cells"):
+        read_counts(write(workbook(*rows, merged="A2:A3"), "x.xlsx"))
 
 
 def test_a_workbook_that_is_not_one_is_refused(write, fedeas, monkeypatch):
@@ -514,6 +537,21 @@ def test_columns_named_like_clients_are_clients(write):
         read_counts(path)
     assert read_counts(path, transpose=True).counts.client_names[0] == "Hospital North"
     assert read_counts(path, transpose=False).counts.client_names == ("flu", "cold")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hospital,2021,2022\nNorth,120,15\nSouth,9,80\n", "classes are headed 2021, 2022"),
+        ("Praxis;flu;cold\n45;5;6\n12;7;8\n", "column Praxis may hold clients, not counts"),
+        ("kennung,flu,cold\n12,5,6\n45,7,8\n47,1,8\n90,2,2\n", "column kennung may hold clients"),
+    ],
+)
+def test_years_and_numbers_of_clients_are_not_classes(text, said, write):
+    path = write(text)
+    with pytest.raises(InputError, match=f"{said}.*--layout wide"):
+        read_counts(path)
+    assert any(said in note for note in read_counts(path, layout="wide").notes)
 
 
 def test_long_tables_with_names_of_their_own(write, fedeas):

@@ -19,6 +19,7 @@ _DASHES = frozenset("-.\u2013\u2014\u2212\u00b7")  # also those of typesetters
 _MISSING = frozenset(("nan", "na", "n/a", "#n/a", "null", "none", "missing", "nil", "k.a.", "?"))
 _BELOW = re.compile(r"(<=?|≤)\s*([0-9]{1,9})")
 _RANGE = re.compile(r"([0-9]{1,9})\s*[-\u2013]\s*([0-9]{1,9})")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9:]+)?")  # as a workbook's cell is written
 _HIDDEN = re.compile(r"\*+|\[c\]")
 _SIZES = "add a column with the number of samples of each client and name it with --size-column"
 Key = TypeVar("Key")
@@ -180,6 +181,9 @@ def refuse(cell: str, where: str, if_words: str | None = None) -> NoReturn:
         )
     if separator_of(cell):
         refuse_thousands(where, cell)
+    if _DATE.fullmatch(cell):
+        fix = "write the count; spreadsheets make dates of ranges such as 1-4"
+        raise InputError(f"{where} holds a date", got=cell, fix=fix)
     if match := _DECIMAL_COMMA.fullmatch(cell):
         fix = "pass --thousands . if a comma marks decimals" if not match[2].strip("0") else _SIZES
         raise InputError(f"{where} holds a decimal number", got=cell, fix=fix)

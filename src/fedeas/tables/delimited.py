@@ -95,7 +95,9 @@ def _delimiter(path: Path, encoding: str, given: str | None) -> str:
     with path.open(encoding=encoding, newline="") as file:
         if named := _names_delimiter(file.readline()):
             return named
-    fitting = [mark for mark in _DELIMITERS if _separates(path, encoding, mark)]
+    titles = {mark: _lines_above(path, encoding, mark) for mark in _DELIMITERS}
+    fewest = min((above for above in titles.values() if above is not None), default=None)
+    fitting = [mark for mark, above in titles.items() if above is not None and above == fewest]
     if len(fitting) > 1:
         either = " or ".join(f"--delimiter {_typed(mark)}" for mark in fitting)
         raise InputError(f"{path} can be cut into cells in two ways", fix=f"pass {either}")
@@ -104,16 +106,18 @@ def _delimiter(path: Path, encoding: str, given: str | None) -> str:
     return fitting[0] if fitting else ","
 
 
-def _separates(path: Path, encoding: str, delimiter: str) -> bool:
-    """Tell whether a delimiter cuts every line into the same number of cells, and several.
+def _lines_above(path: Path, encoding: str, delimiter: str) -> int | None:
+    """Return how many lines of one cell, a title, are above lines of equally many cells.
 
-    Only a title above the table may be one cell.
+    None if the delimiter does not cut the lines below into the same number of cells, and several.
     """
     with path.open(encoding=encoding, newline="") as file:
         rows = (row for _, row in _numbered(file, delimiter, []))
         widths = [len(row) for row in islice(rows, _LOOKED_AT) if any(map(str.strip, row))]
-        below = next((at for at, width in enumerate(widths) if width > 1), len(widths))
-        return len(set(widths[below:])) == 1 and (below == 0 or below < len(widths) - 1)
+    above = next((at for at, width in enumerate(widths) if width > 1), len(widths))
+    if len(set(widths[above:])) != 1 or (above and above >= len(widths) - 1):
+        return None
+    return above
 
 
 def _check_one_cell(path: Path, encoding: str) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.tables.cells import quoted, shown
-from fedeas.tables.headings import names_total, names_year
+from fedeas.tables.headings import is_year, names_total, names_year
 from fedeas.tables.table import Doubt, Table
 
 Ints = NDArray[np.int64]
@@ -16,6 +16,12 @@ _YEARS = (1900, 2100)
 def find_doubts(table: Table, layout: str) -> Iterator[Doubt]:
     """Yield doubts to settle before the table is used; `layout` is how it was read."""
     yield from table.doubts
+    if table.classes and all(map(is_year, table.classes)):
+        names = f"{table.classes[0]}, {table.classes[1]}" if len(table.classes) > 1 else "a year"
+        yield Doubt(
+            f"classes are headed {names}",
+            f"give counts by class, not by year, or pass --layout {layout} to keep them",
+        )
     for what, option in _found(table):
         yield Doubt(what, f"pass {option}, or --layout {layout} to keep it")
 

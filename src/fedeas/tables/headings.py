@@ -8,6 +8,12 @@ _HOLDERS = frozenset({
     "worker", "silo", "group", "organisation", "organization", "participant", "member",
     "hospitals", "clinic", "klinik", "krankenhaus", "standort",
 })  # fmt: skip
+# Places that are usually clients, but may be classes of pictures too.
+_PLACES = frozenset({
+    "praxis", "practice", "ward", "station", "department", "abteilung", "facility", "center",
+    "centre", "zentrum", "branch", "filiale", "store", "shop", "school", "schule", "farm",
+    "laboratory", "lab", "labor", "city", "county", "state", "country", "region", "land",
+})  # fmt: skip
 _ALONE = frozenset(("id", "cid", "name", "index"))
 # What spreadsheets write above the rows and the columns of a pivot table.
 _PIVOT_ROWS = frozenset(("row labels", "zeilenbeschriftungen", "étiquettes de lignes"))
@@ -74,6 +80,11 @@ def is_holder(name: str) -> bool:
     return len(words) > 1 and words[0] in _HOLDERS
 
 
+def names_places(heading: str) -> bool:
+    """Tell whether a heading may be that of clients: 'state', 'Praxis-Nr.'."""
+    return bool(_PLACES.intersection(_words(heading)))
+
+
 def names_holders(heading: str) -> bool:
     """Tell whether a heading names clients explicitly, not just 'id' or nothing at all."""
     return names_clients(heading) and bool(_HOLDERS.intersection(_words(heading)))
@@ -103,6 +114,11 @@ def names_year(heading: str) -> bool:
         case [word]:
             return word in _YEARS
     return False
+
+
+def is_year(name: str) -> bool:
+    """Tell whether a name is that of a year, from 1900 to 2100."""
+    return len(name) == 4 and name.isascii() and name.isdigit() and "1900" <= name <= "2100"
 
 
 def names_counts(heading: str) -> bool:

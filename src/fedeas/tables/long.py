@@ -94,7 +94,11 @@ def _entries(
         check_width(rows, row, len(head))
         client, label = (row[place] for place in places)
         if not (client and label):
-            raise InputError(f"{rows.where} lacks a client or a label", got=row[:4])
+            raise InputError(
+                f"{rows.where} lacks a client or a label",
+                got=row[:4],
+                fix="write it in every row; of merged cells only the first holds it",
+            )
         yield client, label, 1 if count is None else cells.count(row[count], count, (client, label))
     for (client, label), amount in cells.settle():
         yield client, label, amount

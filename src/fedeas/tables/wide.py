@@ -10,7 +10,13 @@ import numpy as np
 
 from fedeas.errors import InputError
 from fedeas.tables.cells import Cells, is_number, listed, quoted, shown
-from fedeas.tables.headings import is_holder, names_classes, names_clients, names_holders
+from fedeas.tables.headings import (
+    is_holder,
+    names_classes,
+    names_clients,
+    names_holders,
+    names_places,
+)
 from fedeas.tables.rows import Rows, check_width
 from fedeas.tables.table import WIDE, Doubt, Options, Table
 from fedeas.tables.values import Counts, Shares
@@ -85,7 +91,7 @@ def _head(rows: Rows, options: Options) -> tuple[_Head, Iterator[list[str]]]:
     first = next(iterator, None)
     if first is None:
         raise InputError(f"{rows.path} is empty", allowed="a row of counts per client")
-    heading = _is_heading(rows.path, first)
+    heading = _is_heading(rows, first)
     names = first if heading else [str(c) for c in range(len(first))]
     places = kept_columns(names, options.drop_columns, str(rows.path))
     if not heading:
@@ -129,7 +135,7 @@ def check_dropped(
             raise InputError(f"{where} has no such {what}", got=name, allowed=listed(known))
 
 
-def _is_heading(path: Path, first: list[str]) -> bool:
+def _is_heading(rows: Rows, first: list[str]) -> bool:
     """Tell whether the first line names the columns; a mixture of words and numbers is refused."""
     corner, rest = first[0], first[1:]
     words = [cell for cell in rest if not is_number(cell)]
@@ -141,14 +147,14 @@ def _is_heading(path: Path, first: list[str]) -> bool:
         counting = numbers == [str(i) for i in range(len(numbers))]
         if counting and len(numbers) == 2 and corner:
             raise InputError(
-                f"{path}: its first line is a heading, or the counts of a client",
+                f"{rows.where} is a heading, or the counts of a client",
                 got=first,
                 fix="head the columns with names, the first one 'client' if it holds clients",
             )
         return counting and (len(numbers) >= 3 or not corner)
     if len(words) < len(rest) or (corner and is_number(corner)):
         raise InputError(
-            f"{path} line 1 mixes words and numbers",
+            f"{rows.where} mixes words and numbers",
             got=first,
             allowed="either the names of all classes or the counts of one client",
             fix="head the first column with 'client' if this is a heading",
@@ -220,6 +226,12 @@ def _check_numbered(path: Path, matrix: np.ndarray) -> None:
     )
 
 
+def _may_be_ids(heading: str, first: np.ndarray) -> bool:
+    """Tell whether numbers in a first column may be those of clients: all different, in order."""
+    increasing = len(first) >= 4 and bool(np.all(np.diff(first) > 0))
+    return increasing or (names_places(heading) and len(set(first.tolist())) == len(first) > 1)
+
+
 def _if_words(names: Sequence[str] | None) -> str | None:
     """Say what to do if a column of counts turns out to hold words."""
     if names is None or len(names) < 2:
@@ -249,6 +261,9 @@ def _table(head: _Head, ids: tuple[str, ...] | None, matrix: np.ndarray, options
     elif names_classes(corner):
         what = f"the first column is headed {shown(corner)}, so that rows are classes"
         doubts = (Doubt(what, _TRANSPOSE),)
+    elif ids is None and names and _may_be_ids(corner, matrix[:, 0]):
+        what = f"column {shown(corner)} may hold clients, not counts"
+        doubts = (Doubt(what, "head it 'client' if so, or pass --layout wide if it is a class"),)
     elif names and all(map(is_holder, names)) and not any(map(is_holder, ids or ("client 0",))):
         doubts = (Doubt(f"column {shown(names[0])} and others are named like clients", _TRANSPOSE),)
     return Table(matrix, ids, names, doubts=doubts)

@@ -110,6 +110,7 @@ def _cells(path: Path, sheet: Any) -> Iterator[tuple[Any, ...]]:
 def _numbered(path: Path, sheet: Any, formulas: Any) -> Iterator[Numbered]:
     """Yield rows of text, as wide as the widest above them."""
     width = 0
+    left = min((_margin(row) for row in _cells(path, sheet) if row), default=0)
     both = zip_longest(_cells(path, sheet), _cells(path, formulas), fillvalue=())
     for number, (row, sources) in enumerate(both, start=1):
         cells = [_text(cell) for cell in row]
@@ -117,7 +118,12 @@ def _numbered(path: Path, sheet: Any, formulas: Any) -> Iterator[Numbered]:
             if source.value is not None and (at >= len(row) or row[at].value is None):
                 raise InputError(f"{path} cell {source.coordinate} holds {_COMPUTED}")
         width = max(width, len(cells))
-        yield number, cells + [""] * (width - len(cells))
+        yield number, (cells + [""] * (width - len(cells)))[left:]
+
+
+def _margin(row: tuple[Any, ...]) -> int:
+    """Return how many empty cells a row begins with."""
+    return next(at for at, cell in enumerate(row) if cell.value is not None)
 
 
 def _text(cell: Any) -> str:
