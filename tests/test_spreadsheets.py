@@ -354,6 +354,18 @@ def test_two_delimiters_that_fit_are_refused(write):
         read_counts(write(TABLES["Excel"][1], "x.xlsx"), delimiter=";")
 
 
+def test_every_option_works_on_the_command_line(write, fedeas):
+    path = write("hospital\tflu\tcold\nNorth\t1.234\t-\nGenève\t9\t80\n".encode("cp1252"))
+    options = ["--delimiter", "\\t", "--encoding", "cp1252", "--thousands", ".", "--blank", "0"]
+    for command in ("plan", "compare", "select"):
+        result = fedeas(command, path, *options)
+        assert result.code == 0
+        assert "2 clients (North, Genève) x 2 classes (flu, cold), 1,323 samples" in result.err
+        assert "note: 1 empty cell read as 0" in result.err
+    costs = ["--cost", "0.8 seconds"], ["--cost", "$0.01"]
+    assert [fedeas("plan", path, *options, *cost).code for cost in costs] == [0, 0]
+
+
 # Workbooks
 
 

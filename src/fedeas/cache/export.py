@@ -15,7 +15,7 @@ from fedeas.data.decode import encode_png
 from fedeas.data.kinds import Array, kind_of
 from fedeas.errors import InputError
 from fedeas.files import atomic_write, make_folder, unwritable
-from fedeas.parquet import SampleWriter
+from fedeas.parquet import SampleWriter, sample_writer
 
 FORMATS = ("png", "parquet")
 PARQUET_FILE = "samples.parquet"
@@ -70,7 +70,7 @@ def export(
             write: Callable[[Part, Sequence[str]], None] = _Folders(cache, out).add
         else:
             temporary = stack.enter_context(atomic_write(out / PARQUET_FILE))
-            write = _Table(stack.enter_context(SampleWriter(temporary))).add
+            write = _Table(stack.enter_context(sample_writer(temporary))).add
         for part in _parts(cache, clients):
             label = part.segment.label
             name = str(label) if classes is None else classes[label]

@@ -10,7 +10,7 @@ from fedeas.parquet.images import (
     read_column,
     write_images,
 )
-from fedeas.parquet.samples import SampleWriter
+from fedeas.parquet.samples import SampleWriter, sample_writer
 
 __all__ = [
     "BATCH_CELLS",
@@ -28,6 +28,7 @@ __all__ = [
     "opened",
     "read",
     "read_column",
+    "sample_writer",
     "value_rows",
     "write",
     "write_images",

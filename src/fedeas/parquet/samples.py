@@ -1,9 +1,9 @@
 """Generated samples in Parquet: a row per sample, written block by block."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ _GROUP_BYTES = 1 << 25  # of a row group
 
 
 class SampleWriter:
-    """Writes samples with their client, class and index; use it as a context.
+    """Writes samples with their client, class and index; see `sample_writer`.
 
     A sample is encoded (bytes) or an array, which becomes a list of numbers.
     """
@@ -27,20 +27,6 @@ class SampleWriter:
         self._writer: Any = None
         self._waiting: list[Any] = []  # tables that are too small to be a row group
         self._bytes = 0
-
-    def __enter__(self) -> "SampleWriter":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None:
-            self._flush()
-        if self._writer is not None:
-            self._writer.close()
 
     def add(
         self,
@@ -72,9 +58,10 @@ class SampleWriter:
         self._waiting.append(table)
         self._bytes += table.nbytes
         if self._bytes >= _GROUP_BYTES:
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what is waiting."""
         if not self._waiting:
             return
         table = pyarrow("").concat_tables(self._waiting)
@@ -82,3 +69,19 @@ class SampleWriter:
         if self._writer is None:
             self._writer = pyarrow("parquet").ParquetWriter(self._path, table.schema)
         self._writer.write_table(table)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+@contextmanager
+def sample_writer(path: Path) -> Iterator[SampleWriter]:
+    """Open a file for samples; it is complete when the block ends without an error."""
+    writer = SampleWriter(path)
+    try:
+        yield writer
+        writer.flush()
+    finally:
+        writer.close()

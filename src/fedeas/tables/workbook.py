@@ -24,8 +24,8 @@ _COMPUTED = "a formula without a value: open the workbook in a spreadsheet progr
 @contextmanager
 def opened_sheet(path: Path, options: Options) -> Iterator[Rows]:
     """Open the sheet that is named, or the only one that is visible and not empty."""
-    library = _openpyxl()
     _check_size(path)
+    library = _openpyxl()
     # Closed here: the library leaves a file open whose rows were not read to the end.
     with _opened(path) as first, _opened(path) as second:
         try:
