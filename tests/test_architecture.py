@@ -23,13 +23,14 @@ PACKAGES = [
 ]  # fmt: skip
 # The only places outside `cli` that import another package, and then where it is used.
 LEAVES = {
-    "notebook.py": {"pandas"},
+    "notebook.py": {"pandas", "polars"},
     "progress.py": {"rich"},
     "parquet/arrow.py": {"pyarrow"},
     "partition/flower.py": {"datasets", "flwr_datasets"},
     "hub.py": {"huggingface_hub"},
     "locks.py": {"filelock"},
     "sources.py": {"datasets"},
+    "tables/workbook.py": {"openpyxl"},
     "data/decode.py": {"PIL"},
     "dropin/hugging_face.py": {"datasets"},
     "dropin/pictures.py": {"PIL"},

@@ -28,70 +28,6 @@ def write(tmp_path):
     return write
 
 
-# Ten tables as they are found in the wild: a file's name, its content, the options that settle it,
-# what the refusal without them says, and where it can be understood, the counts.
-TABLES = {
-    "an export of a spreadsheet": (
-        "counts.csv", "\ufeffhospital;flu;cold\r\nNorth;120;15\r\nSouth;9;80\r\n;;\r\n",
-        {}, None, NORTH_SOUTH,
-    ),
-    "German thousands": (
-        "counts.csv", "hospital;flu;cold\nNorth;1.000;15\nSouth;9;80\n",
-        {}, "line 2, column flu holds '1.000': .*; write 1000 or 1$", None,
-    ),
-    "small numbers suppressed": (
-        "counts.csv", "hospital,flu,cold\nNorth,120,<5\nSouth,9,80\n",
-        {}, "line 2, column cold holds a range.*'<5'; write one whole number", None,
-    ),
-    "totals": (
-        "counts.csv", "hospital,flu,cold,N\nNorth,120,15,135\nSouth,9,80,89\nBoth,129,95,224\n",
-        {"drop_columns": ["N"], "drop_rows": ["Both"]},
-        "column N is the sum of the others: pass --drop-column N.*row Both is the sum of the "
-        "others: pass --drop-row Both", NORTH_SOUTH,
-    ),
-    "long with counts": (
-        "counts.csv",
-        "hospital,label,count\nNorth,flu,120\nNorth,cold,15\nSouth,flu,9\nSouth,cold,80\n",
-        {}, None, SORTED,
-    ),
-    "transposed": (
-        "counts.csv", "diagnosis,North,South\nflu,120,9\ncold,15,80\n",
-        {"transpose": True}, "headed diagnosis, so that rows are classes: pass --transpose",
-        NORTH_SOUTH,
-    ),
-    "percentages": (
-        "counts.csv", "hospital,flu,cold\nNorth,89%,11%\nSouth,10 %,90 %\n",
-        {}, "line 2, column flu holds a percentage; got '89%'; write the number", None,
-    ),
-    "latin-1": (
-        "counts.csv", "hospital,flu,cold\nNord,120,15\nSüd,9,80\n".encode("latin-1"),
-        {}, "line 3 is not UTF-8; got 'Süd'; save the file as UTF-8", None,
-    ),
-    "a title above it": (
-        "counts.csv", "Patients by hospital in 2023,,\nhospital,flu,cold\nNorth,120,15\n",
-        {}, "first line is a title.*'Patients by hospital in 2023'; remove it", None,
-    ),
-    "JSON of pandas": (
-        "counts.json", '{"flu": {"North": 120, "South": 9}, "cold": {"North": 15, "South": 80}}',
-        {}, r"looks like a data frame of pandas.*df\.to_csv", None,
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", TABLES)
-def test_a_table_as_people_have_it(kind, write, fedeas):
-    name, content, options, refusal, counts = TABLES[kind]
-    path = write(content, name)
-    if refusal is not None:
-        with pytest.raises(InputError, match=refusal):
-            read_counts(path)
-        for command in ("plan", "compare", "select"):
-            result = fedeas(command, path)
-            assert (result.code, result.out, len(result.err.splitlines())) == (2, "", 1)
-    if counts is not None:
-        assert read_counts(path, **options).counts == counts
-
-
 # Layouts
 
 
@@ -266,19 +202,16 @@ def test_a_total_among_a_million_clients_is_noticed(tmp_path, fedeas, monkeypatc
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
-        ("", "line 3, column b is empty; write 0 for none"),
-        ("-", "line 3, column b holds '-'; write 0 for none"),
-        ("NaN", "line 3, column b holds 'NaN'; write 0 for none"),
-        ("n/a", "line 3, column b holds 'n/a'; write 0 for none"),
-        ("<5", "line 3, column b holds a range"),
-        ("1-4", "line 3, column b holds a range"),
-        ("12 %", "line 3, column b holds a percentage"),
-        ("1.000", "line 3, column b holds '1.000': .*; write 1000 or 1"),
-        ("12.345", "line 3, column b holds '12.345': .*; write 12345"),
-        ("1.234.567", "line 3, column b holds '1.234.567': .*; write 1234567"),
-        ('"1,200"', "line 3, column b holds '1,200': .*; write 1200"),
-        ("1 200", "line 3, column b holds '1 200': .*; write 1200"),
-        ('"3,0"', "line 3, column b holds a decimal number; got '3,0'; write 3"),
+        ("", "line 3, column b is empty; write 0 for none, or pass --blank 0"),
+        ("-", "line 3, column b holds '-'; write 0 for none, or pass --blank 0"),
+        ("NaN", "line 3, column b holds 'NaN'; write 0 for none, or pass --blank 0"),
+        ("n/a", "line 3, column b holds 'n/a'; write 0 for none, or pass --blank 0"),
+        ("<5", "line 3, column b holds a suppressed number.*pass --suppressed 2"),
+        ("1-4", "line 3, column b holds a suppressed number.*pass --suppressed 2"),
+        ("12 %", "line 3, column b holds a percentage.*--size-column"),
+        ("12.345", "line 3, column b holds '12.345': .*; pass --thousands . if it is 12345$"),
+        ('"12,345"', "line 3, column b holds '12,345': .*; pass --thousands , if it is 12345$"),
+        ('"3,0"', "line 3, column b holds a decimal number; got '3,0'; pass --thousands . if"),
         ("many", "line 3, column b holds a word"),
         ("-3", "line 3, column b: not a count; got '-3'"),
         ("0.5", "line 3, column b: not a count; got '0.5'"),
@@ -312,7 +245,7 @@ def test_decimals_of_data_frames_are_whole_numbers(cells, write):
         ("cat,dog,client\n5,6,1\n7,9,2\n", "column client seems to hold the clients, but is not"),
         ("shop,cat,dog\n1,5,6\n2,7,9\n", "the first column counts 1, 2"),
         ("shop,cat,dog\n7,5,6\n8,7,9\n9,1,1\n", "the first column counts 7, 8, 9"),
-        ("client\ta\tb\nx\t1\t2\n", "--delimiter tab"),
+        ("client\ta\tb\nx\t1\n", "--delimiter tab"),
     ],
 )
 def test_a_table_that_is_not_in_order(text, said, write):
@@ -320,20 +253,18 @@ def test_a_table_that_is_not_in_order(text, said, write):
         read_counts(write(text))
 
 
-def test_files_that_are_something_else(write, tmp_path):
+def test_files_that_are_something_else(write):
     for content, name, said in (
-        ("a,b\n1,2\n".encode("utf-16"), "x.csv", "is UTF-16.*save it as UTF-8"),
-        (b"PK\x03\x04...", "x.csv", "is a spreadsheet.*save it as CSV"),
-        (b"PK\x03\x04...", "x.xlsx", "is a spreadsheet.*'CSV UTF-8'"),
+        (b"PK\x03\x04...", "x.csv", r"is a workbook or another archive.*\.xlsx"),
+        (b"PK\x03\x04...", "x.xlsx", "not a readable workbook"),
+        (b"\xd0\xcf\x11\xe0...", "x.csv", r"is a spreadsheet.*save it as \.xlsx or as CSV"),
+        (b"...", "x.ods", r"is a spreadsheet.*save it as \.xlsx or as CSV"),
         (b"PAR1...", "x.csv", r"is a Parquet file.*\.parquet"),
-        (b'[{"client": "x", "a": 1}]', "x.json", "a data frame of pandas"),
-        (b'{"columns": ["a"], "index": [0], "data": [[1]]}', "x.json", "a data frame of pandas"),
     ):
         with pytest.raises(InputError, match=said):
             read_counts(write(content, name))
-    for source in ("-", "/dev/stdin", "/dev/fd/63"):
-        with pytest.raises(InputError, match=r"standard input; save them as counts\.csv"):
-            read_counts(source)
+    with pytest.raises(InputError, match="is a pipe; pipe the table into `fedeas plan -`"):
+        read_counts("/dev/fd/63")
 
 
 @pytest.mark.parametrize("name", ["tab", "\\t", "\t"])
@@ -378,6 +309,8 @@ def test_the_line_that_says_what_was_understood(fedeas, write):
         ("2 minutes", Cost(120.0)),
         ("1 hour", Cost(3600.0)),
         ("0.01 USD", Cost(0.01, "USD")),
+        ("$0.01", Cost(0.01, "USD")),
+        ("0.01 €", Cost(0.01, "EUR")),
     ],
 )
 def test_costs_in_words(text, cost):
@@ -386,7 +319,7 @@ def test_costs_in_words(text, cost):
 
 @pytest.mark.parametrize(
     ("text", "instead"),
-    [("$0.01", "0.01USD"), ("0.01€", "0.01EUR"), ("0,8s", "0.8s"), ("0,5 €", "0.5EUR")],
+    [("0,8s", "0.8s"), ("0,5 €", "0.5EUR"), ("$0,01", "0.01USD")],
 )
 def test_costs_that_are_nearly_right(text, instead):
     with pytest.raises(InputError, match=f"; write {instead}$"):

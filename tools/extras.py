@@ -43,11 +43,20 @@ for name in ("dots", "noise"):
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(rng.integers(0, 255, (16, 16), dtype=np.uint8)).save(path)
 """
+WORKBOOK = """
+import openpyxl
+book = openpyxl.Workbook()
+for row in (["client", "flu", "cold"], ["north", 120, 15], ["south", 9, 80]):
+    book.active.append(row)
+book.save("counts.xlsx")
+"""
 # What shows that an extra is complete: programs, or commands of fedeas.
 TRIALS: dict[str, list[list[str]]] = {
     "core": [["plan", str(COUNTS)], ["paper", "counts"]],
     "plot": [["plan", str(COUNTS), "--plot", "plan.png"]],
     "pandas": [["python", "import fedeas; fedeas.LabelCounts([[1, 2]]).to_pandas()"]],
+    "polars": [["python", "import fedeas; fedeas.LabelCounts([[1, 2]]).to_polars()"]],
+    "excel": [["python", WORKBOOK], ["plan", "counts.xlsx"]],
     "parquet": [["plan", str(COUNTS), "--out", "plan.parquet"]],
     "data": [["python", "from fedeas.data import load_images; load_images('tiny', 'images')"]],
     "flower": [["python", "from fedeas.partition.flower import *; import flwr_datasets"]],

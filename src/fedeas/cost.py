@@ -42,7 +42,7 @@ class Cost:
 
     @classmethod
     def parse(cls, text: str) -> "Cost":
-        """Read '0.8s', '50 h', '0.8 seconds' or '0.002EUR'; a bare number is in seconds."""
+        """Read '0.8s', '0.8 seconds', '0.002EUR' or '$0.01'; a bare number is in seconds."""
         return cls(*_parse(text))
 
     def of(self, samples: int) -> str:
@@ -66,7 +66,7 @@ class Cost:
 
 
 def _parse(text: str) -> tuple[float, str]:
-    match = _AMOUNT.fullmatch(text)
+    match = _AMOUNT.fullmatch(_with_code(text))
     if match is None:
         raise InputError("not a cost", got=text, allowed=_ALLOWED, fix=_instead(text))
     unit = match[2] or "s"
@@ -80,13 +80,18 @@ def _parse(text: str) -> tuple[float, str]:
     return amount, unit
 
 
-def _instead(text: str) -> str | None:
-    """Return what to write for a currency's sign or a decimal comma."""
-    plain = re.sub(r"(?<=[0-9]),(?=[0-9])", ".", text.strip())
+def _with_code(text: str) -> str:
+    """Return an amount with the code of its currency instead of a sign."""
     for symbol, unit in _SYMBOLS.items():
-        if symbol in plain:
-            plain = plain.replace(symbol, "").strip() + unit
-    return f"write {plain}" if plain != text.strip() and _AMOUNT.fullmatch(plain) else None
+        if symbol in text:
+            return text.replace(symbol, "").strip() + unit
+    return text
+
+
+def _instead(text: str) -> str | None:
+    """Return what to write for a decimal comma."""
+    plain = re.sub(r"(?<=[0-9]),(?=[0-9])", ".", _with_code(text).replace(" ", ""))
+    return f"write {plain}" if "," in text and _AMOUNT.fullmatch(plain) else None
 
 
 def duration(seconds: float) -> str:

@@ -16,8 +16,9 @@ from fedeas import plotting, tables
 from fedeas.blocks import row_slices
 from fedeas.errors import InputError
 from fedeas.limits import LARGEST_LABEL, check_cells
-from fedeas.notebook import data_frame, html_table
+from fedeas.notebook import data_frame, html_table, polars_frame
 from fedeas.scalars import integer
+from fedeas.tables.frames import is_frame, split_frame
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -27,7 +28,8 @@ class LabelCounts:
     Parameters
     ----------
     n : array_like
-        Whole numbers, clients x classes. A data frame's index and columns are taken as names.
+        Whole numbers, clients x classes. A pandas frame's index and columns are taken as names, and
+        so is the first column of a polars frame if it holds clients.
     clients : sequence of str, optional
         A name per client; by default 0, 1, 2, ...
     classes : sequence of str, optional
@@ -50,9 +52,11 @@ class LabelCounts:
         clients: Sequence[str] | None = None,
         classes: Sequence[str] | None = None,
     ) -> None:
-        n, own_clients, own_classes = _unpacked(n)
-        clients = own_clients if clients is None else clients
-        classes = own_classes if classes is None else classes
+        if isinstance(n, LabelCounts) or is_frame(n):
+            own = (n.n, n.clients, n.classes) if isinstance(n, LabelCounts) else split_frame(n)
+            n = own[0]
+            clients = own[1] if clients is None else clients
+            classes = own[2] if classes is None else classes
         matrix = whole_matrix(n, "counts")
         K, C = matrix.shape
         if K < 1:
@@ -125,8 +129,23 @@ class LabelCounts:
 
         Its index and columns are the names. For a row per sample use `from_labels`.
         """
-        if not _is_frame(frame):
+        if not is_frame(frame):
             raise InputError("not a data frame", got=type(frame).__name__, fix="use LabelCounts(n)")
+        return cls(frame)
+
+    @classmethod
+    def from_polars(cls, frame: Any) -> "LabelCounts":
+        """Read a polars data frame with a row per client, as from `to_polars`.
+
+        The first column names the clients if it is called 'client', 'hospital' or the like, or if
+        it holds text; each of the others is a class. For a row per sample use `from_labels`.
+        """
+        if not is_frame(frame) or hasattr(frame, "index"):
+            raise InputError(
+                "not a polars data frame",
+                got=type(frame).__name__,
+                fix="call collect() first" if hasattr(frame, "collect") else "use LabelCounts(n)",
+            )
         return cls(frame)
 
     @classmethod
@@ -151,6 +170,10 @@ class LabelCounts:
     def to_pandas(self) -> Any:
         """Return a pandas data frame with a row per client and a column per class."""
         return data_frame(self.n, self.client_names, self.class_names)
+
+    def to_polars(self) -> Any:
+        """Return a polars data frame: a column of clients, then a column per class."""
+        return polars_frame(self.n, self.client_names, self.class_names)
 
     def plot(self) -> Any:
         """Return a matplotlib figure of the share of each class in each client's samples."""
@@ -298,31 +321,6 @@ def names(given: Sequence[str] | None, size: int, what: str) -> tuple[str, ...] 
     if bad:
         raise InputError(f"not a {what} name", got=bad[0], allowed="1 to 200 printable characters")
     return None if chosen == tuple(map(str, range(size))) else chosen
-
-
-def _unpacked(n: Any) -> tuple[Any, Sequence[str] | None, Sequence[str] | None]:
-    """Split counts, or a data frame of any library, into values and names."""
-    if isinstance(n, LabelCounts):
-        return n.n, n.clients, n.classes
-    if not _is_frame(n):
-        return n, None, None
-    classes = [str(column) for column in n.columns]
-    clients = [str(k) for k in n.index] if hasattr(n, "index") else []
-    numbered = clients == [str(k) for k in range(len(clients))]
-    ids = [name for name in classes if name and tables.names_clients(name)]
-    index_name = getattr(getattr(n, "index", None), "name", None)
-    if index_name is not None and tables.names_clients(str(index_name)):
-        ids = []  # the index names the clients
-    if numbered and ids:  # numbers in a column called 'client' are not counts
-        raise InputError(
-            f"the data frame's column {ids[0]!r} names clients, not a class",
-            fix=f"move it to the index: frame.set_index({ids[0]!r})",
-        )
-    return n.to_numpy(), clients or None, classes
-
-
-def _is_frame(n: object) -> bool:
-    return hasattr(n, "columns") and hasattr(n, "to_numpy")
 
 
 def _columns(

@@ -1,4 +1,4 @@
-"""Counts and plans in a notebook: a data frame, and a small table in HTML."""
+"""Counts and plans in a notebook: data frames, and a small table in HTML."""
 
 from collections.abc import Sequence
 from html import escape
@@ -20,6 +20,26 @@ def data_frame(n: NDArray[np.int64], clients: Sequence[str], classes: Sequence[s
         raise MissingExtraError("a data frame", "pandas") from None
     index, columns = pd.Index(clients, name="client"), pd.Index(classes, name="class")
     return pd.DataFrame(n.copy(), index=index, columns=columns)
+
+
+def polars_frame(n: NDArray[np.int64], clients: Sequence[str], classes: Sequence[str]) -> Any:
+    """Return a matrix as a polars data frame: a column of clients, then a column per class."""
+    try:
+        import polars as pl
+    except ImportError:
+        raise MissingExtraError("a polars data frame", "polars") from None
+    columns = {name: n[:, c].copy() for c, name in enumerate(classes)}
+    return pl.DataFrame({client_heading(classes): list(clients), **columns})
+
+
+def client_heading(classes: Sequence[str]) -> str:
+    """Return the heading of a column of clients: 'client', unless a class is called so.
+
+    >>> client_heading(["cat", "dog"]), client_heading(["client", "agent"])
+    ('client', 'client0')
+    """
+    numbered = (f"client{k}" for k in range(len(classes)))
+    return next(name for name in ("client", *numbered) if name not in classes)
 
 
 def html_table(

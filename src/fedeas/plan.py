@@ -15,7 +15,7 @@ from fedeas.blocks import class_major, in_order, row_slices
 from fedeas.cost import Cost
 from fedeas.counts import LabelCounts, names, whole_matrix
 from fedeas.errors import InputError
-from fedeas.notebook import data_frame, html_table
+from fedeas.notebook import data_frame, html_table, polars_frame
 
 _FORMAT = "plan/1"
 
@@ -169,6 +169,10 @@ class Plan:
     def to_pandas(self) -> Any:
         """Return the samples as a pandas data frame, a row per client and a column per class."""
         return data_frame(self.samples, self.client_names, self.class_names)
+
+    def to_polars(self) -> Any:
+        """Return the samples as a polars data frame: a column of clients, a column per class."""
+        return polars_frame(self.samples, self.client_names, self.class_names)
 
     def plot(self, counts: LabelCounts | None = None) -> Any:
         """Return the matplotlib figure that `fedeas plan --plot` saves.

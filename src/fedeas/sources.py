@@ -1,13 +1,16 @@
 """Counts from any supported source, and one line that says how it was read.
 
-- a table of counts, a row per client and a column per class (.csv, .tsv, .json, .parquet)
-- a long table, a row per sample, or per client and class with a count (.csv, .tsv, .parquet)
+- a table of counts, a row per client and a column per class (.csv, .tsv, .xlsx, .json, .parquet)
+- a long table, a row per sample, or per client and class with a count
+- standard input, `-`: any of these tables
 - a folder of images, `client/class/image.png`
 - a Hugging Face data set with a client column: saved to disk, or `hf:NAME` on the hub
 - an object in a module, `package.module:name`: a flwr-datasets partitioner with its data set, a
   Hugging Face data set, or label counts
 """
 
+import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +20,7 @@ from fedeas import tables
 from fedeas.counts import LabelCounts
 from fedeas.errors import InputError, MissingExtraError, first_line
 from fedeas.files import IMAGE_FILES, folders
+from fedeas.limits import MAX_TEXT
 from fedeas.specs import import_object
 from fedeas.tables import Columns
 from fedeas.tables.headings import LABEL_HEADINGS
@@ -41,14 +45,20 @@ def read_counts(
     *,
     drop_columns: Sequence[str] = (),
     drop_rows: Sequence[str] = (),
-    transpose: bool = False,
+    transpose: bool | None = None,
+    sheet: str | None = None,
+    encoding: str | None = None,
+    thousands: str | None = None,
+    blank: int | None = None,
+    suppressed: int | None = None,
+    size_column: str | None = None,
 ) -> Found:
     """Read label counts from a file, a folder, a data set or an object in a module.
 
     Parameters
     ----------
     source
-        A path, `hf:NAME`, or `package.module:name`.
+        A path, '-' for standard input, `hf:NAME`, or `package.module:name`.
     columns
         The columns of client, label and count, in a table without a row per client.
     delimiter
@@ -59,27 +69,67 @@ def read_counts(
     drop_columns, drop_rows
         What to leave out, by its name in the file, for example a total.
     transpose
-        Read a table that has a row per class.
+        Whether the table has a row per class; a table that seems to is refused unless this is said.
+    sheet
+        Sheet of an Excel workbook, if several are not empty.
+    encoding
+        Encoding of a text file, such as 'cp1252', if it is not UTF-8.
+    thousands
+        What separates thousands: ',', '.', 'space', 'apostrophe', or 'none'. By default a cell such
+        as 1.200 is read only where the rest of the table makes it certain.
+    blank
+        The count in empty cells, and in '-', 'NaN' and the like; by default they are refused.
+    suppressed
+        The count in cells such as '<5', '1-4' and '*'; by default they are refused.
+    size_column
+        The column with each client's number of samples, if the other cells are percentages.
 
     """
     source = str(source)
     options = tables.Options(
-        delimiter, layout, columns or Columns(), tuple(drop_columns), tuple(drop_rows), transpose
-    )
-    if source == "-" or source.startswith(("/dev/stdin", "/dev/fd/", "/proc/self/fd/")):
-        raise InputError("counts cannot be read from standard input", fix="save them as counts.csv")
+        delimiter, layout, columns or Columns(), tuple(drop_columns), tuple(drop_rows), transpose,
+        sheet, encoding, thousands, blank, suppressed, size_column,
+    )  # fmt: skip
+    if source in ("-", "/dev/stdin"):
+        return _standard_input(options)
+    if source.startswith(("/dev/fd/", "/proc/self/fd/")):
+        raise InputError(f"{source} is a pipe", fix="pipe the table into `fedeas plan -`")
     path = Path(source)
     if path.is_dir() or source.startswith("hf:") or _is_object(source, path):
-        if layout or drop_columns or drop_rows or transpose:
+        if options != tables.Options(columns=options.columns):
             raise InputError(
-                "--layout, --drop-column, --drop-row and --transpose are for tables", got=source
+                "--layout, --drop-column, --drop-row, --transpose and options of cells are for "
+                "tables",
+                got=source,
             )
         return _not_a_file(source, path, options.columns)
+    return _file(path, options)
+
+
+def _file(path: Path, options: tables.Options) -> Found:
     table = tables.read(path, options)
     if table.meta is not None:
         raise InputError(f"{path} is a plan", allowed="the label counts that clients hold")
-    notes = tuple(f"{doubt.what}, and is kept" for doubt in table.doubts)
-    return Found(_counts(table), table.understood, notes)
+    notes = (*table.notes, *(f"{doubt.what}, and is kept" for doubt in table.doubts))
+    return Found(_counts(table), ", ".join((table.understood, *table.assumed)), notes)
+
+
+def _standard_input(options: tables.Options) -> Found:
+    """Read a table from standard input; its first bytes tell the format."""
+    content = sys.stdin.buffer.read(MAX_TEXT + 1)
+    if len(content) > MAX_TEXT:
+        raise InputError("standard input is too long", allowed=f"at most {MAX_TEXT:,} bytes")
+    endings = {b"PK\x03\x04": ".xlsx", b"PAR1": ".parquet", b"[": ".json", b"{": ".json"}
+    start = content.lstrip(b"\xef\xbb\xbf \t\r\n")
+    ending = next((e for magic, e in endings.items() if start.startswith(magic)), ".csv")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"counts{ending}"
+        path.write_bytes(content)
+        try:
+            return _file(path, options)
+        except InputError as error:
+            what = error.what.replace(str(path), "standard input")
+            raise InputError(what, got=error.got, allowed=error.allowed, fix=error.fix) from None
 
 
 def _is_object(source: str, path: Path) -> bool:

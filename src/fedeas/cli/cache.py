@@ -1,4 +1,4 @@
-"""`fedeas cache`: list, verify and prune caches of generated samples."""
+"""`fedeas cache`: list, verify, export and prune caches of generated samples."""
 
 from dataclasses import asdict
 from functools import partial
@@ -8,6 +8,7 @@ import typer
 
 from fedeas.cli import show
 from fedeas.errors import InputError
+from fedeas.progress import progress
 
 cache = typer.Typer(no_args_is_help=True, help="Manage caches of generated samples.")
 
@@ -63,6 +64,62 @@ def verify_caches(folder: Path = _folder(), as_json: bool = show.json_option()) 
     if problems:
         show.note("the next `fedeas fill` repairs them")
         raise typer.Exit(1)
+
+
+@cache.command("export")
+def export_cache(
+    folder: Path = _folder(),
+    out: Path = typer.Option(..., help="An empty or new folder."),
+    form: str = typer.Option(
+        "png", "--format", metavar="png|parquet",
+        help="png: images CLIENT/CLASS/INDEX.png; parquet: one file with a row per sample.",
+    ),
+    client: list[str] | None = typer.Option(None, help="Only this client; may be repeated."),
+    plan_file: Path | None = typer.Option(
+        None, "--plan", help="The plan that was filled, for the names of the classes."
+    ),
+) -> None:  # fmt: skip
+    """Write generated samples as files that other programs read.
+
+    CACHE holds one cache, or is the folder of one. Without --plan classes are numbered.
+
+    Example: `fedeas cache export cache --out images --format png --plan plan.csv`
+    """
+    from fedeas.cache import Cache
+    from fedeas.cache.export import PARQUET_FILE, export
+
+    source = Cache.at(_one_cache(folder))
+    classes = _class_names(plan_file)
+    with progress("samples") as update:
+        done = export(
+            source, out, form, client or (), classes,
+            lambda at, total: update(at, total, f"written to {out}"),
+        )  # fmt: skip
+    written = out / PARQUET_FILE if form == "parquet" else out
+    show.note(f"wrote {show.count_of(done, 'sample')} to {written}")
+
+
+def _class_names(plan_file: Path | None) -> tuple[str, ...] | None:
+    from fedeas.plan import Plan
+
+    return None if plan_file is None else Plan.load(plan_file).class_names
+
+
+def _one_cache(folder: Path) -> Path:
+    """Return the only cache in a folder, or the folder itself if it is a cache."""
+    from fedeas.cache.verify import caches
+
+    own = folder.resolve()
+    if own in caches(own.parent):
+        return own
+    found = _caches(folder)
+    if len(found) > 1:
+        raise InputError(
+            f"{folder} holds {len(found)} caches",
+            allowed=", ".join(str(path) for path in found[:5]),
+            fix="pass one of them; `fedeas cache list` says what they hold",
+        )
+    return found[0]
 
 
 @cache.command("prune")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fedeas import Comparison
 
 
+@label_counts.with_counts_options
 def compare(
     counts_file: Path = label_counts.counts_argument(),
     beta: float | None = typer.Option(
@@ -25,19 +26,13 @@ def compare(
         None, help="A policy to compare, NAME or 'NAME(setting=value)'; may be repeated."
     ),
     plot: Path | None = show.plot_option("the imbalance removed against the samples spent"),
-    delimiter: str | None = label_counts.delimiter_option(),
-    layout: str | None = label_counts.layout_option(),
-    client_column: str | None = label_counts.column_option("client"),
-    label_column: str | None = label_counts.column_option("label"),
-    count_column: str | None = label_counts.column_option("count"),
-    drop_column: list[str] | None = label_counts.drop_option("column"),
-    drop_row: list[str] | None = label_counts.drop_option("row"),
-    transpose: bool = label_counts.transpose_option(),
+    *,
+    options: label_counts.CountsOptions,
     as_json: bool = show.json_option(),
 ) -> None:
     """Compare policies at the same total: imbalance removed, and samples wasted.
 
-    COUNTS has a row per client and a column per class (.csv, .tsv, .json, .parquet).
+    COUNTS has a row per client and a column per class (.csv, .tsv, .xlsx, .json, .parquet).
 
     Example: `fedeas compare counts.csv --beta 12 --policy fedeas --policy uniform`
     """
@@ -49,10 +44,7 @@ def compare(
         show.check_picture(plot)
     if beta is not None and total is not None:
         raise InputError("give --beta or --total, not both", got=(beta, total))
-    found = label_counts.load_counts(
-        counts_file, client_column, label_column, count_column, delimiter, layout, drop_column,
-        drop_row, transpose,
-    )  # fmt: skip
+    found = options.load(counts_file)
     counts = found.counts
     reference = FedEAS() if beta is None else FedEAS(beta=beta)
     if total is not None:

@@ -1,9 +1,12 @@
 """Label counts on the command line: options for reading them, and notes about them."""
 
+import functools
+import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
 
@@ -21,72 +24,101 @@ _MOST = 0.25  # the share below which `fedeas select` stays
 def counts_argument() -> Path:
     """Declare the argument that names a file of counts."""
     argument: Path = typer.Argument(
-        ..., metavar="COUNTS", help="Label counts, a row per client: .csv, .tsv, .json or .parquet."
+        ...,
+        metavar="COUNTS",
+        help="Label counts: .csv, .tsv, .xlsx, .json or .parquet; - for stdin.",
     )
     return argument
 
 
-def delimiter_option() -> str | None:
-    """Declare the option for CSV files that are not separated by commas."""
-    option: str | None = typer.Option(None, help="Delimiter of a CSV file: one character, or tab.")
-    return option
+@dataclass(frozen=True)
+class CountsOptions:
+    """The options that say how to read label counts."""
 
-
-def layout_option() -> str | None:
-    """Declare the option that says how a table is laid out."""
-    option: str | None = typer.Option(
+    delimiter: str | None = typer.Option(None, help="Delimiter of a CSV file: ';', tab, ...")
+    encoding: str | None = typer.Option(
+        None, help="Encoding of a text file that is not UTF-8, e.g. cp1252 or utf-16."
+    )
+    sheet: str | None = typer.Option(None, help="Sheet of an Excel workbook.")
+    layout: str | None = typer.Option(
         None,
         metavar="wide|long|counts",
         help="wide: a row per client; long: a row per sample; counts: a row per client and class.",
     )
-    return option
-
-
-def drop_option(what: str) -> list[str] | None:
-    """Declare the option that leaves out a column or a row."""
-    option: list[str] | None = typer.Option(
-        None, f"--drop-{what}", help=f"Drop this {what}, e.g. a total; repeatable."
+    client_column: str | None = typer.Option(
+        None, help="Column of the client, if rows are not clients."
     )
-    return option
-
-
-def transpose_option() -> bool:
-    """Declare the option for tables that have classes as rows."""
-    option: bool = typer.Option(False, "--transpose", help="The table has a row per class.")
-    return option
-
-
-def column_option(what: str) -> str | None:
-    """Declare the option that names a column of a long table."""
-    option: str | None = typer.Option(
-        None, f"--{what}-column", help=f"Column of the {what}, if rows are not clients."
+    label_column: str | None = typer.Option(
+        None, help="Column of the label, if rows are not clients."
     )
-    return option
-
-
-def load_counts(
-    path: Path,
-    client: str | None,
-    label: str | None,
-    count: str | None,
-    delimiter: str | None,
-    layout: str | None,
-    drop_columns: Sequence[str] | None,
-    drop_rows: Sequence[str] | None,
-    transpose: bool,
-) -> "Found":
-    """Read label counts from any supported source; also says how it was parsed."""
-    from fedeas.sources import Columns, read_counts
-
-    return read_counts(
-        str(path),
-        Columns(client, label, count),
-        delimiter,
-        layout,
-        drop_columns=drop_columns or (),
-        drop_rows=drop_rows or (),
-        transpose=transpose,
+    count_column: str | None = typer.Option(
+        None, help="Column of the count, if rows are not clients."
     )
+    size_column: str | None = typer.Option(
+        None, help="Column with each client's number of samples, if cells are percentages."
+    )
+    drop_column: list[str] | None = typer.Option(
+        None, help="Drop this column, e.g. a total; repeatable."
+    )
+    drop_row: list[str] | None = typer.Option(None, help="Drop this row, e.g. a total; repeatable.")
+    transpose: bool | None = typer.Option(
+        None, "--transpose/--no-transpose", help="The table has a row per class, or per client."
+    )
+    thousands: str | None = typer.Option(
+        None, metavar="SIGN", help="What separates thousands: ',' '.' space apostrophe none."
+    )
+    blank: int | None = typer.Option(None, help="The count in cells that are empty, '-' or NaN.")
+    suppressed: int | None = typer.Option(None, help="The count in cells such as '<5' and '*'.")
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but the layout is given."""
+        return not any(replace(self, layout=None).__dict__.values())
+
+    def load(self, path: Path) -> "Found":
+        """Read label counts from any supported source; also says how it was parsed."""
+        from fedeas.sources import Columns, read_counts
+
+        return read_counts(
+            str(path),
+            Columns(self.client_column, self.label_column, self.count_column),
+            self.delimiter,
+            self.layout,
+            drop_columns=self.drop_column or (),
+            drop_rows=self.drop_row or (),
+            transpose=self.transpose,
+            sheet=self.sheet,
+            encoding=self.encoding,
+            thousands=self.thousands,
+            blank=self.blank,
+            suppressed=self.suppressed,
+            size_column=self.size_column,
+        )
+
+
+def with_counts_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command all of `CountsOptions` on the command line, in place of its `options`."""
+    declared = [
+        inspect.Parameter(
+            f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hint
+        )
+        for f, hint in zip(
+            fields(CountsOptions), get_type_hints(CountsOptions).values(), strict=True
+        )
+    ]
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        parameters += declared if parameter.name == "options" else [parameter]
+
+    @functools.wraps(command)
+    def with_options(**given: Any) -> None:
+        options = CountsOptions(**{p.name: given.pop(p.name) for p in declared})
+        command(**given, options=options)
+
+    # Typer looks at the signature.
+    vars(with_options)["__signature__"] = inspect.Signature(parameters)
+    with_options.__annotations__ = {p.name: p.annotation for p in parameters}
+    return with_options
 
 
 def note_counts(path: Path, found: "Found") -> None:
@@ -95,7 +127,8 @@ def note_counts(path: Path, found: "Found") -> None:
     read_as = f"{understood}: " if understood != "a table of counts" else ""
     clients = f"{show.count_of(counts.K, 'client')} ({_first(counts.clients)})"
     classes = f"{show.count_of(counts.C, 'class')} ({_first(counts.classes)})"
-    show.note(f"{path}: {read_as}{clients} x {classes}, {show.count_of(counts.total, 'sample')}")
+    name = "standard input" if str(path) == "-" else path
+    show.note(f"{name}: {read_as}{clients} x {classes}, {show.count_of(counts.total, 'sample')}")
     for line in found.notes:
         show.note(f"note: {line}")
     note_empty(counts.empty, len(counts.empty))

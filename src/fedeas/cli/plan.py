@@ -21,6 +21,7 @@ _STREAM_FROM = 200_000
 _NAME = 24  # characters of a client in a line
 
 
+@label_counts.with_counts_options
 def plan(
     counts_file: Path = label_counts.counts_argument(),
     policy: str = typer.Option("fedeas", help="NAME or 'NAME(setting=value, ...)'."),
@@ -33,21 +34,15 @@ def plan(
     out: Path | None = typer.Option(None, help="Write the plan: .csv, .tsv, .json or .parquet."),
     plot: Path | None = show.plot_option("what each client needs and where the imbalance is"),
     rows: int = typer.Option(20, min=1, help="Number of clients to show."),
-    delimiter: str | None = label_counts.delimiter_option(),
-    layout: str | None = label_counts.layout_option(),
-    client_column: str | None = label_counts.column_option("client"),
-    label_column: str | None = label_counts.column_option("label"),
-    count_column: str | None = label_counts.column_option("count"),
-    drop_column: list[str] | None = label_counts.drop_option("column"),
-    drop_row: list[str] | None = label_counts.drop_option("row"),
-    transpose: bool = label_counts.transpose_option(),
+    *,
+    options: label_counts.CountsOptions,
     as_json: bool = show.json_option(),
 ) -> None:
     """Plan who should generate how many samples of which class.
 
-    COUNTS has a row per client and a column per class (.csv, .tsv, .json, .parquet), or a row per
-    sample. It may also be a folder `client/class/image.png`, a Hugging Face data set (on disk, or
-    `hf:NAME`), or `module:name` of a Flower partitioner.
+    COUNTS has a row per client and a column per class (.csv, .tsv, .xlsx, .json, .parquet, or - for
+    standard input), or a row per sample. It may also be a folder `client/class/image.png`, a
+    Hugging Face data set (on disk, or `hf:NAME`), or `module:name` of a Flower partitioner.
 
     Example: `fedeas plan counts.csv --beta 12 --cost 0.8s --out plan.csv`
     """
@@ -59,14 +54,10 @@ def plan(
     total = label_counts.affordable_total(total, price, spend)
     if beta is not None and total is not None:
         raise InputError("give --beta or a total, not both", got=(beta, total))
-    plain = not (client_column or label_column or count_column or drop_column or drop_row)
-    if plain and not transpose and _is_stream(counts_file, layout):
+    if options.plain and _is_stream(counts_file, options.layout):
         _plan_stream(counts_file, policy, beta, total, price, out, plot, as_json)
         return
-    found = label_counts.load_counts(
-        counts_file, client_column, label_column, count_column, delimiter, layout, drop_column,
-        drop_row, transpose,
-    )  # fmt: skip
+    found = options.load(counts_file)
     counts = found.counts
     chosen = _choose(policy, beta, total, counts)
     made = make_plan(chosen, counts)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _SWEEP = (4.0, 8.0, 12.0, 16.0, 20.0)
 
 
+@label_counts.with_counts_options
 def select(
     counts_file: Path = label_counts.counts_argument(),
     min_reduction: float | None = typer.Option(
@@ -32,19 +33,13 @@ def select(
     ),
     spend: str | None = typer.Option(None, help="Instead: the largest beta within 3h, 100EUR, ..."),
     plot: Path | None = show.plot_option("the choice of beta"),
-    delimiter: str | None = label_counts.delimiter_option(),
-    layout: str | None = label_counts.layout_option(),
-    client_column: str | None = label_counts.column_option("client"),
-    label_column: str | None = label_counts.column_option("label"),
-    count_column: str | None = label_counts.column_option("count"),
-    drop_column: list[str] | None = label_counts.drop_option("column"),
-    drop_row: list[str] | None = label_counts.drop_option("row"),
-    transpose: bool = label_counts.transpose_option(),
+    *,
+    options: label_counts.CountsOptions,
     as_json: bool = show.json_option(),
 ) -> None:
     """Choose beta: by the paper's two conditions, by a total, or by time or money.
 
-    COUNTS has a row per client and a column per class (.csv, .tsv, .json, .parquet).
+    COUNTS has a row per client and a column per class (.csv, .tsv, .xlsx, .json, .parquet).
 
     Example: `fedeas select counts.csv --cost 0.8s --spend 3h`
     """
@@ -53,10 +48,7 @@ def select(
 
     if plot is not None:
         show.check_picture(plot)
-    found = label_counts.load_counts(
-        counts_file, client_column, label_column, count_column, delimiter, layout, drop_column,
-        drop_row, transpose,
-    )  # fmt: skip
+    found = options.load(counts_file)
     counts = found.counts
     price = show.read_cost(cost)
     total = label_counts.affordable_total(total, price, spend)

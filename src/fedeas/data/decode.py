@@ -1,4 +1,4 @@
-"""Encoded images to arrays, a bounded number of pixels at a time."""
+"""Encoded images to arrays, a bounded number of pixels at a time, and arrays to PNG."""
 
 import io
 import warnings
@@ -65,6 +65,17 @@ def _decode(content: bytes, path: Path) -> Bytes:
     return pixels if pixels.ndim == 3 else pixels[:, :, np.newaxis]
 
 
+def encode_png(image: Bytes) -> bytes:
+    """Return an image, height x width x channels, as PNG; nothing is lost."""
+    channels = image.shape[2]
+    if channels not in (1, 2, 3, 4):  # grey or RGB, each also with transparency
+        raise InputError("PNG has one to four channels", got=channels, fix="export to Parquet")
+    buffer = io.BytesIO()
+    pixels = image[:, :, 0] if channels == 1 else image
+    _pillow("writing PNG").fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
 def _undecodable(path: Path, error: Exception) -> InputError:
     return InputError(f"{path} holds an image that cannot be decoded: {first_line(error)}")
 
@@ -77,9 +88,9 @@ def _too_large(path: Path) -> InputError:
     )
 
 
-def _pillow() -> Any:
+def _pillow(purpose: str = "decoding images") -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise MissingExtraError("decoding images", "data") from None
+        raise MissingExtraError(purpose, "data") from None
     return Image

@@ -109,3 +109,14 @@ def find_kind(name: str) -> Kind:
         known = [*KINDS, *(point.name for point in entry_points(group=_GROUP))]
         raise InputError("unknown kind of data", got=name, allowed=", ".join(dict.fromkeys(known)))
     return KINDS[name]
+
+
+def kind_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Kind | None:
+    """Return the built-in kind of samples of this shape and dtype, None if there is none."""
+    for kind in KINDS.values():
+        try:
+            kind.check(shape, dtype)
+        except InputError:
+            continue
+        return kind
+    return None

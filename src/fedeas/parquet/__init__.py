@@ -10,6 +10,7 @@ from fedeas.parquet.images import (
     read_column,
     write_images,
 )
+from fedeas.parquet.samples import SampleWriter, sample_writer
 
 __all__ = [
     "BATCH_CELLS",
@@ -17,6 +18,7 @@ __all__ = [
     "LARGEST",
     "Batch",
     "ImageHead",
+    "SampleWriter",
     "Source",
     "Writer",
     "column_kinds",
@@ -26,6 +28,7 @@ __all__ = [
     "opened",
     "read",
     "read_column",
+    "sample_writer",
     "value_rows",
     "write",
     "write_images",

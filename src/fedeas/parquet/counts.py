@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fedeas.errors import InputError
 from fedeas.files import parse_json
 from fedeas.limits import check_cells
+from fedeas.notebook import client_heading
 from fedeas.parquet.arrow import (
     batches_of,
     open_file,
@@ -186,11 +187,7 @@ class Writer:
         self._pa = pyarrow("")
         fields = [(name, self._pa.int64()) for name in classes]
         if named:
-            # A class may be called "client" too.
-            heading = next(
-                h for h in ("client", *map("client{}".format, range(10**6))) if h not in classes
-            )
-            fields.insert(0, (heading, self._pa.string()))
+            fields.insert(0, (client_heading(classes), self._pa.string()))
         named_mark = {_NAMED: b"yes" if named else b"no"}
         self._schema = self._pa.schema(fields, metadata=named_mark | _dump_meta(meta))
         self._writer = pyarrow("parquet").ParquetWriter(path, self._schema)

@@ -1,12 +1,12 @@
-"""Whole numbers per client and class as a file: CSV or TSV, JSON, and Parquet with its extra.
+"""Whole numbers per client and class as a file: CSV, JSON, and with extras Parquet and Excel.
 
 `LabelCounts` and `Plan` are both such a table; a plan adds metadata (`meta`). Users' files come in
 several layouts: a table that can be read in two ways is refused, with the option that settles it.
 """
 
 import csv
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,20 @@ from fedeas.tables.facts import (
     remove_facts,
 )
 from fedeas.tables.headings import names_clients
-from fedeas.tables.json_table import loads, read_json_table, write_json_table
+from fedeas.tables.json_table import (
+    frame_rows,
+    load_json,
+    loads,
+    open_frame,
+    read_json_table,
+    write_json_table,
+)
 from fedeas.tables.layout import Reading, choose
 from fedeas.tables.long import Entry, added_up, read_long, read_long_parquet, without
+from fedeas.tables.rows import Rows
 from fedeas.tables.table import COUNTS, LAYOUTS, LONG, WIDE, Columns, Doubt, Options, Table
 from fedeas.tables.wide import read_wide
+from fedeas.tables.workbook import opened_sheet
 
 __all__ = [
     "COUNTS", "LARGEST", "LAYOUTS", "LONG", "WIDE", "Columns", "Entry", "Options", "Table",
@@ -40,7 +49,9 @@ __all__ = [
 ]  # fmt: skip
 
 _META = "# fedeas "  # before the metadata of a plan, in files of version 0.1.0
-_SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
+_SPREADSHEETS = (".xls", ".xlsb", ".ods", ".numbers")
+_TEXT_ONLY = ("delimiter", "encoding")
+_CELLS_ONLY = ("thousands", "blank", "suppressed", "size_column")
 
 
 def read(path: Path | str, options: Options | None = None) -> Table:
@@ -112,19 +123,43 @@ def _read_csv(path: Path, options: Options) -> tuple[Table, str]:
     if options.layout is None and facts is not None:
         # A plan written by fedeas, whatever its classes are called.
         options = replace(options, layout=WIDE)
-    with opened(path, options.delimiter) as rows:
+    options.check_unused(f"{path}, which is text", "sheet")
+    comments: list[str] = []
+
+    @contextmanager
+    def open_rows() -> Iterator[Rows]:
+        with opened(path, options) as rows:
+            yield rows
+            comments[:] = rows.comments
+
+    table, layout = _read_rows(path, options, open_rows)
+    if layout != WIDE:
+        return table, layout
+    meta = _parse_meta(path, comments)
+    if meta is None and facts is not None:
+        meta = checked_facts(path, facts, table)
+    return replace(table, meta=meta), layout
+
+
+def _read_excel(path: Path, options: Options) -> tuple[Table, str]:
+    options.check_unused(f"{path}, which is a workbook", *_TEXT_ONLY)
+    return _read_rows(path, options, lambda: opened_sheet(path, options))
+
+
+def _read_rows(
+    path: Path, options: Options, open_rows: Callable[[], AbstractContextManager[Rows]]
+) -> tuple[Table, str]:
+    """Read rows of cells: once to see how they are laid out, and once more for their counts."""
+    with open_rows() as rows:
         iterator = iter(rows)
         head = next(iterator, [])
         reading = choose(head, iterator, options, str(path))
-    with opened(path, options.delimiter) as rows:
-        if reading.layout != WIDE:
-            next(iter(rows))
-            return read_long(rows, head, reading, options), reading.layout
-        table = read_wide(rows, options)
-        meta = _parse_meta(path, rows.comments)
-    if meta is None and facts is not None:
-        meta = checked_facts(path, facts, table)
-    return replace(table, meta=meta), WIDE
+    with open_rows() as rows:
+        if reading.layout == WIDE:
+            return read_wide(rows, options), WIDE
+        options.check_unused("a table that is not a row per client", "size_column")
+        next(iter(rows))
+        return read_long(rows, head, reading, options), reading.layout
 
 
 def _parse_meta(path: Path, lines: list[str]) -> Mapping[str, Any] | None:
@@ -147,13 +182,20 @@ def _write_csv(path: Path, table: Table) -> None:
 
 
 def _read_json(path: Path, options: Options) -> tuple[Table, str]:
-    if options.layout in (LONG, COUNTS) or options.columns.given:
-        raise InputError(f"{path}: JSON holds a row per client", fix="leave out --layout")
+    options.check_unused(f"{path}, which is JSON", *_TEXT_ONLY, "sheet")
     check_not_facts(path)
-    return _adjusted(read_json_table(path), options, path), WIDE
+    content = load_json(path)
+    frame = frame_rows(path, content, options)
+    if frame is not None:
+        return _read_rows(path, options, lambda: nullcontext(open_frame(path, frame)))
+    if options.layout in (LONG, COUNTS) or options.columns.given:
+        raise InputError(f"{path} holds a row per client", fix="leave out --layout")
+    options.check_unused(f"{path}, which is JSON of whole numbers", *_CELLS_ONLY)
+    return _adjusted(read_json_table(path, content), options, path), WIDE
 
 
 def _read_parquet(path: Path, options: Options) -> tuple[Table, str]:
+    options.check_unused(f"{path}, which is Parquet", *_TEXT_ONLY, *_CELLS_ONLY, "sheet")
     reading = parquet_layout(path, options)
     if reading.layout != WIDE:
         return read_long_parquet(path, reading, options), reading.layout
@@ -182,12 +224,19 @@ def _write_parquet(path: Path, table: Table) -> None:
     parquet.write(path, table.values, table.clients, table.classes, table.meta)
 
 
+def _write_nothing(path: Path, table: Table) -> None:
+    written = ", ".join(ending for ending, (_, save) in _FORMATS.items() if save != _write_nothing)
+    raise InputError("fedeas does not write workbooks", got=path.suffix, allowed=written)
+
+
 _Format = tuple[Callable[[Path, Options], tuple[Table, str]], Callable[[Path, Table], None]]
 _FORMATS: dict[str, _Format] = {
     ".csv": (_read_csv, _write_csv),
     ".tsv": (_read_csv, _write_csv),
     ".json": (_read_json, write_json_table),
     ".parquet": (_read_parquet, _write_parquet),
+    ".xlsx": (_read_excel, _write_nothing),
+    ".xlsm": (_read_excel, _write_nothing),
 }
 
 
@@ -199,7 +248,7 @@ def _format(path: Path) -> _Format:
     ending = path.suffix.lower()
     if ending in _SPREADSHEETS:
         raise InputError(
-            f"{path.name} is a spreadsheet", allowed=_endings(), fix="save the sheet as 'CSV UTF-8'"
+            f"{path.name} is a spreadsheet", allowed=_endings(), fix="save it as .xlsx or as CSV"
         )
     try:
         return _FORMATS[ending]

@@ -1,58 +1,32 @@
-"""CSV and TSV as rows of cells: encoding, delimiter, comments, and lines that are not rows."""
+"""CSV and TSV as rows of cells: encoding, delimiter, comments."""
 
 import csv
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
 from fedeas.errors import InputError
 from fedeas.files import unreadable
+from fedeas.tables.encoding import assumption, find_encoding
+from fedeas.tables.rows import Numbered, Rows
+from fedeas.tables.table import Options
 
-_NAMED_DELIMITERS = {"\\t": "\t", "tab": "\t"}
-_AS_TEXT = "save it as CSV (in a spreadsheet: 'CSV UTF-8')"
+_NAMES = {"\\t": "\t", "tab": "\t"}
+_SHOWN = {"\t": "tabs", ";": "semicolons", "|": "'|'"}
+_DELIMITERS = (",", ";", "\t", "|")
+_LOOKED_AT = 1000  # rows that have to agree about the delimiter; all of them are checked later
 # How files begin that are something else, whatever their name.
 _OTHER_FILES = {
-    b"PK\x03\x04": ("is a spreadsheet or another archive", _AS_TEXT),
-    b"\xd0\xcf\x11\xe0": ("is a spreadsheet", _AS_TEXT),
+    b"PK\x03\x04": ("is a workbook or another archive", "let a workbook's name end in .xlsx"),
+    b"\xd0\xcf\x11\xe0": ("is a spreadsheet", "save it as .xlsx or as CSV"),
     b"PAR1": ("is a Parquet file", "let its name end in .parquet"),
-    b"\xff\xfe": ("is UTF-16", "save it as UTF-8"),
-    b"\xfe\xff": ("is UTF-16", "save it as UTF-8"),
 }
 
 
-class Rows:
-    """The rows of a file, cells stripped, without blank ones; `line` is that of the last row."""
-
-    def __init__(self, path: Path, file: TextIO, delimiter: str) -> None:
-        self.path = path
-        self.comments: list[str] = []  # above the first row
-        self._reader = csv.reader(self._lines(file), delimiter=delimiter)
-
-    def __iter__(self) -> Iterator[list[str]]:
-        for row in self._reader:
-            cells = [cell.strip() for cell in row]
-            if any(cells):
-                yield cells
-
-    @property
-    def line(self) -> int:
-        """The number of the line that the last row ends on."""
-        return self._reader.line_num + len(self.comments)
-
-    def _lines(self, file: TextIO) -> Iterator[str]:
-        in_head = True
-        for line in file:
-            if in_head and line.startswith(("# ", "#\n", "#\r")):
-                self.comments.append(line)
-                continue
-            in_head = False
-            yield line
-
-
 @contextmanager
-def opened(path: Path, delimiter: str | None = None) -> Iterator[Rows]:
+def opened(path: Path, options: Options) -> Iterator[Rows]:
     """Open a CSV or TSV file; any error in it is one clear line."""
     try:
         with path.open("rb") as file:
@@ -60,82 +34,107 @@ def opened(path: Path, delimiter: str | None = None) -> Iterator[Rows]:
         for magic, (what, fix) in _OTHER_FILES.items():
             if start.startswith(magic):
                 raise InputError(f"{path} {what}, not CSV", fix=fix)
-        separator = _delimiter(path, delimiter)
-        with path.open(encoding="utf-8-sig", newline="") as text:
-            yield Rows(path, text, separator)
-    except UnicodeDecodeError:
-        raise _not_utf8(path) from None
+        encoding = find_encoding(path, options.encoding)
+        delimiter = _delimiter(path, encoding, options.delimiter)
+        with path.open(encoding=encoding, newline="") as text:
+            rows = _rows(path, text, delimiter)
+            if options.encoding is None and (said := assumption(encoding)):
+                rows.assume(said)
+            if options.delimiter is None and path.suffix.lower() != ".tsv" and delimiter != ",":
+                rows.assume(f"separated by {_SHOWN.get(delimiter, delimiter)}")
+            yield rows
+    except UnicodeError:
+        raise InputError(
+            f"{path} is not in {options.encoding or 'UTF-16'}", fix="save it as UTF-8"
+        ) from None
     except csv.Error as error:
         raise InputError(f"{path} is not CSV: {error}") from None
     except OSError as error:
         raise unreadable(path, error) from None
 
 
-def check_width(rows: Rows, row: list[str], width: int) -> None:
-    """Refuse a row that is longer or shorter than the first one."""
-    if len(row) == width:
-        return
-    where = f"{rows.path} line {rows.line}"
-    filled = [cell for cell in row if cell]
-    if len(filled) == 1:
-        raise InputError(f"{where} has one cell only", got=filled[0], fix="remove it if it is text")
-    raise InputError(
-        f"{where} has {len(row)} cells, the first line has {width}",
-        got=row,
-        fix="write numbers without a comma in them, and remove a title" if len(row) > width else
-        "fill the missing cells, with 0 for none",
-    )  # fmt: skip
+def _rows(path: Path, file: TextIO, delimiter: str) -> Rows:
+    comments: list[str] = []
+    rows = Rows(path, _numbered(file, delimiter, comments))
+    rows.comments = comments
+    return rows
 
 
-def check_title(rows: Rows, first: list[str], second: list[str] | None) -> None:
-    """Refuse a first line that is a title above the table, not its heading."""
-    filled = [cell for cell in first if cell]
-    if second is not None and len(filled) == 1 and sum(map(bool, second)) > 1:
-        raise InputError(
-            f"{rows.path}: its first line is a title, not a heading",
-            got=filled[0],
-            fix="remove it, so that the table begins with the names of the classes",
-        )
-    if len(first) == 1 and (seen := re.search(r"[;\t| ]", first[0])):
-        name = "tab" if seen[0] == "\t" else repr(seen[0])
-        raise InputError(
-            f"{rows.path} has one cell per line, with {seen[0]!r} in it",
-            got=first[0],
-            allowed="cells separated by commas",
-            fix=f"pass --delimiter {name} if that is what separates them",
-        )
+def _numbered(file: TextIO, delimiter: str, comments: list[str]) -> Iterator[Numbered]:
+    """Yield rows with the number of the line that each ends on; comments above are set aside."""
+
+    def lines() -> Iterator[str]:
+        for line in file:
+            if not begun and (line.startswith(("# ", "#\n", "#\r")) or _names_delimiter(line)):
+                comments.append(line)
+            else:
+                yield line
+
+    begun = False
+    reader = csv.reader(lines(), delimiter=delimiter)
+    for row in reader:
+        begun = True
+        yield reader.line_num + len(comments), row
 
 
-def _delimiter(path: Path, given: str | None) -> str:
-    """Return the delimiter: as given, by the file's ending, or semicolons if they are obvious."""
+def _names_delimiter(line: str) -> str | None:
+    """Return the delimiter that a first line such as 'sep=;' names, as spreadsheets read it."""
+    line = line.rstrip("\r\n")
+    return line[4] if len(line) == 5 and line.lower().startswith("sep=") else None
+
+
+def _delimiter(path: Path, encoding: str, given: str | None) -> str:
+    """Return the delimiter: as given, by the file's ending, or the only one that separates."""
     if given is not None:
-        delimiter = _NAMED_DELIMITERS.get(given, given)
+        delimiter = _NAMES.get(given, given)
         if len(delimiter) != 1 or delimiter in '"\r\n' or delimiter.isalnum():
             raise InputError("not a delimiter", got=given, allowed="one character such as ; or tab")
         return delimiter
     if path.suffix.lower() == ".tsv":
         return "\t"
-    return ";" if _separates(path, ";") and not _separates(path, ",") else ","
+    with path.open(encoding=encoding, newline="") as file:
+        if named := _names_delimiter(file.readline()):
+            return named
+    titles = {mark: _lines_above(path, encoding, mark) for mark in _DELIMITERS}
+    fewest = min((above for above in titles.values() if above is not None), default=None)
+    fitting = [mark for mark, above in titles.items() if above is not None and above == fewest]
+    if len(fitting) > 1:
+        either = " or ".join(f"--delimiter {_typed(mark)}" for mark in fitting)
+        raise InputError(f"{path} can be cut into cells in two ways", fix=f"pass {either}")
+    if not fitting:
+        _check_one_cell(path, encoding)
+    return fitting[0] if fitting else ","
 
 
-def _separates(path: Path, delimiter: str) -> bool:
-    """Tell whether a delimiter cuts every line into the same number of cells, and several."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        widths = (len(row) for row in Rows(path, file, delimiter))
-        first = next(widths, 0)
-        return first > 1 and all(width == first for width in widths)
+def _lines_above(path: Path, encoding: str, delimiter: str) -> int | None:
+    """Return how many lines of one cell, a title, are above lines of equally many cells.
+
+    None if the delimiter does not cut the lines below into the same number of cells, and several.
+    """
+    with path.open(encoding=encoding, newline="") as file:
+        rows = (row for _, row in _numbered(file, delimiter, []))
+        widths = [len(row) for row in islice(rows, _LOOKED_AT) if any(map(str.strip, row))]
+    above = next((at for at, width in enumerate(widths) if width > 1), len(widths))
+    if len(set(widths[above:])) != 1 or (above and above >= len(widths) - 1):
+        return None
+    return above
 
 
-def _not_utf8(path: Path) -> InputError:
-    """Return an error that says where a file stops being UTF-8."""
-    content = path.read_bytes()
-    try:
-        content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        cut = re.split(rb"[\n,;\t]", content[: error.start])[-1] + content[error.start :]
-        word = re.split(rb"[\r\n,;\t]", cut, maxsplit=1)[0].decode("latin-1")
-        return InputError(
-            f"{path} line {line} is not UTF-8", got=word.strip(), fix="save the file as UTF-8"
+def _check_one_cell(path: Path, encoding: str) -> None:
+    """Refuse lines that are cut by something else than commas, if at all."""
+    with path.open(encoding=encoding, newline="") as file:
+        first = next((row for _, row in _numbered(file, ",", []) if any(map(str.strip, row))), [])
+    if len(first) != 1:
+        return
+    seen = next((mark for mark in (";", "\t", "|", " ") if mark in first[0].strip()), None)
+    if seen is not None:
+        raise InputError(
+            f"{path} has one cell per line, with {seen!r} in it",
+            got=first[0],
+            allowed="cells separated by commas",
+            fix=f"pass --delimiter {_typed(seen)} if that is what separates them",
         )
-    return InputError(f"{path} is not UTF-8", fix="save the file as UTF-8")
+
+
+def _typed(delimiter: str) -> str:
+    return "tab" if delimiter == "\t" else f"'{delimiter}'"

@@ -6,23 +6,35 @@ import re
 _HOLDERS = frozenset({
     "client", "clients", "site", "node", "hospital", "bank", "user", "device", "party", "partition",
     "worker", "silo", "group", "organisation", "organization", "participant", "member",
+    "hospitals", "clinic", "klinik", "krankenhaus", "standort",
+})  # fmt: skip
+# Places that are usually clients, but may be classes of pictures too.
+_PLACES = frozenset({
+    "praxis", "practice", "ward", "station", "department", "abteilung", "facility", "center",
+    "centre", "zentrum", "branch", "filiale", "store", "shop", "school", "schule", "farm",
+    "laboratory", "lab", "labor", "city", "county", "state", "country", "region", "land",
 })  # fmt: skip
 _ALONE = frozenset(("id", "cid", "name", "index"))
+# What spreadsheets write above the rows and the columns of a pivot table.
+_PIVOT_ROWS = frozenset(("row labels", "zeilenbeschriftungen", "étiquettes de lignes"))
+_PIVOT_COLUMNS = frozenset(("column labels", "spaltenbeschriftungen", "étiquettes de colonnes"))
 _NUMBERING = _ALONE | {"ids", "no", "nr", "number"}
 # Columns with these headings hold the label of a sample.
 LABEL_HEADINGS = ("label", "labels", "class", "target", "fine_label", "category", "y")
 # Above the names of classes, in a table that has them as rows.
 _CLASSES = frozenset({
     "class", "classes", "label", "labels", "category", "categories", "target", "diagnosis",
-    "diagnoses", "disease", "finding", "species", "outcome", "klasse", "klassen", "kategorie",
-    "diagnose",
+    "diagnoses", "disease", "finding", "findings", "condition", "species", "outcome", "klasse",
+    "klassen", "kategorie", "diagnose", "diagnosen", "erkrankung",
 })  # fmt: skip
 _TOTALS = frozenset({
     "total", "totals", "subtotal", "sum", "sums", "all", "overall", "gesamt", "insgesamt", "summe",
-    "gesamtsumme", "alle",
+    "gesamtsumme", "gesamtergebnis", "alle",
 })  # fmt: skip
 _TOTAL = re.compile("total|sum|all|gesamt", re.IGNORECASE)  # in every one of them
-_BESIDE_TOTALS = frozenset({"grand", "sub", "row", "column", "count", "counts", "samples", "n"})
+_BESIDE_TOTALS = frozenset(
+    {"grand", "sub", "row", "column", "count", "counts", "samples", "n", "général"}
+)
 _YEARS = frozenset(("year", "years", "jahr", "jahre"))
 _COUNTING = frozenset(("count", "counts", "freq", "frequency", "anzahl", "quantity"))
 _NUMBER_OF = frozenset(("n", "num", "number", "total"))
@@ -41,6 +53,8 @@ def names_clients(heading: str) -> bool:
 
     'client_1' is the id of a client, and 'lymph node' may well be a class.
     """
+    if heading.lower() in _PIVOT_ROWS:
+        return True
     match _words(heading):
         case []:
             return not heading
@@ -49,6 +63,26 @@ def names_clients(heading: str) -> bool:
         case [holder, numbering]:
             return holder in _HOLDERS and numbering in _NUMBERING
     return False
+
+
+def names_pivot(heading: str) -> bool:
+    """Tell whether a cell is what spreadsheets write above the columns of a pivot table."""
+    return heading.lower() in _PIVOT_COLUMNS
+
+
+def is_holder(name: str) -> bool:
+    """Tell whether a name is that of a client by its kind: 'client-7', 'Hospital North'.
+
+    >>> is_holder("client-7"), is_holder("Hospital North"), is_holder("hospitals"), is_holder("flu")
+    (True, True, False, False)
+    """
+    words = _words(name)
+    return len(words) > 1 and words[0] in _HOLDERS
+
+
+def names_places(heading: str) -> bool:
+    """Tell whether a heading may be that of clients: 'state', 'Praxis-Nr.'."""
+    return bool(_PLACES.intersection(_words(heading)))
 
 
 def names_holders(heading: str) -> bool:
@@ -80,6 +114,11 @@ def names_year(heading: str) -> bool:
         case [word]:
             return word in _YEARS
     return False
+
+
+def is_year(name: str) -> bool:
+    """Tell whether a name is that of a year, from 1900 to 2100."""
+    return len(name) == 4 and name.isascii() and name.isdigit() and "1900" <= name <= "2100"
 
 
 def names_counts(heading: str) -> bool:

@@ -1,7 +1,11 @@
-"""A table as JSON: rows of counts, alone or with the names of clients and classes."""
+"""A table as JSON: rows of counts with the names of clients and classes, or a data frame's.
+
+pandas writes frames in several ways (`orient`): all are turned into rows of cells, which are then
+read like those of a text file.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +14,17 @@ import numpy as np
 from fedeas.errors import InputError
 from fedeas.files import read_text
 from fedeas.tables.cells import whole_number
-from fedeas.tables.table import Table
+from fedeas.tables.headings import names_clients
+from fedeas.tables.rows import Rows
+from fedeas.tables.table import Options, Table
 
-_ALLOWED = 'rows of counts, or {"clients": [...], "classes": [...], "counts": [[...]]}'
+_ALLOWED = (
+    'rows of counts, {"clients": [...], "classes": [...], "counts": [[...]]}, or what pandas writes'
+)
 
 
-def read_json_table(path: Path) -> Table:
-    """Read a table from JSON."""
-    content = loads(path, read_text(path))
-    _check_not_pandas(path, content)
+def read_json_table(path: Path, content: Any) -> Table:
+    """Read a table from rows of counts."""
     if isinstance(content, list):
         content = {"counts": content}
     if not isinstance(content, dict) or not isinstance(content.get("counts"), list):
@@ -59,21 +65,83 @@ def loads(path: Path, text: str) -> Any:
         raise InputError(f"{path} is not JSON: {error}") from None
 
 
-def _check_not_pandas(path: Path, content: object) -> None:
-    """Refuse what `DataFrame.to_json` writes, with what to write instead."""
-    records = isinstance(content, list) and content and isinstance(content[0], dict)
-    columns = (
-        isinstance(content, dict)
-        and content
-        and all(isinstance(value, dict) for value in content.values())
-    )
-    split = isinstance(content, dict) and {"columns", "data"} <= content.keys()
-    if records or columns or split:
+def load_json(path: Path) -> Any:
+    """Return the content of a JSON file."""
+    return loads(path, read_text(path))
+
+
+def frame_rows(path: Path, content: Any, options: Options) -> list[list[str]] | None:
+    """Return a data frame that pandas or polars wrote as rows of cells; None if it is not one."""
+    if isinstance(content, dict) and isinstance(content.get("schema"), dict):
+        content = content.get("data")  # orient='table'
+    if isinstance(content, list) and content and all(isinstance(row, dict) for row in content):
+        return _records(path, content)
+    if not isinstance(content, dict):
+        return None
+    if {"columns", "data"} <= content.keys():
+        return _split(path, content)
+    if content and all(isinstance(value, dict) for value in content.values()):
+        return _nested(path, content, options)
+    return None
+
+
+def open_frame(path: Path, rows: Sequence[Sequence[str]]) -> Rows:
+    """Return the rows of a data frame; the heading is number 0."""
+    return Rows(path, ((number, list(row)) for number, row in enumerate(rows)), "row")
+
+
+def _records(path: Path, records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    names = list(dict.fromkeys(name for record in records for name in record))
+    rows = [[_text(path, record.get(name)) for name in names] for record in records]
+    return [names, *rows]
+
+
+def _split(path: Path, content: Mapping[str, Any]) -> list[list[str]]:
+    names, data = content["columns"], content["data"]
+    index = content.get("index") or list(range(len(data) if isinstance(data, list) else 0))
+    lists = isinstance(names, list) and isinstance(data, list) and isinstance(index, list)
+    if not lists or len(index) != len(data) or not all(isinstance(row, list) for row in data):
+        raise InputError(f"{path} holds no table", allowed=_ALLOWED)
+    rows = [[_text(path, cell) for cell in row] for row in data]
+    return _with_index([_text(path, name) for name in names], map(str, index), rows)
+
+
+def _nested(
+    path: Path, content: Mapping[str, Mapping[str, Any]], options: Options
+) -> list[list[str]]:
+    """Return rows of {column: {row: cell}}, or of {row: {column: cell}} if a column names clients.
+
+    Which of the two it is cannot be told from names that are neither.
+    """
+    outer = list(content)
+    inner = list(dict.fromkeys(name for value in content.values() for name in value))
+    if any(name and names_clients(name) for name in inner):
+        return _records(path, list(content.values()))
+    named = any(name and names_clients(name) for name in outer)
+    if not named and options.transpose is None:
         raise InputError(
-            f"{path} looks like a data frame of pandas",
-            allowed=_ALLOWED,
-            fix="save it with df.to_csv('counts.csv')",
+            f"{path} can be read in two ways: are {outer[0]!r}, ... classes or clients?",
+            fix="pass --no-transpose if they are classes (what DataFrame.to_json() makes of a row "
+            "per client), or --transpose if they are clients",
         )
+    rows = [[_text(path, content[name].get(key)) for name in outer] for key in inner]
+    return _with_index(outer, iter(inner), rows)
+
+
+def _with_index(names: list[str], index: Iterator[str], rows: list[list[str]]) -> list[list[str]]:
+    """Put the index of a frame before its columns, unless it only numbers the rows."""
+    ids = list(index)
+    if ids == [str(number) for number in range(len(ids))]:
+        return [names, *rows]
+    return [["client", *names], *([name, *row] for name, row in zip(ids, rows, strict=True))]
+
+
+def _text(path: Path, value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise InputError(f"{path}: not a count or a name", got=value, allowed=_ALLOWED)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _names(path: Path, content: Mapping[str, Any], key: str) -> tuple[str, ...] | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from fedeas.errors import InputError
-from fedeas.tables.cells import is_whole, listed, quoted
+from fedeas.tables.cells import is_whole, listed, may_stand_for_count, quoted
 from fedeas.tables.headings import names_counts, names_year
 from fedeas.tables.table import COUNTS, LONG, WIDE, Options
 
@@ -136,7 +136,7 @@ class _Survey:
         return [
             name
             for name in self._others
-            if all(map(is_whole, self._cells[name]))
+            if all(map(may_stand_for_count if names_counts(name) else is_whole, self._cells[name]))
             and not self._numbers_rows(name)
             and not names_year(name)
         ]
@@ -160,7 +160,7 @@ class _Survey:
             self._client_first
             and len(numbers) > 1
             and not _repeats(client)
-            and all(is_whole(cell) for cells in numbers for cell in cells)
+            and all(may_stand_for_count(cell) for cells in numbers for cell in cells)
         )
 
 

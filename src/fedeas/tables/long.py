@@ -2,15 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedeas import parquet
 from fedeas.errors import InputError
 from fedeas.tables.cells import LARGEST, Cells, whole_number
-from fedeas.tables.delimited import Rows
 from fedeas.tables.layout import Reading
+from fedeas.tables.rows import Rows, check_width
 from fedeas.tables.table import Options, Table
 from fedeas.tables.wide import check_dropped
 
@@ -19,9 +21,13 @@ Entry = tuple[object, object, int]  # a client, a label, and how many
 
 def read_long(rows: Rows, head: Sequence[str], reading: Reading, options: Options) -> Table:
     """Read the rows below a heading."""
-    table = added_up(_entries(rows, head, reading), reading.understood)
+    cells = Cells[tuple[str, str]](rows, head, options.rules)
+    table = added_up(_entries(rows, head, reading, cells), reading.understood)
     dropped = [name for name in options.drop_columns if name not in head]
-    return without(table, dropped, options.drop_rows, str(rows.path))
+    if cells.hidden:
+        table = replace(table, slack=_slack(table, cells.hidden))
+    table = without(table, dropped, options.drop_rows, str(rows.path))
+    return replace(table, assumed=rows.assumed + cells.assumed, notes=cells.notes)
 
 
 def read_long_parquet(path: Path, reading: Reading, options: Options) -> Table:
@@ -70,27 +76,42 @@ def without(table: Table, columns: Sequence[str], rows: Sequence[str], where: st
     check_dropped(rows, clients, clients, "row", where)
     kept_rows = [k for k, name in enumerate(clients) if name not in rows]
     kept = [c for c, name in enumerate(classes) if name not in columns]
-    return Table(
-        table.values[np.ix_(kept_rows, kept)],
-        tuple(clients[k] for k in kept_rows),
-        tuple(classes[c] for c in kept),
-        table.meta,
-        table.understood,
-        table.doubts,
+    return replace(
+        table,
+        values=table.values[np.ix_(kept_rows, kept)],
+        slack=None if table.slack is None else table.slack[np.ix_(kept_rows, kept)],
+        clients=tuple(clients[k] for k in kept_rows),
+        classes=tuple(classes[c] for c in kept),
     )
 
 
-def _entries(rows: Rows, head: Sequence[str], reading: Reading) -> Iterator[Entry]:
+def _entries(
+    rows: Rows, head: Sequence[str], reading: Reading, cells: Cells[tuple[str, str]]
+) -> Iterator[Entry]:
     places = [list(head).index(name) for name in (reading.client, reading.label)]
     count = list(head).index(reading.count) if reading.count else None
-    cells = Cells(rows.path, head, None)
-    least = max(*places, count or 0)
     for row in rows:
-        if len(row) <= least or not all(row[place] for place in places):
-            raise InputError(f"{rows.path} line {rows.line} lacks a client or a label", got=row[:4])
-        amount = 1 if count is None else cells.whole(row[count], rows.line, count)
-        yield row[places[0]], row[places[1]], amount
-    cells.check()
+        check_width(rows, row, len(head))
+        client, label = (row[place] for place in places)
+        if not (client and label):
+            raise InputError(
+                f"{rows.where} lacks a client or a label",
+                got=row[:4],
+                fix="write it in every row; of merged cells only the first holds it",
+            )
+        yield client, label, 1 if count is None else cells.count(row[count], count, (client, label))
+    for (client, label), amount in cells.settle():
+        yield client, label, amount
+
+
+def _slack(table: Table, hidden: Iterable[tuple[tuple[str, str], int]]) -> NDArray[np.int64]:
+    """Return by how much the cells of a table may be wrong."""
+    slack = np.zeros_like(table.values)
+    row = {name: k for k, name in enumerate(table.clients or ())}
+    column = {name: c for c, name in enumerate(table.classes or ())}
+    for (client, label), amount in hidden:
+        slack[row[client], column[label]] += amount
+    return slack
 
 
 def _in_order(names: set[object]) -> list[object]:

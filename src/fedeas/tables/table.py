@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.errors import InputError
-from fedeas.tables.cells import listed
+from fedeas.tables.cells import LARGEST, CellRules, listed
 from fedeas.tables.headings import LABEL_HEADINGS, names_clients
+from fedeas.tables.thousands import SEPARATORS, parse_separator, typed
 
 WIDE, LONG, COUNTS = LAYOUTS = ("wide", "long", "counts")
 
@@ -32,6 +33,9 @@ class Table:
     meta: Mapping[str, Any] | None = None  # what a plan adds
     understood: str = "a table of counts"
     doubts: tuple[Doubt, ...] = ()
+    assumed: tuple[str, ...] = ()  # about the file: its encoding, its sheet, ...
+    notes: tuple[str, ...] = ()  # what options did
+    slack: NDArray[np.int64] | None = None  # by how much suppressed cells may be wrong
 
 
 @dataclass(frozen=True)
@@ -91,8 +95,10 @@ class Options:
     - `counts`: a row per client and class, with a count
 
     A given layout is followed exactly; without one a table is read only if there is one reading.
-    `drop_columns` and `drop_rows` are left out, by their names in the file; `transpose` reads a
-    table that has classes as rows.
+    `drop_columns` and `drop_rows` are left out, by their names in the file; `transpose` tells
+    that rows are classes, or that they are not. `thousands`, `blank` and `suppressed` are those of
+    `CellRules`. With a `size_column` the other cells are shares of it. `sheet` names one of a
+    workbook.
     """
 
     delimiter: str | None = None
@@ -100,9 +106,28 @@ class Options:
     columns: Columns = Columns()
     drop_columns: tuple[str, ...] = ()
     drop_rows: tuple[str, ...] = ()
-    transpose: bool = False
+    transpose: bool | None = None
+    sheet: str | None = None
+    encoding: str | None = None
+    thousands: str | None = None
+    blank: int | None = None
+    suppressed: int | None = None
+    size_column: str | None = None
+
+    @property
+    def rules(self) -> CellRules:
+        """How to read cells that are not plain whole numbers."""
+        return CellRules(self.thousands, self.blank, self.suppressed)
+
+    def check_unused(self, where: str, *names: str) -> None:
+        """Refuse options that say nothing about a kind of file, instead of ignoring them."""
+        for name in names:
+            if getattr(self, name) is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise InputError(f"{option} does not apply to {where}", fix=f"leave out {option}")
 
     def __post_init__(self) -> None:
+        self._check_cells()
         if self.layout is not None and self.layout not in LAYOUTS:
             raise InputError("unknown layout", got=self.layout, allowed=", ".join(LAYOUTS))
         if self.layout == WIDE and self.columns.given:
@@ -116,3 +141,25 @@ class Options:
             )
         if self.transpose and (self.layout in (LONG, COUNTS) or self.columns.given):
             raise InputError("only a wide table can be transposed", fix="leave out --transpose")
+
+    def _check_cells(self) -> None:
+        for name in ("blank", "suppressed"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= LARGEST:
+                raise InputError(f"--{name} is not a count", got=value, allowed="0 and above")
+        if self.thousands is not None:
+            sign = parse_separator(self.thousands)
+            if sign is None:
+                raise InputError(
+                    "not a thousands separator",
+                    got=self.thousands,
+                    allowed=" ".join(map(typed, SEPARATORS)),
+                )
+            object.__setattr__(self, "thousands", sign)
+        if self.size_column is not None and (
+            self.transpose or self.layout in (LONG, COUNTS) or self.columns.given
+        ):
+            raise InputError(
+                "--size-column needs a row per client and a column per class",
+                got=self.size_column,
+            )

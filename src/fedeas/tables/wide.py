@@ -1,30 +1,42 @@
 """A row per client and a column per class, as text: headings, ids, counts."""
 
 import itertools
-from array import array
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
 from fedeas.errors import InputError
 from fedeas.tables.cells import Cells, is_number, listed, quoted, shown
-from fedeas.tables.delimited import Rows, check_title, check_width
-from fedeas.tables.headings import names_classes, names_clients, names_holders
+from fedeas.tables.headings import (
+    is_holder,
+    names_classes,
+    names_clients,
+    names_holders,
+    names_places,
+)
+from fedeas.tables.rows import Rows, check_width
 from fedeas.tables.table import WIDE, Doubt, Options, Table
+from fedeas.tables.values import Counts, Shares
+
+_INDEX = ("", "index", "Unnamed: 0")  # above the index of a data frame
+_TRANSPOSE = "pass --transpose, or --no-transpose if rows are clients"
 
 
 def read_wide(rows: Rows, options: Options) -> Table:
     """Read the rows of a file as a wide table."""
     head, body = _head(rows, options)
-    cells = Cells(rows.path, head.names, _if_words(head.names))
+    cells = Cells[int](rows, head.names, options.rules, _if_words(head.names))
     has_ids = head.has_ids
     lines: dict[str, int] = {}  # of every row, by its name
     dropped: set[str] = set()
-    values = array("q")
+    counts = Counts(cells) if options.size_column is None else Shares(cells, head.size)
     for number, full in enumerate(body):
         check_width(rows, full, head.width)
+        if head.indexed and full[0] != str(number):
+            _refuse_two_ids(rows.path, ["", *(head.names or ())])
         row = [full[place] for place in head.places]
         if has_ids is None:  # no heading told: a first cell that is not a number is an id
             has_ids = not is_number(row[0])
@@ -33,20 +45,33 @@ def read_wide(rows: Rows, options: Options) -> Table:
             dropped.add(name)
             continue
         if has_ids:
-            _check_id(rows, row, lines, "class" if options.transpose else "client")
+            _check_id(rows, row, lines, options)
         lines[name] = rows.line
-        for place in range(has_ids, len(row)):
-            values.append(cells.whole(row[place], rows.line, place))
-    cells.check()
+        counts.add(row, int(has_ids))
     check_dropped(options.drop_rows, dropped, lines, "row", str(rows.path))
-    if not values:
+    matrix = counts.matrix(len(lines))
+    if not matrix.size:
         raise InputError(
             f"{rows.path} has no counts", got=head.names, allowed="a row of counts per client"
         )
-    matrix = np.frombuffer(values, dtype=np.int64).reshape(-1, len(head.places) - bool(has_ids))
     if not has_ids and not (head.names and names_classes(head.names[0])):
         _check_numbered(rows.path, matrix)
-    return _table(head, tuple(lines) if has_ids else None, matrix, options)
+    table = _table(head, tuple(lines) if has_ids else None, matrix, options)
+    assumed = (*rows.assumed, *cells.assumed, *counts.assumed)
+    slack = _slack(matrix, cells.hidden, options)
+    return replace(table, assumed=assumed, notes=cells.notes, slack=slack)
+
+
+def _slack(
+    matrix: np.ndarray, hidden: Sequence[tuple[int, int]], options: Options
+) -> np.ndarray | None:
+    """Return by how much the cells of a table may be wrong."""
+    if not hidden or options.size_column is not None:
+        return None
+    slack = np.zeros_like(matrix)
+    for at, amount in hidden:
+        slack.flat[at] = amount
+    return slack.T.copy() if options.transpose else slack
 
 
 @dataclass(frozen=True)
@@ -57,6 +82,8 @@ class _Head:
     places: Sequence[int]
     names: Sequence[str] | None
     has_ids: bool | None  # None if the first row has to tell
+    size: int = -1  # the place of the sizes, where cells are shares
+    indexed: bool = False  # whether a data frame's index, 0, 1, 2, ..., comes first
 
 
 def _head(rows: Rows, options: Options) -> tuple[_Head, Iterator[list[str]]]:
@@ -64,20 +91,33 @@ def _head(rows: Rows, options: Options) -> tuple[_Head, Iterator[list[str]]]:
     first = next(iterator, None)
     if first is None:
         raise InputError(f"{rows.path} is empty", allowed="a row of counts per client")
-    second = next(iterator, None)
-    check_title(rows, first, second)
-    body = iterator if second is None else itertools.chain([second], iterator)
-    heading = _is_heading(rows.path, first)
+    heading = _is_heading(rows, first)
     names = first if heading else [str(c) for c in range(len(first))]
     places = kept_columns(names, options.drop_columns, str(rows.path))
     if not heading:
-        return _Head(len(first), places, None, None), itertools.chain([first], body)
+        _size_place(rows, names, options)
+        return _Head(len(first), places, None, None), itertools.chain([first], iterator)
     kept = [names[place] for place in places]
     if not kept:
         raise InputError(f"{rows.path} has no columns left", got=options.drop_columns)
+    indexed = places[0] == 0 and kept[0] in _INDEX and len(kept) > 1 and names_holders(kept[1])
+    if indexed:
+        places, kept = places[1:], kept[1:]
     _check_headings(rows.path, kept, exactly=options.layout == WIDE)
     ids = names_clients(kept[0]) or (options.transpose and names_classes(kept[0]))
-    return _Head(len(first), places, kept, True if ids else None), body
+    size = _size_place(rows, kept, options)
+    return _Head(len(first), places, kept, True if ids else None, size, indexed), iterator
+
+
+def _size_place(rows: Rows, names: Sequence[str], options: Options) -> int:
+    """Return the place of the column of sizes."""
+    if options.size_column is None:
+        return -1
+    if options.size_column not in names:
+        raise InputError(
+            f"{rows.path} has no such column", got=options.size_column, allowed=listed(names)
+        )
+    return list(names).index(options.size_column)
 
 
 def kept_columns(names: Sequence[str], dropped: Sequence[str], where: str) -> list[int]:
@@ -95,7 +135,7 @@ def check_dropped(
             raise InputError(f"{where} has no such {what}", got=name, allowed=listed(known))
 
 
-def _is_heading(path: Path, first: list[str]) -> bool:
+def _is_heading(rows: Rows, first: list[str]) -> bool:
     """Tell whether the first line names the columns; a mixture of words and numbers is refused."""
     corner, rest = first[0], first[1:]
     words = [cell for cell in rest if not is_number(cell)]
@@ -107,14 +147,14 @@ def _is_heading(path: Path, first: list[str]) -> bool:
         counting = numbers == [str(i) for i in range(len(numbers))]
         if counting and len(numbers) == 2 and corner:
             raise InputError(
-                f"{path}: its first line is a heading, or the counts of a client",
+                f"{rows.where} is a heading, or the counts of a client",
                 got=first,
                 fix="head the columns with names, the first one 'client' if it holds clients",
             )
         return counting and (len(numbers) >= 3 or not corner)
     if len(words) < len(rest) or (corner and is_number(corner)):
         raise InputError(
-            f"{path} line 1 mixes words and numbers",
+            f"{rows.where} mixes words and numbers",
             got=first,
             allowed="either the names of all classes or the counts of one client",
             fix="head the first column with 'client' if this is a heading",
@@ -126,11 +166,7 @@ def _check_headings(path: Path, names: Sequence[str], exactly: bool) -> None:
     """Refuse missing or duplicate headings, and a second column of ids."""
     more = [] if names_holders(names[0]) else [name for name in names[1:] if names_holders(name)]
     if more and names_clients(names[0]):
-        raise InputError(
-            f"{path} has two columns of ids",
-            got=list(names[:4]),
-            fix=f"remove the one before {more[0]!r}",
-        )
+        _refuse_two_ids(path, names)
     if more and not exactly:
         raise InputError(
             f"{path}: column {shown(more[0])} seems to hold the clients, but is not the first",
@@ -152,17 +188,26 @@ def _check_headings(path: Path, names: Sequence[str], exactly: bool) -> None:
             )
 
 
-def _check_id(rows: Rows, row: Sequence[str], lines: Mapping[str, int], what: str) -> None:
+def _refuse_two_ids(path: Path, names: Sequence[str]) -> NoReturn:
+    raise InputError(
+        f"{path} has two columns of ids",
+        got=list(names[:4]),
+        fix="leave one of them out with --drop-column",
+    )
+
+
+def _check_id(rows: Rows, row: Sequence[str], lines: Mapping[str, int], options: Options) -> None:
     """Refuse a row without a name or without counts, and a name that appeared before."""
+    what = "class" if options.transpose else "client"
     name, line = row[0], rows.line
-    if name and not any(row[1:]):
+    if name and not any(row[1:]) and options.blank is None:
         raise InputError(
-            f"{rows.path} line {line} has no counts, only a name",
+            f"{rows.where} has no counts, only a name",
             got=name,
-            fix="remove the line, or write 0 for none",
+            fix="remove the line, or leave it out with --drop-row, or pass --blank 0",
         )
     if not name:
-        raise InputError(f"{rows.path} line {line} has no {what} name", got=list(row[:4]))
+        raise InputError(f"{rows.where} has no {what} name", got=list(row[:4]))
     if name in lines:
         raise InputError(
             f"{rows.path}: {what} {shown(name)} appears twice (lines {lines[name]}, {line})",
@@ -181,6 +226,12 @@ def _check_numbered(path: Path, matrix: np.ndarray) -> None:
     )
 
 
+def _may_be_ids(heading: str, first: np.ndarray) -> bool:
+    """Tell whether numbers in a first column may be those of clients: all different, in order."""
+    increasing = len(first) >= 4 and bool(np.all(np.diff(first) > 0))
+    return increasing or (names_places(heading) and len(set(first.tolist())) == len(first) > 1)
+
+
 def _if_words(names: Sequence[str] | None) -> str | None:
     """Say what to do if a column of counts turns out to hold words."""
     if names is None or len(names) < 2:
@@ -197,15 +248,22 @@ def _if_words(names: Sequence[str] | None) -> str | None:
 
 
 def _table(head: _Head, ids: tuple[str, ...] | None, matrix: np.ndarray, options: Options) -> Table:
-    names = None if head.names is None else tuple(head.names[bool(ids) :])
+    names = None
+    if head.names is not None:
+        first = int(ids is not None)
+        names = tuple(n for at, n in enumerate(head.names) if at >= first and at != head.size)
     if options.transpose:
         return Table(matrix.T.copy(), names, ids, understood="a row per class")
     doubts: tuple[Doubt, ...] = ()
-    if head.names is not None and names_classes(head.names[0]):
-        doubts = (
-            Doubt(
-                f"the first column is headed {shown(head.names[0])}, so that rows are classes",
-                "pass --transpose, or --layout wide if rows are clients",
-            ),
-        )
+    corner = (head.names or [""])[0]
+    if options.transpose is False:
+        pass
+    elif names_classes(corner):
+        what = f"the first column is headed {shown(corner)}, so that rows are classes"
+        doubts = (Doubt(what, _TRANSPOSE),)
+    elif ids is None and names and _may_be_ids(corner, matrix[:, 0]):
+        what = f"column {shown(corner)} may hold clients, not counts"
+        doubts = (Doubt(what, "head it 'client' if so, or pass --layout wide if it is a class"),)
+    elif names and all(map(is_holder, names)) and not any(map(is_holder, ids or ("client 0",))):
+        doubts = (Doubt(f"column {shown(names[0])} and others are named like clients", _TRANSPOSE),)
     return Table(matrix, ids, names, doubts=doubts)

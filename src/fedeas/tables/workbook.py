@@ -1,0 +1,140 @@
+"""A sheet of an Excel workbook as rows of cells: values, never formulas.
+
+A workbook is an archive: what it unpacks to is measured before anything is read.
+"""
+
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fedeas.errors import InputError, MissingExtraError, first_line
+from fedeas.files import unreadable
+from fedeas.tables.cells import listed, quoted
+from fedeas.tables.rows import Numbered, Rows
+from fedeas.tables.table import Options
+
+_MOST_BYTES = 1 << 28  # of everything in the archive, unpacked
+_WHOLE = 2.0**53
+_COMPUTED = "a formula without a value: open the workbook in a spreadsheet program and save it"
+
+
+@contextmanager
+def opened_sheet(path: Path, options: Options) -> Iterator[Rows]:
+    """Open the sheet that is named, or the only one that is visible and not empty."""
+    _check_size(path)
+    library = _openpyxl()
+    # Closed here: the library leaves a file open whose rows were not read to the end.
+    with _opened(path) as first, _opened(path) as second:
+        try:
+            values = library.load_workbook(first, read_only=True, data_only=True)
+            formulas = library.load_workbook(second, read_only=True)
+        except Exception as error:  # the library can raise anything on a hostile file
+            raise _damaged(path, error) from None
+        sheet = _choose(path, values.worksheets, options.sheet)
+        rows = Rows(path, _numbered(path, sheet, formulas[sheet.title]), "row")
+        if len(values.worksheets) > 1 and options.sheet is None:
+            rows.assume(f"sheet {sheet.title!r}")
+        yield rows
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise unreadable(path, error) from None
+    with file:
+        yield file
+
+
+def _openpyxl() -> Any:
+    try:
+        import openpyxl
+    except ImportError:
+        raise MissingExtraError("an Excel workbook", "excel") from None
+    return openpyxl
+
+
+def _check_size(path: Path) -> None:
+    try:
+        with _opened(path) as file, zipfile.ZipFile(file) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        raise _damaged(path, error) from None
+    if size > _MOST_BYTES:
+        raise InputError(
+            f"{path} unpacks to {size:,} bytes",
+            allowed=f"at most {_MOST_BYTES:,}",
+            fix="save it as CSV or Parquet",
+        )
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    return InputError(
+        f"{path} is not a readable workbook: {first_line(error)}", fix="save it as .xlsx or as CSV"
+    )
+
+
+def _choose(path: Path, sheets: list[Any], wanted: str | None) -> Any:
+    names = [sheet.title for sheet in sheets]
+    if wanted is not None:
+        if wanted not in names:
+            raise InputError(f"{path} has no such sheet", got=wanted, allowed=listed(names))
+        return sheets[names.index(wanted)]
+    filled = [s for s in sheets if s.sheet_state == "visible" and any(_cells(path, s))]
+    if len(filled) == 1:
+        return filled[0]
+    if not filled:
+        raise InputError(f"{path} is empty", allowed="a row of counts per client")
+    raise InputError(
+        f"{path} has {len(filled)} sheets",
+        got=listed(sheet.title for sheet in filled),
+        fix=f"pass --sheet {quoted(filled[0].title)} or another",
+    )
+
+
+def _cells(path: Path, sheet: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a sheet up to their last filled cell."""
+    sheet.reset_dimensions()  # what the file claims may be wrong
+    try:
+        for row in sheet.iter_rows():
+            filled = [at for at, cell in enumerate(row) if cell.value is not None]
+            yield row[: filled[-1] + 1] if filled else ()
+    except Exception as error:  # the library can raise anything on a hostile file
+        raise _damaged(path, error) from None
+
+
+def _numbered(path: Path, sheet: Any, formulas: Any) -> Iterator[Numbered]:
+    """Yield rows of text, as wide as the widest above them."""
+    width = 0
+    left = min((_margin(row) for row in _cells(path, sheet) if row), default=0)
+    both = zip_longest(_cells(path, sheet), _cells(path, formulas), fillvalue=())
+    for number, (row, sources) in enumerate(both, start=1):
+        cells = [_text(cell) for cell in row]
+        for at, source in enumerate(sources):
+            if source.value is not None and (at >= len(row) or row[at].value is None):
+                raise InputError(f"{path} cell {source.coordinate} holds {_COMPUTED}")
+        width = max(width, len(cells))
+        yield number, (cells + [""] * (width - len(cells)))[left:]
+
+
+def _margin(row: tuple[Any, ...]) -> int:
+    """Return how many empty cells a row begins with."""
+    return next(at for at, cell in enumerate(row) if cell.value is not None)
+
+
+def _text(cell: Any) -> str:
+    """Return the value of a cell as a text file would hold it."""
+    value = cell.value
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if "%" in (cell.number_format or ""):
+        return f"{100 * value:.10g}%"
+    if isinstance(value, float) and value.is_integer() and abs(value) < _WHOLE:
+        return str(int(value))
+    return str(value)
