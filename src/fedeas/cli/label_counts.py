@@ -4,7 +4,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -73,7 +73,8 @@ class CountsOptions:
     @property
     def plain(self) -> bool:
         """Whether nothing but the layout is given."""
-        return not any(replace(self, layout=None).__dict__.values())
+        others = (value for name, value in vars(self).items() if name != "layout")
+        return all(value is None or value is False or value == [] for value in others)
 
     def load(self, path: Path) -> "Found":
         """Read label counts from any supported source; also says how it was parsed."""
