@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import re
 import shutil
 import signal
@@ -96,13 +97,18 @@ def there():
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, there):
-    """A sweep that has run to its end: its folder of runs and its cells."""
-    folder = tmp_path_factory.mktemp("sweep")
-    path = sweep_file(folder)
-    cells = cells_of(path)
-    runs = run_cells(cells, folder / "runs", jobs=2)
-    assert [run.state for run in runs] == [FINISHED] * 6, [run.wrong for run in runs]
-    write_index(folder / "runs", "shapes", "Shapes", [cell.entry for cell in cells])
+    """A sweep that has run to its end: its folder of runs and its cells.
+
+    All workers of pytest-xdist share it: whoever comes later finds its runs finished.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "sweep"
+    with locked(folder):
+        path = sweep_file(folder)
+        cells = cells_of(path)
+        runs = run_cells(cells, folder / "runs", jobs=2)
+        assert [run.state for run in runs] == [FINISHED] * 6, [run.wrong for run in runs]
+        write_index(folder / "runs", "shapes", "Shapes", [cell.entry for cell in cells])
     return folder / "runs", cells
 
 
@@ -347,7 +353,9 @@ def test_a_killed_sweep_ends_with_the_same_table(tmp_path, finished, there, time
     assert without_seconds(made) == without_seconds(table(*finished))
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_workers_stop_with_their_sweep(tmp_path, there, how):
     path = sweep_file(tmp_path, **{"rounds = 40": "rounds = 100000", "seed = [1, 2]": "seed = 1"})
     command = [sys.executable, "-W", "ignore", "-m", "fedeas", "sweep", path, "--out",
