@@ -2,10 +2,11 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+Progress = Callable[[int, int], None]  # told how much is done, and of how much
 _FIRST = 2.0  # seconds: what is done before is not worth a word
 _EVERY = 10.0  # seconds between two lines
 

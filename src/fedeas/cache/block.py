@@ -11,9 +11,10 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -108,7 +109,7 @@ def encode(client: str, segments: Sequence[Segment], samples: Array) -> bytes:
         "segments": segments,
         "shape": samples.shape,
         "dtype": samples.dtype.str,
-        "samples": hashlib.sha256(values).hexdigest(),
+        "samples": _digest(values),
     }
     return sealed(head).encode() + values
 
@@ -190,6 +191,14 @@ class Blocks:
             raise DamagedError(self.path) from None
         block = Block(client, segments, offset, end - offset + size)
         return block, np.frombuffer(values, dtype).reshape(shape)
+
+
+def read_blocks(folder: Path, blocks: Iterable[tuple[str, Block]]) -> Iterator[tuple[Block, Array]]:
+    """Yield blocks and their samples; blocks come file by file, as the index lists them."""
+    for file, own in groupby(blocks, key=lambda listed: listed[0]):
+        with mapped(folder / file) as content:
+            for _, block in own:
+                yield block, content.read(block)
 
 
 def _digest(content: bytes) -> str:

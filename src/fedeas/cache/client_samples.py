@@ -7,8 +7,9 @@ same samples in all three.
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -16,12 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedeas.cache.block import Ints
-from fedeas.cache.fill import Progress, client_samples
+from fedeas.cache.fill import client_samples
 from fedeas.cache.store import Cache
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
 from fedeas.generators import Classes, Generator, open_generator
-from fedeas.progress import progress
+from fedeas.progress import Progress, progress
 
 _LOG = logging.getLogger(__name__)
 
@@ -74,11 +75,10 @@ class ClientSamples:
             nothing = np.empty((0, 0)) if like is None else like[:0]
             return nothing, np.empty(0, np.int64)
         cache = self.open_cache(classes)
-        generator = self.open_generator()
-        with self._logged(cache, wanted), self._progress() as update:
-            return client_samples(
-                self.client, wanted, generator, cache, self.batch_size, like, update
-            )
+        generating = partial(self._generating, cache, wanted)
+        return client_samples(
+            self.client, wanted, self.open_generator(), cache, self.batch_size, like, generating
+        )
 
     def open_cache(self, classes: Classes) -> Cache:
         """Return the cache of these samples; refuse a generator of other classes."""
@@ -97,14 +97,6 @@ class ClientSamples:
             )
         return self.generator
 
-    @contextmanager
-    def _progress(self) -> Iterator[Progress | None]:
-        if not self.show_progress:
-            yield None
-            return
-        with progress(f"client {self.client}: generating samples") as update:
-            yield update
-
     def _affordable(self, wanted: Ints) -> Ints:
         """Return what is generated of what the policy wants: every class is cut in proportion."""
         total, most = int(wanted.sum()), self.max_samples
@@ -114,20 +106,16 @@ class ClientSamples:
         return wanted * most // total
 
     @contextmanager
-    def _logged(self, cache: Cache, wanted: Sequence[int]) -> Iterator[None]:
-        """Log what is generated, and how long that took."""
-        total = f"{sum(wanted):,} samples"
-        try:
+    def _generating(self, cache: Cache, wanted: Sequence[int]) -> Iterator[Progress | None]:
+        """Log what is generated and how long that took, and show the progress if that is wanted."""
+        total, missing = f"{sum(wanted):,} samples", 0
+        with suppress(InputError):  # damaged: how many can be kept is known when they are mended
             missing = sum(segment.size for segment in cache.missing(self.client, wanted))
-            to_do = f"generating {missing:,} of {total}"
-        except InputError:  # how many can be kept is known when they are mended
-            to_do = f"mending {total}"
-        else:
-            if not missing:
-                yield
-                return
+        to_do = f"generating {missing:,} of {total}" if missing else f"mending {total}"
         _LOG.info("client %s: %s, kept in %s", self.client, to_do, cache.folder)
         begun = time.monotonic()
-        yield
+        name = f"client {self.client}: generating samples"
+        with progress(name) if self.show_progress else nullcontext() as update:
+            yield update
         took = time.monotonic() - begun
         _LOG.info("client %s: %s ready after %.1f s", self.client, total, took)

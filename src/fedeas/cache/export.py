@@ -4,24 +4,24 @@ One block of samples is in memory at a time.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedeas.cache.block import Block, Segment, mapped
+from fedeas.cache.block import Segment, read_blocks
 from fedeas.cache.store import Cache
 from fedeas.data.decode import encode_png
 from fedeas.data.kinds import Array, kind_of
 from fedeas.errors import InputError
 from fedeas.files import atomic_write, make_folder, unwritable
 from fedeas.parquet import SampleWriter, sample_writer
+from fedeas.progress import Progress
 
 FORMATS = ("png", "parquet")
 PARQUET_FILE = "samples.parquet"
 # A name that is safe as a folder's on every system; others get one with a hash.
 _SAFE = re.compile(r"(?!\.)[\w .-]{1,80}(?<![. ])")
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -112,20 +112,11 @@ def _parts(cache: Cache, clients: Sequence[str]) -> Iterator[Part]:
     """Yield the samples block by block; every block is verified as it is read."""
     with cache.open() as index:
         for client in clients or (None,):
-            yield from _read(cache.folder, index.blocks(client))
-
-
-def _read(folder: Path, blocks: Iterable[tuple[str, Block]]) -> Iterator[Part]:
-    with ExitStack() as stack:
-        current, content = "", None
-        for file, block in blocks:
-            if content is None or file != current:
-                stack.close()
-                current, content = file, stack.enter_context(mapped(folder / file))
-            samples, at = content.read(block), 0
-            for segment in block.segments:
-                yield Part(block.client, segment, samples[at : at + segment.size])
-                at += segment.size
+            for block, samples in read_blocks(cache.folder, index.blocks(client)):
+                at = 0
+                for segment in block.segments:
+                    yield Part(block.client, segment, samples[at : at + segment.size])
+                    at += segment.size
 
 
 class _Folders:

@@ -6,11 +6,9 @@ in the last digit, on the batch that they were made in.
 """
 
 import errno
-import hashlib
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -25,11 +23,12 @@ from fedeas.cache.private import narrow
 from fedeas.cache.store import Cache, check_client
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
+from fedeas.files import content_hash
 from fedeas.generators import Generator, check_classes
 from fedeas.plan import Plan
+from fedeas.progress import Progress
 
 Wanted = Mapping[str, Sequence[int]]  # samples of every class, by client
-Progress = Callable[[int, int], None]
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 _Form = tuple[tuple[int, ...], np.dtype[Any]]
 
@@ -91,9 +90,12 @@ def client_samples(
     cache: Cache,
     batch_size: int = 64,
     like: Array | None = None,
-    progress: Progress | None = None,
+    generating: Callable[[], AbstractContextManager[Progress | None]] = nullcontext,
 ) -> tuple[Array, Ints]:
-    """Return the samples that one client wants and their labels, generated on first use."""
+    """Return the samples that one client wants and their labels, generated on first use.
+
+    `generating` is entered only if they are not all there, and gives what is told the progress.
+    """
     narrow(cache.folder)
     try:
         return cache.samples(client, wanted)
@@ -102,7 +104,8 @@ def client_samples(
     try:
         _check_settings(generator, cache, batch_size)
         work = _Fill(cache, client, generator, batch_size, like)
-        _fill_client(client, wanted, work, progress)
+        with generating() as progress:
+            _fill_client(client, wanted, work, progress)
     except OSError as error:
         here = str(error.filename).startswith(str(cache.folder))  # not a file of the generator's
         if error.errno not in _READ_ONLY or not here:
@@ -166,9 +169,7 @@ class _Fill:
 
     def _requests(self, index: Index, wanted: Wanted, missing: list[Request]) -> list[Request]:
         """Return the requests of an interrupted fill for the same samples, or begin one."""
-        key = json.dumps([wanted, self.batch_size])
-        known = hashlib.sha256(key.encode()).hexdigest()
-        owner = self.owner or ""
+        known, owner = content_hash([wanted, self.batch_size]), self.owner or ""
         if (noted := index.fill_under_way(owner, known, wanted)) is not None:
             return noted
         if missing:
@@ -225,17 +226,17 @@ def batches(requests: Sequence[Request], size: int) -> Iterator[list[Request]]:
 [('a', Segment(label=0, start=2, stop=3)), ('b', Segment(label=1, start=5, stop=6))]]
     """
     batch: list[Request] = []
-    room = size
+    left = size
     for client, (label, first, stop) in requests:
         start = first
         while start < stop:
-            end = min(stop, start + room)
+            end = min(stop, start + left)
             batch.append((client, Segment(label, start, end)))
-            room -= end - start
+            left -= end - start
             start = end
-            if not room:
+            if not left:
                 yield batch
-                batch, room = [], size
+                batch, left = [], size
     if batch:
         yield batch
 

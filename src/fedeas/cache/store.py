@@ -27,8 +27,8 @@ from fedeas.cache.block import (
     Ints,
     Segment,
     encode,
-    mapped,
     missing_segments,
+    read_blocks,
 )
 from fedeas.cache.index import FILE, SAMPLES, Index, Work, create_index, open_index
 from fedeas.cache.private import private_folder
@@ -38,6 +38,7 @@ from fedeas.files import unwritable
 from fedeas.generators import Classes, Generator, check_classes, count_classes
 
 FORMAT = "cache/2"
+NAME = re.compile(r"[0-9a-f]{16}")  # of a cache's folder
 
 
 class Cache:
@@ -135,7 +136,8 @@ class Cache:
             )
         offsets = np.cumsum([0, *wanted])  # where each class begins
         samples: Array | None = None
-        for block, values in self._read(blocks, wanted):
+        used = (b for b in blocks if any(_wanted(segment, wanted) for segment in b[1].segments))
+        for block, values in read_blocks(self.folder, used):
             if samples is None:
                 samples = np.empty((int(offsets[-1]), *values.shape[1:]), values.dtype)
             elif (samples.shape[1:], samples.dtype) != (values.shape[1:], values.dtype):
@@ -152,19 +154,6 @@ class Cache:
                 at += segment.size
         labels = np.repeat(np.arange(len(wanted), dtype=np.int64), wanted)
         return np.empty((0, 0)) if samples is None else samples, labels
-
-    def _read(
-        self, blocks: Sequence[tuple[str, Block]], wanted: Sequence[int]
-    ) -> Iterator[tuple[Block, Array]]:
-        """Yield the blocks that have wanted samples; every file is opened once."""
-        by_file: dict[str, list[Block]] = {}
-        for file, block in blocks:
-            if any(_wanted(segment, wanted) for segment in block.segments):
-                by_file.setdefault(file, []).append(block)
-        for file, own in by_file.items():
-            with mapped(self.folder / file) as content:
-                for block in own:
-                    yield block, content.read(block)
 
     def blocks(self, client: str) -> list[tuple[str, Block]]:
         """Return what there is of a client: blocks, with the file that each is in."""

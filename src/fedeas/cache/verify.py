@@ -12,7 +12,7 @@ from fedeas.cache.block import Block
 from fedeas.cache.index import FILE, SAMPLES, Work, open_index
 from fedeas.cache.locking import lock_cache
 from fedeas.cache.mend import problems
-from fedeas.cache.store import Cache
+from fedeas.cache.store import NAME, Cache
 from fedeas.errors import InputError
 
 _OURS = re.compile(rf"lock|{FILE}(-journal)?|(clients/[\w-]+/)?{SAMPLES}|clients/[\w-]+/lock")
@@ -41,10 +41,9 @@ class Summary:
 
 def caches(base: Path) -> list[Path]:
     """Return the folders of all caches below a folder, also those whose index is lost."""
-    named = re.compile(r"[0-9a-f]{16}")  # other folders are not ours
     names = (FILE, SAMPLES, "clients", "cache.json")  # the last is of the first version
     found = {path.parent for name in names for path in base.glob(f"*/{name}")}
-    return sorted(path for path in found if named.fullmatch(path.name))
+    return sorted(path for path in found if NAME.fullmatch(path.name))
 
 
 def verify(folder: Path) -> Iterator[Problem]:

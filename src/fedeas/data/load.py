@@ -5,7 +5,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from fedeas.data.decode import Encoded, decoded
 from fedeas.errors import InputError
 from fedeas.files import IMAGE_FILES, check_regular, folders, store_folder, unreadable
 from fedeas.limits import MAX_PIXELS
+from fedeas.progress import Progress
 
-Progress = Callable[[int, int], None]
 _PARTS = ("train", "test")
 _PARQUET = ".parquet"
 _SHARD = re.compile(r"-(\d+)-of-(\d+)$")

@@ -34,6 +34,7 @@ from fedeas.locks import locked
 from fedeas.partition import make_recipe
 from fedeas.plan import Plan
 from fedeas.policies import make_plan, make_policy
+from fedeas.progress import Progress
 from fedeas.settings.config import Config, read_config
 from fedeas.tensors import Tensors, choose_device
 from fedeas.training.loop import keep_memory, scores, use_threads
@@ -42,7 +43,6 @@ from fedeas.training.optimizers import find_optimizer
 from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 
-Progress = Callable[[int, int], None]
 _CLIENTS_PER_GPU = 4  # on Ray, at a time
 
 

@@ -171,7 +171,7 @@ def _augmented(config: SiteConfig, real: Samples, spec: str) -> Samples:
         offered=(("device", config.device),),
         show_progress=True,
     )
-    synthetic.open_cache(real.data.classes)
+    synthetic.open_cache(real.data.classes)  # a generator of other classes is a lack too
     return with_synthetic(real, synthetic)
 
 

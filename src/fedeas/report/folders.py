@@ -1,12 +1,11 @@
 """What only a run's folder can show: samples per client, and images from its cache."""
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from fedeas.cache import Cache
+from fedeas.cache.store import NAME, Cache
 from fedeas.counts import LabelCounts
 from fedeas.errors import FedeasError, InputError
 from fedeas.experiments.runs import Run
@@ -51,7 +50,7 @@ def _samples(run: Run) -> bytes | None:
     try:
         augment = read_json(run.place / "config.json")["config"]["augment"]
         name = str(run.result["generation"]["cache"])
-        if not re.fullmatch(r"[0-9a-f]{16}", name):
+        if not NAME.fullmatch(name):
             return None
         plan = _own_plan(run, run.place)
         cache = Cache.at(Path(augment["cache"]) / name)
