@@ -69,7 +69,7 @@ def take(step: str, wheels: Path, torch: str) -> dict[str, object]:
         (folder / "counts.csv").write_text(TABLE, encoding="utf-8")
         own = {
             "PATH": f"{folder / 'env' / 'bin'}{os.pathsep}{os.environ['PATH']}",
-            "PIP_FIND_LINKS": str(wheels),
+            "PIP_FIND_LINKS": " ".join([str(wheels), os.environ.get("PIP_FIND_LINKS", "")]).strip(),
             "FEDEAS_STORE": str(folder / "store"),
             "FLWR_HOME": str(folder / "flwr"),
             "FLWR_TELEMETRY_ENABLED": "0",

@@ -15,10 +15,8 @@ def prepare(msg: Message, context: Context):
     net = Net()
     net.load_state_dict(msg.content["arrays"].to_torch_state_dict())
     node, run = context.node_config, context.run_config
-    loaders = load_data(
-        node["partition-id"], node["num-partitions"], run["alpha"], run["batch-size"]
-    )
-    return net, *loaders
+    nodes = node["partition-id"], node["num-partitions"]
+    return net, *load_data(*nodes, run["num-samples"], run["alpha"], run["batch-size"])
 
 
 @app.train()

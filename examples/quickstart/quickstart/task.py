@@ -46,16 +46,22 @@ def source():
 
 
 @cache
-def federated_dataset(num_partitions, alpha):
-    """Share out the training set; once a process."""
+def federated_dataset(num_partitions, num_samples, alpha):
+    """Share out the first samples of the training set; once a process."""
     partitioner = DirichletPartitioner(num_partitions, partition_by="label", alpha=alpha)
     where = source()
-    return FederatedDataset(dataset=where.pop("path"), partitioners={"train": partitioner}, **where)
+    return FederatedDataset(
+        dataset=where.pop("path"),
+        partitioners={"train": partitioner},
+        preprocessor=lambda parts: {**parts, "train": parts["train"].select(range(num_samples))},
+        **where,
+    )
 
 
-def load_data(partition_id, num_partitions, alpha, batch_size):
+def load_data(partition_id, num_partitions, num_samples, alpha, batch_size):
     """Return a client's part for training and for testing."""
-    partition = federated_dataset(num_partitions, alpha).load_partition(partition_id)
+    dataset = federated_dataset(num_partitions, num_samples, alpha)
+    partition = dataset.load_partition(partition_id)
     parts = partition.train_test_split(test_size=0.2, seed=42)
     train, test = parts["train"], parts["test"]
     train = train.with_transform(apply_transforms)
