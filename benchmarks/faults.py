@@ -45,7 +45,7 @@ from replay import is_right, site_counts
 from fedeas.cache import verify
 from fedeas.cache.verify import caches
 from fedeas.files import read_json
-from fedeas.secure.paths import Betas, choose_by_conditions, plain_sums
+from fedeas.privacy.choice import Betas, choose_by_conditions, plain_sums
 
 TIMEOUT = 75.0  # seconds of a round
 SLACK = 15.0  # for adding up and testing, on a busy machine

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedeas import skew
 from fedeas.policies import FedEAS
-from fedeas.secure.paths import Betas, encode_counts
+from fedeas.privacy.choice import Betas, encode_counts
 
 CLASSES, MOVES = 10, 64
 Ints = NDArray[np.int64]

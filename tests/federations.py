@@ -21,7 +21,7 @@ from fedeas.flower.site import Simulation
 from fedeas.partition import Partition
 from fedeas.partition.partition import IndexLists, hash_labels
 from fedeas.policies.registry import make_policy
-from fedeas.secure.paths import Betas, Choice, choose_by_conditions, plain_sums
+from fedeas.privacy.choice import Betas, Choice, choose_by_conditions, plain_sums
 from fedeas.settings.training import Federated, Local, ModelSettings
 from fedeas.training.task import Task
 from pictures import CLASSES, draw_shapes, write_set

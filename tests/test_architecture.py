@@ -16,7 +16,7 @@ PACKAGES = [
     "errors", "plotting", "notebook",
     "cores", "limits", "scalars", "seeds", "specs", "blocks", "files", "locks", "hub",
     "tensors", "parquet", "tables", "counts", "skew", "cost", "progress", "plan", "policies",
-    "select", "overfill", "comparison", "stream", "secure", "partition", "settings", "sources",
+    "select", "overfill", "comparison", "stream", "privacy", "partition", "settings", "sources",
     "data",
     "training", "generators", "cache", "dropin", "methods", "flower", "experiments", "report",
     "paper", "cli",
@@ -57,8 +57,9 @@ HEAVY = {
     "flower/exchange.py", "flower/limits.py", "flower/members.py", "flower/robust.py",
     "flower/deployed.py", "flower/server.py", "flower/private.py",
     "experiments/run.py", "experiments/sweep.py", "experiments/runner.py",
-    "experiments/worker.py", "experiments/estimate.py", "secure/keys.py", "secure/client.py",
-    "secure/server.py", "flower/secure_sum.py", "flower/negotiate.py",
+    "experiments/worker.py", "experiments/estimate.py",
+    "privacy/secure_sum/keys.py", "privacy/secure_sum/client.py",
+    "privacy/secure_sum/server.py", "flower/secure_sum.py", "flower/negotiate.py",
 }  # fmt: skip
 HEAVY_PACKAGES = {"torch", "diffusers", "accelerate", "safetensors", "flwr", "cryptography"}
 # Public names that need an extra, and which.

@@ -31,9 +31,10 @@ from fedeas.flower.grids import InlineGrid
 from fedeas.flower.limits import REFUSAL, RefusalLog
 from fedeas.flower.negotiate import Holding, answer_negotiation, negotiate_beta
 from fedeas.flower.rounds import run_rounds
-from fedeas.secure import messages
-from fedeas.secure.client import Client, _Own
-from fedeas.secure.keys import (
+from fedeas.privacy.choice import Betas, encode_query, read_question
+from fedeas.privacy.secure_sum import messages
+from fedeas.privacy.secure_sum.client import Client, _Own
+from fedeas.privacy.secure_sum.keys import (
     agree,
     bound_to,
     load_key,
@@ -42,8 +43,8 @@ from fedeas.secure.keys import (
     purpose,
     unseal,
 )
-from fedeas.secure.memory import FileStore, StageRecord
-from fedeas.secure.messages import (
+from fedeas.privacy.secure_sum.memory import FileStore, StageRecord
+from fedeas.privacy.secure_sum.messages import (
     DEALT,
     HASH,
     MOST,
@@ -54,9 +55,8 @@ from fedeas.secure.messages import (
     pieces,
     safe_threshold,
 )
-from fedeas.secure.paths import Betas, encode_query, read_question
-from fedeas.secure.server import Server
-from fedeas.secure.shares import SHARE, join
+from fedeas.privacy.secure_sum.server import Server
+from fedeas.privacy.secure_sum.shares import SHARE, join
 from fedeas.settings.deployment import Deployment, SiteConfig
 from fedeas.settings.reading import read_settings
 from fedeas.settings.training import Federated, Local, ModelSettings
@@ -306,7 +306,7 @@ def dropped_sum(folder: Path) -> list[Client]:
 
 
 def test_a_dropped_client_forgets_its_keys_and_words(tmp_path):
-    from fedeas.secure.memory import end_sums
+    from fedeas.privacy.secure_sum.memory import end_sums
 
     dropped_sum(tmp_path)
     left = tmp_path / "4"

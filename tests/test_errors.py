@@ -17,7 +17,7 @@ from fedeas.generators.diffusion import Diffusion
 from fedeas.generators.judge import Judge
 from fedeas.generators.turbo import Turbo
 from fedeas.partition import IID, Partition
-from fedeas.secure.messages import RefusedError
+from fedeas.privacy.secure_sum.messages import RefusedError
 from fedeas.tensors import save_tensors
 from limited import attempt
 

@@ -13,7 +13,7 @@ import pytest
 from fedeas import FedEAS, InputError, LabelCounts, Partition, Plan, make_recipe
 from fedeas.cli import interrupt
 from fedeas.files import read_json, write_json
-from fedeas.secure.memory import own_folder
+from fedeas.privacy.secure_sum.memory import own_folder
 from fedeas.sources import _is_object, read_counts
 
 ROOT = Path(__file__).parents[1]

@@ -19,21 +19,7 @@ from fedeas import FedEAS, InfeasibleError, InputError, LabelCounts, WaterFill
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.negotiate import Holding, answer_negotiation, negotiate_beta, negotiate_price
 from fedeas.flower.secure_sum import Summand, answer_secure_sum, secure_sum
-from fedeas.secure import client as client_module
-from fedeas.secure.client import Client
-from fedeas.secure.keys import agree, load_key, new_key, public_key
-from fedeas.secure.memory import FileStore, StageRecord
-from fedeas.secure.messages import (
-    HASH,
-    KEY,
-    MOST,
-    STAGES,
-    RefusedError,
-    Roster,
-    marks,
-    safe_threshold,
-)
-from fedeas.secure.paths import (
+from fedeas.privacy.choice import (
     Betas,
     Prices,
     choose_by_conditions,
@@ -45,8 +31,22 @@ from fedeas.secure.paths import (
     plain_sums,
     read_question,
 )
-from fedeas.secure.server import Server
-from fedeas.secure.shares import SHARE, join, split
+from fedeas.privacy.secure_sum import client as client_module
+from fedeas.privacy.secure_sum.client import Client
+from fedeas.privacy.secure_sum.keys import agree, load_key, new_key, public_key
+from fedeas.privacy.secure_sum.memory import FileStore, StageRecord
+from fedeas.privacy.secure_sum.messages import (
+    HASH,
+    KEY,
+    MOST,
+    STAGES,
+    RefusedError,
+    Roster,
+    marks,
+    safe_threshold,
+)
+from fedeas.privacy.secure_sum.server import Server
+from fedeas.privacy.secure_sum.shares import SHARE, join, split
 from fedeas.select import path, plainest_number
 from strategies import counts
 

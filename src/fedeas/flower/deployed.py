@@ -26,7 +26,7 @@ from fedeas.flower.limits import RefusalLog, refuse_alike
 from fedeas.flower.negotiate import Holding, answer_negotiation
 from fedeas.flower.site import with_synthetic
 from fedeas.policies import FedEAS, FillToMean, FullBalance, LocalPolicy, NoGeneration, WaterFill
-from fedeas.secure.memory import end_sums, own_folder
+from fedeas.privacy.secure_sum.memory import end_sums, own_folder
 from fedeas.settings.deployment import SiteConfig
 from fedeas.settings.reading import read_settings
 from fedeas.specs import parse

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 
 from fedeas.flower.secure_sum import Summand, Sums, answer_secure_sum, secure_sum
 from fedeas.policies.matched import check_total
-from fedeas.secure.paths import (
+from fedeas.privacy.choice import (
     Betas,
     Choice,
     Prices,

@@ -15,10 +15,10 @@ from flwr.serverapp import Grid
 
 from fedeas.errors import InputError
 from fedeas.flower.exchange import exchange, reason
-from fedeas.secure.client import Client
-from fedeas.secure.memory import FileStore, end_sums
-from fedeas.secure.messages import STAGES, RefusedError, Words
-from fedeas.secure.server import Server
+from fedeas.privacy.secure_sum.client import Client
+from fedeas.privacy.secure_sum.memory import FileStore, end_sums
+from fedeas.privacy.secure_sum.messages import STAGES, RefusedError, Words
+from fedeas.privacy.secure_sum.server import Server
 
 _RECORD = "secure-sum"
 _LONGEST = 10_000  # characters of a session

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from fedeas.errors import FedeasError, InfeasibleError
-from fedeas.secure.keys import (
+from fedeas.privacy.secure_sum.keys import (
     agree,
     bound_to,
     load_key,
@@ -16,7 +16,7 @@ from fedeas.secure.keys import (
     public_key,
     purpose,
 )
-from fedeas.secure.messages import (
+from fedeas.privacy.secure_sum.messages import (
     DEALT,
     FEWEST,
     HASH,
@@ -29,7 +29,7 @@ from fedeas.secure.messages import (
     pieces,
     safe_threshold,
 )
-from fedeas.secure.shares import SHARE, join_weighted, weights_at_zero
+from fedeas.privacy.secure_sum.shares import SHARE, join_weighted, weights_at_zero
 
 Replies = Mapping[int, bytes]  # by node
 Requests = dict[int, bytes]

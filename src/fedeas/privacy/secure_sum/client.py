@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedeas.secure.keys import (
+from fedeas.privacy.secure_sum.keys import (
     agree,
     bound_to,
     load_key,
@@ -18,8 +18,8 @@ from fedeas.secure.keys import (
     seal,
     unseal,
 )
-from fedeas.secure.memory import Memory, StageRecord
-from fedeas.secure.messages import (
+from fedeas.privacy.secure_sum.memory import Memory, StageRecord
+from fedeas.privacy.secure_sum.messages import (
     KEY,
     SEALED,
     RefusedError,
@@ -28,7 +28,7 @@ from fedeas.secure.messages import (
     digest,
     pieces,
 )
-from fedeas.secure.shares import SHARE, split
+from fedeas.privacy.secure_sum.shares import SHARE, split
 
 
 class _Own(NamedTuple):

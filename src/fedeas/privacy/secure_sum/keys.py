@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from fedeas.secure.messages import RefusedError, Roster, Words, digest
+from fedeas.privacy.secure_sum.messages import RefusedError, Roster, Words, digest
 
 _NONCE = bytes(12)  # every key below is derived for a single message or mask
 

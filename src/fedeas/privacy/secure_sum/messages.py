@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.errors import FedeasError
-from fedeas.secure.shares import SHARE
+from fedeas.privacy.secure_sum.shares import SHARE
 
 Words = NDArray[np.uint64]
 

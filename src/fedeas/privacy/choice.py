@@ -24,7 +24,7 @@ from fedeas.errors import FedeasError, InfeasibleError, InputError
 from fedeas.policies.fedeas import FedEAS
 from fedeas.policies.matched import check_total
 from fedeas.policies.waterfill import WaterFill, fill_at
-from fedeas.secure.messages import RefusedError, Words
+from fedeas.privacy.secure_sum.messages import RefusedError, Words
 from fedeas.select import (
     BetaInterval,
     BetaPath,
