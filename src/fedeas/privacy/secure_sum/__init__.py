@@ -1,4 +1,8 @@
-"""Sums over clients without showing any term to the server; after Bonawitz et al., CCS 2017.
+"""Sums over clients without showing any term to the server, which may cheat.
 
-"Practical Secure Aggregation for Privacy-Preserving Machine Learning", doi 10.1145/3133956.3133982.
+The protocol against an active adversary of Bonawitz et al., "Practical Secure Aggregation for
+Privacy-Preserving Machine Learning", CCS 2017, doi 10.1145/3133956.3133982: keys are signed by
+identities that the server does not choose, and clients agree on the survivors before anything is
+unmasked. In large federations clients share masks with some others only, as in Bell et al., "Secure
+Single-Server Aggregation with (Poly)Logarithmic Overhead", CCS 2020, doi 10.1145/3372297.3417885.
 """

@@ -1,4 +1,10 @@
-"""The client's half of a secure sum: four stages, each answered once."""
+"""The client's half of a secure sum: five stages, each answered once.
+
+The server is not trusted. It cannot choose a client's neighbours, thresholds or the keys of others:
+they follow from the list of members. What clients are told about who takes part enters every key,
+so clients that were told different things share no masks. Before a client helps to unmask
+anything, it holds the signatures of a quorum of members on exactly what it was told itself.
+"""
 
 import secrets
 from collections.abc import Callable
@@ -6,27 +12,33 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedeas.privacy.secure_sum.graph import quorum
+from fedeas.privacy.secure_sum.identity import Identity
 from fedeas.privacy.secure_sum.keys import (
+    add_mask,
+    add_pair_mask,
     agree,
-    bound_to,
+    identity_of,
+    is_signed,
     load_key,
-    mask,
     new_key,
-    pair_mask,
     public_key,
     purpose,
     seal,
+    sign,
     unseal,
 )
 from fedeas.privacy.secure_sum.memory import Memory, StageRecord
 from fedeas.privacy.secure_sum.messages import (
     KEY,
     SEALED,
+    SIGNATURE,
+    SIGNED_KEYS,
     RefusedError,
-    Roster,
     Words,
     digest,
     pieces,
+    read_marks,
 )
 from fedeas.privacy.secure_sum.shares import SHARE, split
 
@@ -58,84 +70,162 @@ class Client:
     different request for the same stage is refused, so no two answers can be compared.
     """
 
-    def __init__(self, session: str, memory: Memory) -> None:
-        self._session = digest(session.encode())
+    def __init__(self, session: str, identity: Identity, memory: Memory) -> None:
+        self._session = bind_session(session, identity.members.digest)
+        self._identity, self._members, self._at = identity, identity.members, identity.place
+        self._graph, self._quorum = identity.members.graph, quorum(len(identity.members))
         self._memory = memory
 
     def keys(self, values: Callable[[], Words]) -> bytes:
-        """Fix the client's words, draw its keys and return the public ones."""
+        """Fix the client's words, draw its keys and return the public ones, signed."""
 
         def begin() -> tuple[bytes, bytes]:
             # The last word counts the clients: a sum whose masks did not cancel shows there.
             words = np.append(values(), np.uint64(1))
             own = _Own(new_key(), new_key(), secrets.token_bytes(KEY), words)
-            return own.public(), own.pack()
+            return self._introduce(own), own.pack()
 
         return self._once("keys", b"", begin)
 
+    def _introduce(self, own: _Own) -> bytes:
+        identity, keys = self._identity.private, own.public()
+        return identity_of(identity) + keys + sign(identity, signed_keys(self._session, keys))
+
     def shares(self, request: bytes) -> bytes:
-        """Share the key of the masks and the seed of the own mask among the roster."""
+        """Share the key of the masks and the seed of the own mask among the neighbours."""
 
         def share() -> tuple[bytes, bytes]:
-            own, roster = self._own(), Roster.read(request)
-            at, bound = _place(own, roster), bound_to(self._session, roster)
-            seeds = split(own.seed, len(roster), roster.threshold)
-            keys = split(own.mask, len(roster), roster.threshold)
+            own, n = self._own(), len(self._members)
+            _, keys = self._read_keys(request)
+            bound = digest(b"began", self._session, request[:n])
+            holders = [place for place in self._graph.holders(self._at) if place in keys]
+            threshold = self._graph.threshold(self._at)
+            seeds, halves = (split(s, holders, threshold) for s in (own.seed, own.mask))
             seal_key, mask_key, dealt = load_key(own.seal), load_key(own.mask), []
-            for place, (of_seed, of_key) in enumerate(zip(seeds, keys, strict=True)):
-                agree(mask_key, roster.masks[place])  # refused now rather than when it is used
-                secret = agree(seal_key, roster.seals[place])
-                sealed = seal(secret, purpose(bound, at, place), of_seed + of_key)
-                dealt.append(digest(of_seed) + digest(of_key) + sealed)
+            for place in holders:
+                agree(mask_key, keys[place][KEY:])  # refused now rather than when it is used
+                secret = agree(seal_key, keys[place][:KEY])
+                pair = seeds[place] + halves[place]
+                sealed = seal(secret, purpose(bound, self._at, place), pair)
+                dealt.append(digest(seeds[place]) + digest(halves[place]) + sealed)
             return digest(own.seed) + b"".join(dealt), request
 
         return self._once("shares", request, share)
 
-    def masked(self, request: bytes) -> bytes:
-        """Return the client's words under its own mask and one with every other member."""
+    def masked(self, request: bytes, release: Callable[[], None] = lambda: None) -> bytes:
+        """Return the client's words under its own mask and one with every neighbour.
+
+        `release` is called before the words are fixed as sent: there a site enters what they cost.
+        """
 
         def cover() -> tuple[bytes, bytes]:
-            own, roster = self._own(), self._roster()
-            at, bound, n = _place(own, roster), bound_to(self._session, roster), len(roster)
-            members = roster.members(request[:n])
-            if at not in members:
-                raise RefusedError("this client is not in the sum")
-            if len(request) != n + SEALED * len(members):
-                raise RefusedError("not a sealed pair of every member")
-            total = own.words + mask(own.seed, purpose(bound, at), len(own.words))
+            own, n, began = self._own(), len(self._members), self._recall("shares").secret
+            places, keys = self._read_keys(began, checked=True)
+            shared = read_marks(request[:n], n, self._quorum, places)
+            holders = self._holders_among(shared)
+            if len(request) != n + SEALED * len(holders):
+                raise RefusedError("not a sealed pair of every neighbour")
+            first = digest(b"began", self._session, began[:n])
+            bound = digest(b"shared", first, request[:n])
+            release()
+            total = own.words.copy()
+            add_mask(total, own.seed, purpose(bound, self._at))
             seal_key, mask_key, opened = load_key(own.seal), load_key(own.mask), []
-            for place, sealed in zip(members, pieces(request[n:], SEALED), strict=True):
-                secret = agree(seal_key, roster.seals[place])
-                found = unseal(secret, purpose(bound, place, at), sealed)
-                # One member's broken seal must not keep this client from the sum.
+            for place, sealed in zip(holders, pieces(request[n:], SEALED), strict=True):
+                secret = agree(seal_key, keys[place][:KEY])
+                found = unseal(secret, purpose(first, place, self._at), sealed)
+                # One neighbour's broken seal must not keep this client from the sum.
                 opened.append(found or bytes(2 * SHARE))
-                if place != at:
-                    total += pair_mask(mask_key, roster, at, place, bound, len(own.words))
+                if place != self._at:
+                    add_pair_mask(total, mask_key, keys[place][KEY:], self._at, place, bound)
             return total.astype("<u8").tobytes(), request[:n] + b"".join(opened)
 
         return self._once("masked", request, cover)
 
+    def agree(self, request: bytes) -> bytes:
+        """Sign who began, who shared, and whose masked words came."""
+
+        def consent() -> tuple[bytes, bytes]:
+            n, shared = len(self._members), self._recall("masked").secret
+            before = read_marks(shared[:n], n, self._quorum)
+            self._holders_among(read_marks(request, n, self._quorum, before))
+            return sign(self._identity.private, self._agreement(request)), request
+
+        return self._once("agree", request, consent)
+
     def unmask(self, request: bytes) -> bytes:
-        """Return, of every member, a share of its seed if its words came, of its key if not.
+        """Return, of every neighbour, a share of its seed if its words came, of its key if not.
 
         Never both: with its seed and its key a client's words could be read.
         """
 
         def reveal() -> tuple[bytes, bytes]:
-            own, roster = self._own(), self._roster()
-            held = self._recall("masked").secret
-            members, survivors = roster.members(held[: len(roster)]), roster.members(request)
-            if _place(own, roster) not in survivors or not set(survivors) <= set(members):
-                raise RefusedError("not the clients that this one masked its words with")
-            pairs = zip(members, pieces(held[len(roster) :], 2 * SHARE), strict=True)
-            came = set(survivors)
-            chosen = (pair[:SHARE] if place in came else pair[SHARE:] for place, pair in pairs)
+            n, held = len(self._members), self._recall("masked").secret
+            agreed = self._recall("agree").secret
+            survivors = set(read_marks(agreed, n, self._quorum))
+            self._check_signatures(request, agreed)
+            holders = self._holders_among(read_marks(held[:n], n, self._quorum))
+            pairs = zip(holders, pieces(held[n:], 2 * SHARE), strict=True)
+            chosen = (pair[:SHARE] if place in survivors else pair[SHARE:] for place, pair in pairs)
             return b"".join(chosen), b""
 
         reply = self._once("unmask", request, reveal)
-        for stage in ("keys", "shares", "masked"):
+        for stage in ("keys", "shares", "masked", "agree"):
             self._memory.forget(stage)
         return reply
+
+    def _read_keys(
+        self, request: bytes, *, checked: bool = False
+    ) -> tuple[list[int], dict[int, bytes]]:
+        """Read who began, and the keys of this client's neighbours among them, each signed.
+
+        What comes from this client's own record was `checked` before.
+        """
+        n, own = len(self._members), self._own().public()
+        began = read_marks(request[:n], n, self._quorum)
+        neighbours = [place for place in self._holders_among(began) if place != self._at]
+        if len(request) != n + SIGNED_KEYS * len(neighbours):
+            raise RefusedError("not the keys of every neighbour")
+        found = {self._at: own}
+        for place, piece in zip(neighbours, pieces(request[n:], SIGNED_KEYS), strict=True):
+            keys, signature = piece[: 2 * KEY], piece[2 * KEY :]
+            content = signed_keys(self._session, keys)
+            if not checked and not is_signed(self._members.keys[place], signature, content):
+                name = self._members.names[place]
+                raise RefusedError(f"the keys of member {name} are not signed by it for this sum")
+            found[place] = keys
+        every = [key for keys in found.values() for key in pieces(keys, KEY)]
+        if len(set(every)) != len(every):
+            raise RefusedError("a key appears twice")
+        return began, found
+
+    def _holders_among(self, places: list[int]) -> list[int]:
+        """Return the holders of this client's shares that are there: itself, and enough others."""
+        there = set(places)
+        if self._at not in there:
+            raise RefusedError("this client is not in the sum")
+        found = [place for place in self._graph.holders(self._at) if place in there]
+        if len(found) < (needed := self._graph.threshold(self._at)):
+            raise RefusedError("too few neighbours", got=len(found), allowed=f"from {needed}")
+        return found
+
+    def _agreement(self, survivors: bytes) -> bytes:
+        n = len(self._members)
+        began, shared = self._recall("shares").secret[:n], self._recall("masked").secret[:n]
+        return agreement(self._session, began, shared, survivors)
+
+    def _check_signatures(self, request: bytes, agreed: bytes) -> None:
+        """Refuse to unmask unless a quorum of neighbours signed what this client signed."""
+        n = len(self._members)
+        holders = self._holders_among(read_marks(agreed, n, self._quorum))
+        signers = read_marks(request[:n], n, self._graph.quorum(self._at), holders)
+        if len(request) != n + SIGNATURE * len(signers):
+            raise RefusedError("not a signature of everyone who is said to agree")
+        content = self._agreement(agreed)
+        for place, signature in zip(signers, pieces(request[n:], SIGNATURE), strict=True):
+            if not is_signed(self._members.keys[place], signature, content):
+                name = self._members.names[place]
+                raise RefusedError(f"member {name} did not sign the same survivors of this sum")
 
     def _once(self, stage: str, request: bytes, work: Callable[[], tuple[bytes, bytes]]) -> bytes:
         """Answer a stage, or repeat the earlier answer."""
@@ -150,24 +240,26 @@ class Client:
         if said is None:
             raise RefusedError(f"the stage {stage!r} has not taken place")
         if asked not in (None, said.asked):
-            raise RefusedError("a client takes part in one sum of a run, and answers a stage once")
+            raise RefusedError("a client answers every stage of a sum once")
         if not said.reply:
-            raise RefusedError("this client's sum of the run is over")
+            raise RefusedError("this sum is over")
         return said
 
     def _own(self) -> _Own:
         """Return what the client drew and fixed at the beginning of this session."""
         return _Own.read(self._recall("keys", digest(self._session, b"")).secret)
 
-    def _roster(self) -> Roster:
-        return Roster.read(self._recall("shares").secret)
+
+def bind_session(session: str, members: bytes) -> bytes:
+    """Return what ties everything to one question among one list of members."""
+    return digest(b"fedeas secure sum 2", session.encode(), members)
 
 
-def _place(own: _Own, roster: Roster) -> int:
-    """Return a client's place in the roster, by its two keys."""
-    public = own.public()
-    places = zip(roster.seals, roster.masks, strict=True)
-    found = [place for place, (seal, mask) in enumerate(places) if seal + mask == public]
-    if len(found) != 1:
-        raise RefusedError("this client is not in the roster")
-    return found[0]
+def signed_keys(session: bytes, keys: bytes) -> bytes:
+    """Return what a client signs at the beginning."""
+    return digest(b"keys", session, keys)
+
+
+def agreement(session: bytes, began: bytes, shared: bytes, survivors: bytes) -> bytes:
+    """Return what clients sign before they unmask."""
+    return digest(b"agree", session, began, shared, survivors)

@@ -1,19 +1,23 @@
 """A client's record of a sum: every stage once, on its own disk, readable by no other user.
 
 In a deployment every message starts a process, and may be run again if that one died. So a client's
-answer is written before it is sent, and a repeated request gets the same answer. When a sum is
-over, or another one or training begins, only the hashes of the requests are left.
+answer is written before it is sent, and a repeated request gets the same answer. When another sum
+or training begins, only the name of the sum is left, and it is not answered again.
 """
 
 import hashlib
 import os
 import secrets
+import shutil
 import stat
 import sys
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from fedeas.errors import InputError
+from fedeas.privacy.secure_sum.messages import RefusedError
+
+_OVER = "over"  # the names of sums that were answered
 
 
 class StageRecord(NamedTuple):
@@ -93,16 +97,6 @@ class FileStore:
         if kept is not None:
             self._write(StageRecord(kept.asked, b"", b"")).replace(self._path / stage)
 
-    def forget_all(self) -> None:
-        """Keep only the fact that each stage took place: the sum is over for this client."""
-        for path in self._path.iterdir():
-            if path.name.startswith(
-                "."
-            ):  # left by a process that died before its record was complete
-                path.unlink(missing_ok=True)
-            else:
-                self._write(StageRecord(_asked(path), b"", b"")).replace(path)
-
     def _write(self, said: StageRecord) -> Path:
         path = self._path / f".{secrets.token_hex(8)}"
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -146,21 +140,43 @@ def own_folder(path: Path) -> None:
         path.chmod(0o700)
 
 
+def open_sum(folder: Path, session: str) -> FileStore:
+    """Open a client's record of a sum; a sum that is over is not taken part in again."""
+    name = _name(session)
+    if name.encode() in _over(folder):
+        raise RefusedError("this sum is over")
+    return FileStore(folder / name)
+
+
 def end_sums(folder: Path, but: str = "") -> None:
-    """Forget the keys, masks and words of every sum in a folder, except the one with this name.
+    """Forget the keys, masks and words of every sum in a folder, except one session's.
 
     A client that the server dropped half-way is never told, so the next sum or training does it.
+    Only the names of the sums are left: none of them is answered again.
     """
     if not folder.is_dir():
         return
     for path in folder.iterdir():
-        if path.name != but and path.is_dir():
-            FileStore(path).forget_all()
+        if path.is_dir() and path.name != (_name(but) if but else ""):
+            _note_over(folder, path.name)
+            shutil.rmtree(path, ignore_errors=True)
 
 
-def _asked(path: Path) -> bytes:
-    """Return the hash of the request; for a damaged record one that no request has."""
+def _name(session: str) -> str:
+    return hashlib.sha256(session.encode()).hexdigest()
+
+
+def _over(folder: Path) -> frozenset[bytes]:
     try:
-        return StageRecord.read(path.read_bytes()).asked
-    except InputError:
-        return bytes(32)
+        return frozenset((folder / _OVER).read_bytes().split())
+    except FileNotFoundError:
+        return frozenset()
+
+
+def _note_over(folder: Path, name: str) -> None:
+    """Note that a sum is over, on disk before its record goes."""
+    handle = os.open(folder / _OVER, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(handle, "ab") as file:
+        file.write(b"\n" + name.encode())  # the line before may have been cut off
+        file.flush()
+        os.fsync(file.fileno())

@@ -6,32 +6,33 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from fedeas.errors import FedeasError, InfeasibleError
+from fedeas.privacy.secure_sum.client import agreement, bind_session, signed_keys
+from fedeas.privacy.secure_sum.graph import quorum
+from fedeas.privacy.secure_sum.identity import Members
 from fedeas.privacy.secure_sum.keys import (
+    add_mask,
+    add_pair_mask,
     agree,
-    bound_to,
+    is_signed,
     load_key,
-    mask,
     new_key,
-    pair_mask,
     public_key,
     purpose,
 )
 from fedeas.privacy.secure_sum.messages import (
     DEALT,
-    FEWEST,
     HASH,
     KEY,
-    MOST,
-    Roster,
+    SIGNATURE,
+    SIGNED_KEYS,
     Words,
     digest,
     marks,
     pieces,
-    safe_threshold,
 )
 from fedeas.privacy.secure_sum.shares import SHARE, join_weighted, weights_at_zero
 
-Replies = Mapping[int, bytes]  # by node
+Replies = Iterable[tuple[int, bytes]]  # the node that was asked, and its reply, as they arrive
 Requests = dict[int, bytes]
 
 
@@ -42,135 +43,189 @@ class Server:
     clients left there is no sum.
     """
 
-    def __init__(self, session: str, words: int) -> None:
-        self._session = digest(session.encode())
+    def __init__(self, session: str, words: int, members: Members) -> None:
+        self._session = bind_session(session, members.digest)
+        self._members, self._graph, self._quorum = members, members.graph, quorum(len(members))
         self._words = words + 1  # the last one counts clients
+        self._weights: dict[tuple[int, ...], dict[int, int]] = {}  # of shares, by whose they are
         self.left_out: dict[int, str] = {}
 
     def roster(self, replies: Replies) -> Requests:
-        """Gather the clients' keys and send all of them to each."""
-        given = self._sized("keys", replies, 2 * KEY)
-        often = Counter(key for reply in given.values() for key in pieces(reply, KEY))
+        """Gather the clients' keys and send each those of its neighbours."""
+        given = dict(self._sized("keys", replies, KEY + SIGNED_KEYS))
+        often = Counter(part for r in given.values() for part in pieces(r[: 3 * KEY], KEY))
         probe = load_key(new_key())
-        sound = {}
-        for node, reply in sorted(given.items()):
-            keys = pieces(reply, KEY)
-            if any(often[key] > 1 for key in keys):
-                self.left_out[node] = "keys: a key appears twice"
+        self._nodes: dict[int, int] = {}
+        self._keys: dict[int, bytes] = {}
+        for node, reply in given.items():
+            if why := self._unsound(reply, often, probe):
+                self.left_out[node] = f"keys: {why}"
                 continue
-            try:
-                for key in keys:
-                    agree(probe, key)
-            except FedeasError as error:
-                self.left_out[node] = f"keys: {error}"
-                continue
-            sound[node] = keys
-        if len(sound) < FEWEST:
-            raise self._too_few("keys", len(sound), FEWEST)
-        if len(sound) > MOST:
-            raise InfeasibleError(
-                "too many clients for one sum", got=len(sound), allowed=f"up to {MOST}"
-            )
-        self._nodes = list(sound)
-        self._roster = Roster(
-            safe_threshold(len(sound)),
-            tuple(seal for seal, _ in sound.values()),
-            tuple(key for _, key in sound.values()),
-        )
-        self._bound = bound_to(self._session, self._roster)
-        return dict.fromkeys(self._nodes, self._roster.pack())
-
-    def deliver(self, replies: Replies) -> Requests:
-        """Send every member what the members sealed for it."""
-        n = len(self._roster)
-        given = self._staying("shares", replies, HASH + n * DEALT, range(n))
-        self._members = sorted(given)
-        self._seeds = {place: reply[:HASH] for place, reply in given.items()}
-        self._dealt = {place: pieces(reply[HASH:], DEALT) for place, reply in given.items()}
-        who = marks(self._members, n)
+            place = self._members.place(reply[:KEY])
+            assert place is not None  # noqa: S101 -- `_unsound` looked
+            self._nodes[place], self._keys[place] = node, reply[KEY:]
+        self._began = self._enough("keys", self._nodes)
+        there = set(self._began)
+        who = marks(there, len(self._members))
         return {
             self._nodes[place]: who
-            + b"".join(self._dealt[member][place][2 * HASH :] for member in self._members)
-            for place in self._members
+            + b"".join(self._keys[p] for p in self._graph.neighbours(place) if p in there)
+            for place in self._began
+        }
+
+    def deliver(self, replies: Replies) -> Requests:
+        """Send every client what its neighbours sealed for it."""
+        self._seeds: dict[int, bytes] = {}
+        self._dealt: dict[int, dict[int, bytes]] = {}
+        began = set(self._began)
+        for place, reply in self._from("shares", replies, self._began):
+            holders = [p for p in self._graph.holders(place) if p in began]
+            if len(reply) != HASH + DEALT * len(holders):
+                self.left_out[self._nodes[place]] = "shares: not a share for every neighbour"
+                continue
+            self._seeds[place] = reply[:HASH]
+            self._dealt[place] = dict(zip(holders, pieces(reply[HASH:], DEALT), strict=True))
+        self._shared = self._enough("shares", self._seeds)
+        there = set(self._shared)
+        who = marks(there, len(self._members))
+        return {
+            self._nodes[place]: who
+            + b"".join(
+                self._dealt[p][place][2 * HASH :] for p in self._graph.holders(place) if p in there
+            )
+            for place in self._shared
         }
 
     def survivors(self, replies: Replies) -> Requests:
-        """Add the masked words up and ask for what takes the masks off the sum."""
-        given = self._staying("masked", replies, 8 * self._words, self._members)
-        self._survivors = sorted(given)
+        """Add the masked words up as they arrive, and ask who agrees on whose came."""
+        came = []
         self._sum = np.zeros(self._words, np.uint64)
-        for reply in given.values():
+        for place, reply in self._from("masked", replies, self._shared, 8 * self._words):
             self._sum += np.frombuffer(reply, "<u8")
-        who = marks(self._survivors, len(self._roster))
-        return {self._nodes[place]: who for place in self._survivors}
+            came.append(place)
+        self._came = self._enough("masked", came)
+        who = marks(self._came, len(self._members))
+        return {self._nodes[place]: who for place in self._came}
+
+    def agreed(self, replies: Replies) -> Requests:
+        """Pass the signatures on, and ask for what takes the masks off the sum."""
+        n = len(self._members)
+        content = agreement(
+            self._session, *(marks(w, n) for w in (self._began, self._shared, self._came))
+        )
+        signed = {}
+        for place, reply in self._from("agree", replies, self._came, SIGNATURE):
+            if is_signed(self._members.keys[place], reply, content):
+                signed[place] = reply
+            else:
+                self.left_out[self._nodes[place]] = "agree: not a signature of the survivors"
+        self._signers = self._enough("agree", signed)
+        requests = {}
+        for place in self._signers:
+            # A quorum is enough for a client, and less for it to check.
+            near = [p for p in self._graph.holders(place) if p in signed]
+            near = near[: self._graph.quorum(place)]
+            requests[self._nodes[place]] = marks(near, n) + b"".join(signed[p] for p in near)
+        return requests
 
     def total(self, replies: Replies) -> tuple[Words, list[int]]:
         """Return the sum, and the nodes that it is over."""
-        given = self._staying("unmask", replies, SHARE * len(self._members), self._survivors)
-        came = set(self._survivors)
-        total = self._sum.copy()
-        weights: dict[tuple[int, ...], dict[int, int]] = {}
-        for index, member in enumerate(self._members):
-            hashed = slice(0, HASH) if member in came else slice(HASH, 2 * HASH)
-            # A share that is not the one dealt counts as missing.
-            shares = {
-                place: share
-                for place, reply in given.items()
-                if digest(share := reply[index * SHARE : (index + 1) * SHARE])
-                == self._dealt[member][place][hashed]
-            }
-            if len(shares) < self._roster.threshold:
-                raise self._too_few(
-                    f"shares of client {self._nodes[member]}", len(shares), self._roster.threshold
-                )
-            chosen = tuple(sorted(shares)[: self._roster.threshold])
-            if chosen not in weights:
-                weights[chosen] = weights_at_zero(chosen)
-            total -= self._mask_of(member, join_weighted(shares, weights[chosen]))
+        shared = set(self._shared)
+        given: dict[int, dict[int, bytes]] = {}  # of each client, by who holds them
+        for place, reply in self._from("unmask", replies, self._signers):
+            held = [p for p in self._graph.holders(place) if p in shared]
+            if len(reply) != SHARE * len(held):
+                self.left_out[self._nodes[place]] = "unmask: not a share of every neighbour"
+                continue
+            for of, share in zip(held, pieces(reply, SHARE), strict=True):
+                given.setdefault(of, {})[place] = share
+        came, total = set(self._came), self._sum.copy()
+        bound = self._bound()
+        for place in self._shared:
+            secret = self._join(place, given.get(place, {}), place in came)
+            self._take_off(total, place, secret, place in came, bound)
         if int(total[-1]) != len(came):
             raise InfeasibleError(
                 "the masks of a secure sum do not cancel: a client did not follow the protocol"
             )
-        return total[:-1], [self._nodes[place] for place in self._survivors]
+        return total[:-1], [self._nodes[place] for place in self._came]
 
-    def _mask_of(self, member: int, secret: bytes) -> Words:
-        """Return what a member leaves in the sum: its own mask, or those it had with others."""
-        if member in self._survivors:
-            if digest(secret) != self._seeds[member]:
-                raise self._unshared(member)
-            return mask(secret, purpose(self._bound, member), self._words)
-        if public_key(secret) != self._roster.masks[member]:
-            raise self._unshared(member)
-        key, left = load_key(secret), np.zeros(self._words, np.uint64)
-        for place in self._survivors:
-            # From the side of the client that is gone; the sum contains the other side.
-            left -= pair_mask(key, self._roster, member, place, self._bound, self._words)
-        return left
+    def _join(self, of: int, shares: Mapping[int, bytes], is_seed: bool) -> bytes:
+        """Put a client's secret together; a share that is not the one dealt counts as missing."""
+        hashed = slice(0, HASH) if is_seed else slice(HASH, 2 * HASH)
+        good = {p: s for p, s in shares.items() if digest(s) == self._dealt[of][p][hashed]}
+        needed = self._graph.threshold(of)
+        if len(good) < needed:
+            raise self._too_few(f"shares of client {self._nodes[of]}", len(good), needed)
+        chosen = tuple(sorted(good)[:needed])
+        if chosen not in self._weights:
+            self._weights[chosen] = weights_at_zero(chosen)
+        return join_weighted(good, self._weights[chosen])
 
-    def _unshared(self, member: int) -> InfeasibleError:
+    def _take_off(self, total: Words, of: int, secret: bytes, came: bool, bound: bytes) -> None:
+        """Take off what a client left in the sum: its own mask, or those it had with others."""
+        if came:
+            if digest(secret) != self._seeds[of]:
+                raise self._unshared(of)
+            add_mask(total, secret, purpose(bound, of), -1)
+            return
+        if public_key(secret) != self._keys[of][KEY : 2 * KEY]:
+            raise self._unshared(of)
+        key, survivors = load_key(secret), set(self._came)
+        for place in self._graph.neighbours(of):
+            if place in survivors:
+                # From the side of the client that is gone, which is missing in the sum.
+                public = self._keys[place][KEY : 2 * KEY]
+                add_pair_mask(total, key, public, of, place, bound)
+
+    def _bound(self) -> bytes:
+        n = len(self._members)
+        first = digest(b"began", self._session, marks(self._began, n))
+        return digest(b"shared", first, marks(self._shared, n))
+
+    def _unsound(self, reply: bytes, often: Mapping[bytes, int], probe: object) -> str:
+        """Return what is wrong with a client's introduction, or nothing."""
+        identity, keys, signature = reply[:KEY], reply[KEY : 3 * KEY], reply[3 * KEY :]
+        if self._members.place(identity) is None:
+            return "not a member of the federation"
+        if any(often[part] > 1 for part in pieces(reply[: 3 * KEY], KEY)):
+            return "a key appears twice"
+        if not is_signed(identity, signature, signed_keys(self._session, keys)):
+            return "the keys are not signed for this sum"
+        try:
+            for key in pieces(keys, KEY):
+                agree(probe, key)  # type: ignore[arg-type]
+        except FedeasError as error:
+            return str(error)
+        return ""
+
+    def _unshared(self, place: int) -> InfeasibleError:
         return InfeasibleError(
-            f"client {self._nodes[member]} shared something other than its secret",
+            f"client {self._nodes[place]} shared something other than its secret",
             fix="run the sum without it",
         )
 
-    def _staying(
-        self, stage: str, replies: Replies, size: int, asked: Iterable[int]
-    ) -> dict[int, bytes]:
-        """Return good replies by place, of those asked; enough clients must have stayed."""
-        given = self._sized(stage, replies, size)
-        nodes = {place: self._nodes[place] for place in asked}
-        found = {place: given[node] for place, node in nodes.items() if node in given}
-        if len(found) < self._roster.threshold:
-            raise self._too_few(stage, len(found), self._roster.threshold)
-        return found
+    def _from(
+        self, stage: str, replies: Replies, asked: Iterable[int], size: int | None = None
+    ) -> Iterable[tuple[int, bytes]]:
+        """Yield good replies by place, each place once, of those asked."""
+        places = {self._nodes[place]: place for place in asked}
+        for node, reply in self._sized(stage, replies, size):
+            if (place := places.pop(node, None)) is not None:
+                yield place, reply
 
-    def _sized(self, stage: str, replies: Replies, size: int) -> dict[int, bytes]:
-        found = {}
-        for node, reply in replies.items():
-            if isinstance(reply, bytes) and len(reply) == size:
-                found[node] = reply
+    def _sized(self, stage: str, replies: Replies, size: int | None) -> Iterable[tuple[int, bytes]]:
+        for node, reply in replies:
+            if isinstance(reply, bytes) and size in (None, len(reply)):
+                yield node, reply
             else:
                 self.left_out[node] = f"{stage}: not a reply of {size} bytes"
+
+    def _enough(self, stage: str, places: Iterable[int]) -> list[int]:
+        """Return the places upwards, if a quorum of them is left."""
+        found = sorted(places)
+        if len(found) < self._quorum:
+            raise self._too_few(stage, len(found), self._quorum)
         return found
 
     def _too_few(self, stage: str, found: int, needed: int) -> InfeasibleError:

@@ -1,7 +1,7 @@
 """Shamir's secret sharing: any `threshold` of the shares give a secret back, fewer say nothing."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fedeas.errors import InputError
 
@@ -9,21 +9,22 @@ SECRET, SHARE = 32, 33  # bytes
 _PRIME = 2**256 + 297  # the smallest above 2**256, so that every secret is a number of the field
 
 
-def split(secret: bytes, parties: int, threshold: int) -> list[bytes]:
-    """Share 32 bytes among parties 0, 1, ...: points of a random polynomial through the secret.
+def split(secret: bytes, parties: Iterable[int], threshold: int) -> dict[int, bytes]:
+    """Share 32 bytes among numbered parties: points of a random polynomial through the secret.
 
-    >>> parts = split(bytes(range(32)), parties=5, threshold=3)
+    >>> parts = split(bytes(range(32)), parties=range(5), threshold=3)
     >>> join({k: parts[k] for k in (4, 0, 2)}) == bytes(range(32))
     True
     """
+    places = list(parties)
     if len(secret) != SECRET:
         raise InputError("not a secret to share", got=f"{len(secret)} bytes", allowed="32 bytes")
-    if not 1 <= threshold <= parties:
-        raise InputError("threshold out of range", got=threshold, allowed=f"1 to {parties}")
+    if not 1 <= threshold <= len(places):
+        raise InputError("threshold out of range", got=threshold, allowed=f"1 to {len(places)}")
     # From the operating system: anyone who can repeat these numbers can read the secret.
     higher = [secrets.randbelow(_PRIME) for _ in range(threshold - 1)]
     polynomial = [*higher, int.from_bytes(secret)]
-    return [_value(polynomial, party + 1).to_bytes(SHARE) for party in range(parties)]
+    return {party: _value(polynomial, party + 1).to_bytes(SHARE) for party in places}
 
 
 def join(shares: Mapping[int, bytes]) -> bytes:
