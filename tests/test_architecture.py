@@ -41,8 +41,8 @@ LEAVES = {
     "report/figures.py": {"matplotlib"},
     "report/samples.py": {"PIL"},
 }
-# Modules that are torch, flwr or cryptography from top to bottom. Others import them only where
-# they are used.
+# Modules that need torch, flwr, cryptography or dp-accounting as a whole. Others import them only
+# where they are used.
 HEAVY = {
     "tensors.py", "training/loop.py", "training/normalise.py", "training/optimizers.py",
     "training/models/__init__.py", "training/models/classifier.py", "training/models/cnn.py",
@@ -59,12 +59,16 @@ HEAVY = {
     "experiments/run.py", "experiments/sweep.py", "experiments/runner.py",
     "experiments/worker.py", "experiments/estimate.py",
     "privacy/secure_sum/keys.py", "privacy/secure_sum/client.py",
-    "privacy/secure_sum/server.py", "flower/secure_sum.py", "flower/negotiate.py",
+    "privacy/secure_sum/server.py", "privacy/accounting.py", "privacy/ledger.py",
+    "flower/secure_sum.py", "flower/negotiate.py",
 }  # fmt: skip
-HEAVY_PACKAGES = {"torch", "diffusers", "accelerate", "safetensors", "flwr", "cryptography"}
+HEAVY_PACKAGES = {
+    "torch", "diffusers", "accelerate", "safetensors", "flwr", "cryptography", "dp_accounting",
+}  # fmt: skip
 # Public names that need an extra, and which.
 WITH_EXTRA = {
     "Method": "torch",
+    "Ledger": "privacy",
     **dict.fromkeys(["run", "serve", "make_deployed_app"], "train"),
     **dict.fromkeys(
         ["Holding", "answer_negotiation", "negotiate_beta", "negotiate_price"], "train"
@@ -230,7 +234,7 @@ def test_importing_fedeas_loads_numpy_alone():
 def test_a_public_name_names_the_extra_that_it_needs():
     """And `dir`, which `help(fedeas)` goes through, leaves it out where that is not installed."""
     code = (
-        "import sys, json; sys.modules |= dict.fromkeys(['torch', 'flwr'])\n"
+        "import sys, json; sys.modules |= dict.fromkeys(['torch', 'flwr', 'dp_accounting'])\n"
         "import fedeas\n"
         "said = {}\n"
         "for name in sys.argv[1:]:\n"

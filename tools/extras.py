@@ -50,6 +50,10 @@ for row in (["client", "flu", "cold"], ["north", 120, 15], ["south", 9, 80]):
     book.active.append(row)
 book.save("counts.xlsx")
 """
+LEDGER = """
+import fedeas
+fedeas.Ledger.open("ledger").enter("beta", 0.01, server="north", run="1", key=b"1")
+"""
 # What shows that an extra is complete: programs, or commands of fedeas.
 TRIALS: dict[str, list[list[str]]] = {
     "core": [["plan", str(COUNTS)], ["paper", "counts"]],
@@ -65,6 +69,7 @@ TRIALS: dict[str, list[list[str]]] = {
     "turbo": [["python", "import fedeas.generators.turbo"]],
     "quality": [["python", "import fedeas.generators.quality, torchmetrics"]],
     "train": [["run", "run.toml", "--out", "plain"]],
+    "privacy": [["python", LEDGER], ["privacy", "ledger"]],
     "ray": [["run", "run.toml", "--out", "ray", "--grid", "ray"]],
     "tensorboard": [["run", "run.toml", "--out", "board", "--track", "tensorboard"]],
     "mlflow": [["run", "run.toml", "--out", "flow", "--track", "mlflow"]],

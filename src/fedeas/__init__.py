@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         make_plan,
         make_policy,
     )
+    from fedeas.privacy.ledger import Ledger as Ledger
     from fedeas.select import BetaInterval, admissible_betas, beta_for_total
     from fedeas.settings.config import Config, read_config
     from fedeas.sources import Columns, read_counts
@@ -153,6 +154,7 @@ _MODULES = (
 # Names that need an extra: where they are, and which extra.
 _WITH_EXTRA = {
     "Holding": ("flower.negotiate", "train"),
+    "Ledger": ("privacy.ledger", "privacy"),
     "Method": ("methods.method", "torch"),
     "answer_negotiation": ("flower.negotiate", "train"),
     "make_deployed_app": ("flower.deployed", "train"),
@@ -161,7 +163,11 @@ _WITH_EXTRA = {
     "run": ("experiments.run", "train"),
     "serve": ("flower.server", "train"),
 }
-_PACKAGES = {"torch": ("torch", "safetensors"), "train": ("torch", "flwr", "cryptography")}
+_PACKAGES = {
+    "torch": ("torch", "safetensors"),
+    "train": ("torch", "flwr", "cryptography"),
+    "privacy": ("dp_accounting", "cryptography"),
+}
 
 
 # This is a library: the application decides which logs are shown.

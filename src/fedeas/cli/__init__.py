@@ -19,6 +19,7 @@ from fedeas.cli.new import new
 from fedeas.cli.paper import paper
 from fedeas.cli.partition import partition
 from fedeas.cli.plan import plan
+from fedeas.cli.privacy import privacy
 from fedeas.cli.report import report
 from fedeas.cli.run import run
 from fedeas.cli.select import select
@@ -41,6 +42,7 @@ app.command()(fill)
 app.command()(run)
 app.command()(sweep)
 app.command()(report)
+app.command()(privacy)
 app.command()(demo)
 app.command()(new)
 app.add_typer(generator, name="generator")

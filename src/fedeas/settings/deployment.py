@@ -27,6 +27,7 @@ from fedeas.settings.training import (
 MOST_SAMPLES = 2**40 - 1  # of one client
 Samples = Annotated[int, Meta(ge=1, le=MOST_SAMPLES)]
 _FEDERATED = Federated()
+_QUERIES = "class-totals beta price train"  # all that are noisy sums
 _PRIVATE = "fedavg fedprox scaffold moon"  # methods that send nothing but weights
 
 
@@ -113,6 +114,11 @@ class SiteConfig(Settings, frozen=True, rename="kebab"):
     methods: str = _PRIVATE  # that it takes part in; fedgen tells label counts, fedmix averages
     batch: Count = 64  # images generated at a time
     device: str = "auto"
+    # The privacy of one sample of this site, added or removed, in all noisy sums together: across
+    # queries, runs and servers.
+    epsilon: Annotated[float, Meta(gt=0, lt=1e6)] = 3.0
+    delta: Annotated[float, Meta(gt=0, lt=1)] = 1e-6
+    allow: str = _QUERIES  # that it answers
     # The most that it does, whatever the server asks for.
     max_samples: Natural = 50_000  # generated
     max_batch: BatchSize = 1024  # images of a training step
@@ -126,3 +132,8 @@ class SiteConfig(Settings, frozen=True, rename="kebab"):
     def cache_folder(self) -> Path:
         """Where generated images are."""
         return Path(self.cache) if self.cache else Path(self.state) / "cache"
+
+    @property
+    def ledger_folder(self) -> Path:
+        """Where every noisy answer is entered before it is sent."""
+        return Path(self.state) / "ledger"
