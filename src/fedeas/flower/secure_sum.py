@@ -4,7 +4,8 @@ Does not import torch: in a deployment every message starts a new process.
 """
 
 import json
-from collections.abc import Callable, Iterable
+import secrets
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,20 +17,28 @@ from flwr.serverapp import Grid
 from fedeas.errors import InputError
 from fedeas.flower.exchange import exchange, reason
 from fedeas.privacy.secure_sum.client import Client
-from fedeas.privacy.secure_sum.memory import FileStore, end_sums
+from fedeas.privacy.secure_sum.identity import Identity, Members
+from fedeas.privacy.secure_sum.memory import end_sums, open_sum
 from fedeas.privacy.secure_sum.messages import STAGES, RefusedError, Words
 from fedeas.privacy.secure_sum.server import Server
 
-_RECORD = "secure-sum"
+RECORD = "secure-sum"
+MOST_WORDS = 2**24
 _LONGEST = 10_000  # characters of a session
 _WINDOW = 64  # messages in flight at a time
 
 
 class Summand(NamedTuple):
-    """A site's part in a sum: its words for the question, and a folder of its own."""
+    """A site's part in a sum: who it is, its words for the question, and a folder of its own.
 
+    `release` is called before the masked words are sent, with the question and a key of the sum:
+    it enters what they cost, or refuses.
+    """
+
+    identity: Identity
     words: Callable[[object], Words]
     folder: Path
+    release: Callable[[object, bytes], None] = lambda asked, key: None
 
 
 class Sums(NamedTuple):
@@ -41,29 +50,70 @@ class Sums(NamedTuple):
 
 
 def answer_secure_sum(app: ClientApp, open_site: Callable[[Context], Summand]) -> None:
-    """Have a ClientApp answer the four messages of a secure sum."""
+    """Have a ClientApp answer the five messages of a secure sum."""
     for stage in STAGES:
         app.query(f"secure_{stage}")(_handler(stage, open_site))
 
 
-def secure_sum(grid: Grid, nodes: Iterable[int], asked: object, words: int, timeout: float) -> Sums:
+def answer_later_stages(app: ClientApp, open_site: Callable[[Context], Summand]) -> None:
+    """Have a ClientApp answer all but the first message, which is another one of the app's."""
+    for stage in STAGES[1:]:
+        app.query(f"secure_{stage}")(_handler(stage, open_site))
+
+
+def secure_sum(
+    grid: Grid, nodes: Iterable[int], asked: object, words: int, members: Members, timeout: float
+) -> Sums:
     """Add up the clients' words for a question, without seeing the words of any one of them.
 
-    A client answers only one sum per run, since two over different clients could be subtracted. A
-    client that gives no valid answer within `timeout` seconds at any of the four stages is left
-    out. There is no sum of fewer than three clients, nor of three quarters or fewer of those that
-    began.
+    A client that gives no valid answer within `timeout` seconds at any of the five stages is left
+    out. There is no sum of fewer than three clients, nor of two thirds or fewer of the members.
     """
-    session = json.dumps({"asked": asked, "words": words}, sort_keys=True)
+    session = new_session(asked, words)
+    server = Server(session, words, members)
+    begun = _ask(grid, session, STAGES[0], dict.fromkeys(nodes, b""), timeout, server.left_out)
+    return finish_sum(grid, session, server, begun, timeout)
+
+
+def new_session(asked: object, words: int) -> str:
+    """Name a sum: what is asked, and what tells it from any other."""
+    sum_id = secrets.token_hex(16)
+    session = json.dumps({"asked": asked, "words": words, "sum": sum_id}, sort_keys=True)
     if len(session) > _LONGEST:
         raise InputError("the question is too long", got=f"{len(session)} characters")
-    server = Server(session, words)
-    requests = dict.fromkeys(nodes, b"")
-    for stage, step in zip(STAGES, (server.roster, server.deliver, server.survivors), strict=False):
+    return session
+
+
+def finish_sum(
+    grid: Grid, session: str, server: Server, begun: Iterable[tuple[int, bytes]], timeout: float
+) -> Sums:
+    """Go through the stages after the first, given the clients' replies to that one."""
+    requests = server.roster(begun)
+    for stage, step in zip(STAGES[1:], (server.deliver, server.survivors, server.agreed)):  # noqa: B905
         requests = step(_ask(grid, session, stage, requests, timeout, server.left_out))
     replies = _ask(grid, session, STAGES[-1], requests, timeout, server.left_out)
     total, whose = server.total(replies)
     return Sums(total, whose, server.left_out)
+
+
+def read_replies(
+    stage: str,
+    replies: Iterable[tuple[int, Message]],
+    asked: Iterable[int],
+    left_out: dict[int, str],
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the replies that are bytes, as they arrive, and note who gave no other."""
+    waiting = set(asked)
+    for node, reply in replies:
+        waiting.discard(node)
+        try:
+            if reply.has_error():
+                raise InputError(reason(reply))
+            yield node, _content(reply)
+        except InputError as error:
+            left_out[node] = f"{stage}: {error}"
+    for node in waiting:
+        left_out[node] = f"{stage}: no reply in time"
 
 
 def _ask(
@@ -73,29 +123,18 @@ def _ask(
     requests: dict[int, bytes],
     timeout: float,
     left_out: dict[int, str],
-) -> dict[int, bytes]:
-    """Send a stage's requests and return the replies that are bytes, by the node that was asked."""
+) -> Iterator[tuple[int, bytes]]:
+    """Send a stage's requests; yield the replies as they arrive, by the node that was asked."""
     messages = (
         Message(
-            RecordDict({_RECORD: ConfigRecord({"session": session, "content": content})}),
+            RecordDict({RECORD: ConfigRecord({"session": session, "content": content})}),
             node,
             f"query.secure_{stage}",
             ttl=timeout,
         )
         for node, content in requests.items()
     )
-    waiting, found = set(requests), {}
-    for node, reply in exchange(grid, messages, _WINDOW, timeout):
-        waiting.discard(node)
-        try:
-            if reply.has_error():
-                raise InputError(reason(reply))
-            found[node] = _content(reply)
-        except InputError as error:
-            left_out[node] = f"{stage}: {error}"
-    for node in waiting:
-        left_out[node] = f"{stage}: no reply in time"
-    return found
+    yield from read_replies(stage, exchange(grid, messages, _WINDOW, timeout), requests, left_out)
 
 
 def _handler(
@@ -103,28 +142,44 @@ def _handler(
 ) -> Callable[[Message, Context], Message]:
     def handle(message: Message, context: Context) -> Message:
         try:
-            reply = _answer(stage, message, context, open_site(context))
+            reply = _answer(stage, message, open_site(context))
         except RefusedError:
             raise
         except Exception as error:
             # An error message goes to the server and could hold a count: only its type is sent.
             raise RefusedError(f"a site could not answer: {type(error).__name__}") from error
-        return Message(RecordDict({_RECORD: ConfigRecord({"content": reply})}), reply_to=message)
+        return reply_with(reply, message)
 
     return handle
 
 
-def _answer(stage: str, message: Message, context: Context, site: Summand) -> bytes:
-    """Answer a stage from the site's records of this run."""
-    session, content = _session(message), _content(message)
-    own = f"sum-{int(context.run_id)}"
-    client = Client(session, FileStore(site.folder / own))
-    if stage == "keys":
-        end_sums(site.folder, but=own)
-        asked, words = _read(session)
-        return client.keys(lambda: _checked(site.words(asked), words))
-    later = {"shares": client.shares, "masked": client.masked, "unmask": client.unmask}
+def reply_with(content: bytes, message: Message) -> Message:
+    """Return the reply to a stage."""
+    return Message(RecordDict({RECORD: ConfigRecord({"content": content})}), reply_to=message)
+
+
+def _answer(stage: str, message: Message, site: Summand) -> bytes:
+    """Answer a stage from the site's record of this sum."""
+    session, content = read_session(message), _content(message)
+    if stage == STAGES[0]:
+        return begin_sum(session, site)
+    client = _client(session, site)
+    if stage == "masked":
+        asked, _ = _read(session)
+        return client.masked(content, lambda: site.release(asked, session.encode()))
+    later = {"shares": client.shares, "agree": client.agree, "unmask": client.unmask}
     return later[stage](content)
+
+
+def begin_sum(session: str, site: Summand) -> bytes:
+    """Return a client's reply to the first stage; what other sums left on its disk goes."""
+    end_sums(site.folder, but=session)
+    asked, length = _read(session)
+    return _client(session, site).keys(lambda: _checked(site.words(asked), length))
+
+
+def _client(session: str, site: Summand) -> Client:
+    return Client(session, site.identity, open_sum(site.folder, session))
 
 
 def _checked(words: Words, length: int) -> Words:
@@ -140,12 +195,13 @@ def _read(session: str) -> tuple[object, int]:
         asked, words = read["asked"], read["words"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise RefusedError("malformed secure-sum request") from None
-    if type(words) is not int or not 0 < words < 2**24:
+    if type(words) is not int or not 0 < words < MOST_WORDS:
         raise RefusedError("malformed secure-sum request")
     return asked, words
 
 
-def _session(message: Message) -> str:
+def read_session(message: Message) -> str:
+    """Return the name of the sum that a message is about."""
     found = _record(message).get("session")
     if not isinstance(found, str) or len(found) > _LONGEST:
         raise RefusedError("malformed secure-sum request")
@@ -160,4 +216,4 @@ def _content(message: Message) -> bytes:
 
 
 def _record(message: Message) -> ConfigRecord:
-    return message.content.config_records.get(_RECORD) or ConfigRecord()
+    return message.content.config_records.get(RECORD) or ConfigRecord()

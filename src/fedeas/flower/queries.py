@@ -1,0 +1,165 @@
+"""Ask sites for a noisy sum: each adds its part of the noise, enters the cost, and sends masked words.
+
+At a client, with its own histogram:
+
+    answer_queries(app, lambda context: Holding(histogram, folder, identity, ledger))
+
+At the server:
+
+    answer = ask(grid, nodes, ClassTotals(classes=10), members, epsilon=1.0)
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from flwr.app import Context
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+from numpy.typing import ArrayLike, NDArray
+
+from fedeas.errors import InputError
+from fedeas.flower.secure_sum import Summand, answer_secure_sum, secure_sum
+from fedeas.privacy.accounting import rho_for, sigma_for
+from fedeas.privacy.ledger import Ledger
+from fedeas.privacy.noise import Noise
+from fedeas.privacy.queries.query import Query
+from fedeas.privacy.queries.registry import QUERIES, encode_query, read_query
+from fedeas.privacy.secure_sum.identity import Identity, Members
+from fedeas.privacy.secure_sum.messages import RefusedError, Words
+
+TIMEOUT = 600.0  # seconds that each of the five stages may take
+DELTA = 1e-6
+EXACT = "exact"  # allows sums without noise, which carry no guarantee
+
+
+class Holding(NamedTuple):
+    """What a client answers queries with.
+
+    Parameters
+    ----------
+    histogram
+        The client's count of every class.
+    folder
+        A folder that only this client writes to.
+    identity
+        The client's key, and the members of the federation.
+    ledger
+        Where answers are entered before they are sent; None allows only sums without noise.
+    allow
+        The names of the queries that are answered.
+    """
+
+    histogram: ArrayLike
+    folder: Path
+    identity: Identity
+    ledger: Ledger | None
+    allow: tuple[str, ...] = tuple(QUERIES)
+
+
+class Answer(NamedTuple):
+    """The sum of the sites' answers, its noise, the nodes in it, and why others are left out."""
+
+    sums: NDArray[np.int64]
+    sigma: float
+    nodes: list[int]
+    left_out: dict[int, str]
+
+
+def answer_queries(app: ClientApp, hold: Callable[[Context], Holding]) -> None:
+    """Have a ClientApp answer queries; its counts stay with it, and its ledger keeps account.
+
+    Parameters
+    ----------
+    app
+        The client's app.
+    hold
+        Returns what this client answers with.
+    """
+
+    def site(context: Context) -> Summand:
+        holding = hold(context)
+
+        def words(asked: object) -> Words:
+            query, noise, _ = _read(asked, holding)
+            found = query.answer(holding.histogram)
+            if noise is not None:
+                found = found + noise.part(query.length)
+            return found.view(np.uint64)
+
+        def release(asked: object, key: bytes) -> None:
+            query, noise, rho = _read(asked, holding)
+            if noise is not None and holding.ledger is not None:
+                run = str(context.run_id)
+                holding.ledger.enter(query.name, rho, server=run, run=run, key=key)
+
+        return Summand(holding.identity, words, holding.folder, release)
+
+    answer_secure_sum(app, site)
+
+
+def ask(
+    grid: Grid,
+    nodes: Iterable[int],
+    query: Query,
+    members: Members,
+    *,
+    epsilon: float = 1.0,
+    delta: float = DELTA,
+    timeout: float = TIMEOUT,
+) -> Answer:
+    """Ask all sites a query, and return the noisy sum of their answers.
+
+    Parameters
+    ----------
+    grid, nodes
+        The Flower grid, and the nodes that take part.
+    query
+        What is asked.
+    members
+        The members of the federation.
+    epsilon, delta
+        What the answer may cost one sample of a site, added or removed. An epsilon of infinity asks
+        for an exact sum, which sites refuse unless their owner allows `exact`.
+    timeout
+        Seconds that each of the five stages may take.
+    """
+    rho = 0.0 if math.isinf(epsilon) else rho_for(epsilon, delta)
+    asked = {**encode_query(query), "rho": rho}
+    noise = _noise(query, rho, members)
+    found = secure_sum(grid, nodes, asked, query.length, members, timeout)
+    sigma = 0.0
+    if noise is not None:  # all parts of the sum, not only those that were promised
+        sigma = noise.part_sigma * math.sqrt(len(found.nodes))
+    return Answer(found.words.view(np.int64), sigma, found.nodes, found.left_out)
+
+
+def _read(asked: object, holding: Holding) -> tuple[Query, Noise | None, float]:
+    """Read what another party asks, as far as the owner of the site allows it."""
+    try:
+        settings: dict[str, Any] = dict(asked)  # type: ignore[call-overload]
+        rho = settings.pop("rho")
+    except (TypeError, ValueError, KeyError):
+        raise RefusedError("not a query that this site answers") from None
+    query = read_query(settings)
+    if type(rho) is not float or not 0 <= rho < 1e6:
+        raise RefusedError("not a query that this site answers")
+    needed = (query.name,) if rho else (query.name, EXACT)
+    if not set(needed) <= set(holding.allow):
+        raise RefusedError("the owner of this site does not allow this query")
+    if rho and holding.ledger is None:
+        raise RefusedError("this site has no ledger, so it adds no noise")
+    try:
+        return query, _noise(query, rho, holding.identity.members), rho
+    except InputError:
+        raise RefusedError("not a query that this site answers") from None
+
+
+def _noise(query: Query, rho: float, members: Members) -> Noise | None:
+    """Return the noise of a query's sum; both sides compute it from the cost."""
+    if not rho:
+        return None
+    sigma = sigma_for(rho, query.sensitivity, honest=members.honest, words=query.length)
+    return Noise(sigma, members.honest)
