@@ -45,9 +45,12 @@ def examples():
 
 @pytest.fixture
 def desk(tmp_path):
-    """A folder with the counts of some clients, the examples and the configs."""
+    """A folder with the counts of some clients, a site, the examples and the configs."""
     head = (ROOT / "examples" / "fashion.csv").read_text().splitlines()[0]
     (tmp_path / "counts.csv").write_text(f"{head}\na,9,0,0,1,2,0,4,0,0,0\nb,0,3,3,0,0,0,0,2,0,1\n")
+    (tmp_path / "site.toml").write_text(
+        'partition-id = 0\nclasses = "a, b"\ndata = "images"\nstate = "state"\n'
+    )
     for name in ("examples", "configs"):
         (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path

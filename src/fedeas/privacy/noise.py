@@ -173,10 +173,10 @@ def _decided(bits: int, width: int, exponent: Fraction, randomness: Randomness) 
         # and `exp` are rounded correctly.
         with decimal.localcontext(prec=width):
             x = decimal.Decimal(exponent.numerator) / exponent.denominator
-            limit = (-x).exp() * 2**width
+            limit = int((-x).exp() * 2**width)  # off by less than 2, rounded down as it is
         if bits + 1 <= limit - 1:
             return True
-        if bits >= limit + 1:
+        if bits >= limit + 2:
             return False
 
 
