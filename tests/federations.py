@@ -17,7 +17,7 @@ from fedeas.data import load_images
 from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.rounds import Trained, run_rounds
-from fedeas.flower.site import Simulation
+from fedeas.flower.site import Simulation, simulated_members
 from fedeas.partition import Partition
 from fedeas.partition.partition import IndexLists, hash_labels
 from fedeas.policies.registry import make_policy
@@ -146,7 +146,10 @@ def settings(
 def run(made: Federation, folder: Path, federated: Federated, grid: object = None) -> Trained:
     grid = grid or InlineGrid(make_client_app(made.simulation.opener()), made.clients)
     checkpoint = folder / f"{federated.method}.safetensors"
-    return run_rounds(grid, federated, made.task, 42, checkpoint, federated.method, lambda _: {})
+    name, members = federated.method, simulated_members(made.clients)
+    return run_rounds(
+        grid, federated, made.task, 42, checkpoint, name, lambda _: {}, members=members
+    )
 
 
 def trained(

@@ -1,7 +1,6 @@
 """Aggregation of a round's replies: checked, weighted, in any order; none is kept."""
 
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from flwr.app import Message
 
@@ -10,8 +9,9 @@ from fedeas.flower import records
 from fedeas.flower.exchange import reason
 from fedeas.flower.log import Line
 from fedeas.flower.members import Node, read_size
-from fedeas.flower.robust import MEAN, clip_update, make_aggregate
-from fedeas.flower.sums import ExactSum
+from fedeas.flower.robust import MEAN, Aggregate, clip_update, make_aggregate
+from fedeas.flower.secure_round import MeanUpdate, RoundSums
+from fedeas.flower.sums import ExactSum, direction
 from fedeas.methods.method import Method
 from fedeas.settings.deployment import Deployment
 from fedeas.tensors import Tensors, check_values
@@ -51,7 +51,8 @@ class RoundAggregator:
         self._weights_of = weights_of
         self._clip = 0.0 if deployment is None else deployment.clip_norm
         kind = MEAN if deployment is None else deployment.aggregation
-        self.weights = make_aggregate(kind, samples, method, model)
+        self._sum = make_aggregate(kind, samples, method, model)
+        self.weights: Aggregate | MeanUpdate = self._sum
         self._directions, self._extra = (ExactSum(samples) for _ in range(2))
         # Of all entries of a reply, where some are not trained: statistics and counters.
         self._with_buffers = ExactSum(samples) if before.keys() - self._trained else None
@@ -59,6 +60,17 @@ class RoundAggregator:
         self.good: list[int] = []
         self._wrong = list(wrong)
         self._steps = self._samples = 0
+        self._measures_drift = True
+
+    def take_sums(self, sums: RoundSums, good: Sequence[int], wrong: Sequence[str]) -> None:
+        """Take the sums of a round whose replies nobody saw, and the clients that are in them."""
+        self.weights, self._extra = sums.weights, sums.added
+        self._measures_drift, self._with_buffers = sums.directions is not None, None
+        if sums.directions is not None:
+            self._directions = sums.directions
+        self.good = list(good)
+        self._wrong += wrong
+        self._samples, self._steps = sums.trained_on, sums.steps
 
     def take(self, reply: Message, by_node: Mapping[int, Node], asked: int) -> None:
         """Add a reply if all of it is valid, or note why not; `asked` is the node it comes from."""
@@ -79,8 +91,9 @@ class RoundAggregator:
             records.check_like(shown, self._method.shown_like(self._model), "what is shown")
             steps = records.whole(content, "steps")
             trained_on = records.whole(content, "trained-on")
-            direction = self._direction(after, self._trained)
-            everything = self._direction(after, after) if self._with_buffers is not None else {}
+            moved = direction(self._before, after, self._trained)
+            buffers = self._with_buffers is not None
+            everything = direction(self._before, after, after) if buffers else {}
             for tensors in (after, extra):
                 check_values(tensors)
             self._method.check_shown(shown, node.real)
@@ -94,9 +107,9 @@ class RoundAggregator:
             return
         self.good.append(node.partition)
         weight = self._weights_of[node.partition]
-        self.weights.add(after, weight)
-        if direction:
-            self._directions.add(direction, weight)
+        self._sum.add(after, weight)
+        if moved:
+            self._directions.add(moved, weight)
         if self._with_buffers is not None and everything:
             self._with_buffers.add(everything, weight)
         if extra:
@@ -131,9 +144,10 @@ class RoundAggregator:
             "samples": self.weights.weight,
             "trained_on": self._samples,
             "steps": self._steps,
-            "drift": self._dissimilarity(self._directions),
-            "refused": self._wrong,
         }
+        if self._measures_drift:
+            line["drift"] = self._dissimilarity(self._directions)
+        line["refused"] = self._wrong
         if self._with_buffers is not None:
             line["drift_all"] = self._dissimilarity(self._with_buffers)
         if self._weights_of.cap is not None:
@@ -147,15 +161,3 @@ class RoundAggregator:
             for total in directions.total().values()
         )
         return 1.0 - squared
-
-    def _direction(self, after: Tensors, names: Collection[str]) -> Tensors:
-        """Return the client's update, scaled to length one; nothing if there is none."""
-        moved = {
-            name: self._before[name].double() - tensor.double()
-            for name, tensor in after.items()
-            if name in names
-        }
-        length = math.sqrt(sum(float(d.square().sum()) for d in moved.values()))
-        if not math.isfinite(length):
-            raise InputError("the weights are not finite")
-        return {name: d / length for name, d in moved.items()} if length else {}

@@ -7,21 +7,26 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedeas.errors import InputError
 from fedeas.flower import records
 from fedeas.flower.limits import check_method, check_task, check_training
+from fedeas.flower.secure_round import Layout, Question, content_digest
+from fedeas.flower.secure_sum import Summand, answer_later_stages, begin_sum, reply_with
 from fedeas.flower.state import Kept
-from fedeas.methods.method import Method, Turn
+from fedeas.methods.method import Method, Outcome, Turn
 from fedeas.methods.registry import make_method
+from fedeas.privacy.secure_sum.identity import Identity
+from fedeas.privacy.secure_sum.messages import RefusedError, Words
 from fedeas.seeds import child_rng
 from fedeas.settings.deployment import SiteConfig
 from fedeas.settings.reading import read_settings
 from fedeas.settings.training import Local, ModelSettings
 from fedeas.specs import parse
-from fedeas.tensors import choose_device
+from fedeas.tensors import Tensors, choose_device
 from fedeas.training.loop import fit, keep_memory, use_threads
 from fedeas.training.models import Classifier, make_model
 from fedeas.training.optimizers import find_optimizer
@@ -44,14 +49,21 @@ class Site:
     methods: tuple[str, ...] | None = None  # that it takes part in; None: in all
     hide_sample_counts: bool = False  # whether it does not tell how much it generated
     limits: SiteConfig | None = None  # of what a server may ask for; None in a simulation
+    identity: Identity | None = None  # and the members of the federation, for secure sums
+    sums: Path | None = None  # folder of what it keeps during a secure sum
 
 
 OpenSite = Callable[[Context], Site]
 Mod = Callable[[Message, Context, Callable[[Message, Context], Message]], Message]
 
 
-def make_client_app(open_site: OpenSite, mods: Sequence[Mod] = ()) -> ClientApp:
-    """Return a Flower ClientApp; `open_site` opens what the client has, `mods` wrap messages."""
+def make_client_app(
+    open_site: OpenSite, mods: Sequence[Mod] = (), *, answers_queries: bool = False
+) -> ClientApp:
+    """Return a Flower ClientApp; `open_site` opens what the client has, `mods` wrap messages.
+
+    One that `answers_queries` gets the handlers of secure sums from there.
+    """
     app = ClientApp(mods=list(mods))
 
     @app.query("hello")
@@ -62,7 +74,16 @@ def make_client_app(open_site: OpenSite, mods: Sequence[Mod] = ()) -> ClientApp:
     def train(message: Message, context: Context) -> Message:
         return _train(message, open_site(context))
 
+    if not answers_queries:
+        answer_later_stages(app, lambda context: _later(open_site(context)))
     return app
+
+
+def _later(site: Site) -> Summand:
+    """Return a simulated client's part in a sum after its first message."""
+    if site.identity is None or site.sums is None:
+        raise RefusedError("this client has no list of members")
+    return Summand(site.identity, lambda _: np.empty(0, np.uint64), site.sums)
 
 
 def _hello(message: Message, site: Site) -> Message:
@@ -74,59 +95,139 @@ def _hello(message: Message, site: Site) -> Message:
     return Message(records.pack({"known": known}, numbers=numbers), reply_to=message)
 
 
+@dataclass(frozen=True)
+class _Request:
+    """What the server asks of a turn, checked before any of it is acted on."""
+
+    asked: dict[str, Any]
+    local: Local
+    model: ModelSettings
+    threads: int
+    method: Method
+    task: Task
+    number: int
+    seed: int
+    last: int
+    policy: str
+    kept: Kept
+
+    @classmethod
+    def read(cls, message: Message, site: Site) -> "_Request":
+        asked = records.settings(message.content)
+        local, threads = read_settings(Local, asked["local"], "local"), int(asked["threads"])
+        settings = read_settings(ModelSettings, {**asked["model"], "weights": ""}, "model")
+        if site.limits is not None:
+            check_training(site.limits, local, settings, threads)
+        method, task = _method(asked, site), _task(asked, site)
+        find_optimizer(local)
+        number, seed, last = (int(asked[name]) for name in ("round", "seed", "last"))
+        policy = str(asked.get("policy", ""))
+        # The name comes from another party: only its hash becomes a path.
+        experiment = hashlib.sha256(str(asked["experiment"]).encode()).hexdigest()[:32]
+        kept = Kept(site.folder / experiment)
+        if site.limits is not None:
+            kept.check_policy(policy)
+        return cls(asked, local, settings, threads, method, task, number, seed, last, policy, kept)
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What a turn leads to."""
+
+    before: Tensors
+    model: Classifier
+    outcome: Outcome
+    trained_on: int
+    steps: int
+
+
 def _train(message: Message, site: Site) -> Message:
     """Train on the client's samples, from the server's weights."""
-    asked = records.settings(message.content)
-    # All of the request is checked before any of it is acted on.
-    local, threads = read_settings(Local, asked["local"], "local"), int(asked["threads"])
-    settings = read_settings(ModelSettings, {**asked["model"], "weights": ""}, "model")
-    if site.limits is not None:
-        check_training(site.limits, local, settings, threads)
-    method, task = _method(asked, site), _task(asked, site)
-    find_optimizer(local)
-    number, seed, last = (int(asked[name]) for name in ("round", "seed", "last"))
-    policy = str(asked.get("policy", ""))
-    # The name comes from another party: only its hash becomes a path.
-    experiment = hashlib.sha256(str(asked["experiment"]).encode()).hexdigest()[:32]
-    kept = Kept(site.folder / experiment)
-    if site.limits is not None:
-        kept.check_policy(policy)
+    request = _Request.read(message, site)
+    if "secure" in request.asked:
+        return _train_secretly(message, site, request)
+    if site.limits is not None and site.limits.secure:
+        raise InputError("the owner of this site lets updates leave only in secure sums")
+    found = _turn(message, site, request)
+    outcome = found.outcome
+    arrays = {"weights": found.model.state_dict(), "added": outcome.added, "shown": outcome.shown}
+    numbers = {
+        "partition": site.partition,
+        "num-examples": len(site.real),
+        "trained-on": found.trained_on,
+        "steps": found.steps,
+    }
+    return Message(records.pack(arrays, numbers=numbers), reply_to=message)
+
+
+def _train_secretly(message: Message, site: Site, request: _Request) -> Message:
+    """Train, keep the update, and begin the secure sum that it goes into."""
+    session = str(request.asked["secure"])
+    if site.identity is None or site.sums is None:
+        raise InputError("this site has no list of members", fix="set identity-key and members")
+    summand = Summand(site.identity, lambda asked: _update_words(asked, message, site, request),
+                      site.sums)  # fmt: skip
+    return reply_with(begin_sum(session, summand), message)
+
+
+def _update_words(asked: object, message: Message, site: Site, request: _Request) -> Words:
+    """Return the words of a client's update, with its part of the noise if there is any."""
+    question = Question.read(asked)
+    sent = [records.tensors(message.content, group) for group in ("weights", "method")]
+    told = (str(request.asked["experiment"]), request.number, content_digest(sent[0], sent[1]))
+    if told != (question.experiment, question.round, question.content):
+        raise RefusedError("the sum is about another round or another model than the message")
+    found = _turn(message, site, request)
+    layout = Layout(question, found.before, request.method, found.model)
+    hidden = 0 if question.rho else 1
+    words = layout.words(
+        dict(found.model.state_dict()),
+        found.outcome.added,
+        len(site.real),
+        hidden * found.trained_on,
+        hidden * found.steps,
+    )
+    if question.rho:
+        assert site.identity is not None  # noqa: S101 -- `_train_secretly` looked
+        noise = layout.noise(site.identity.members)
+        words = words + noise.part(layout.length).view(np.uint64)
+    return words
+
+
+def _turn(message: Message, site: Site, request: _Request) -> _Result:
+    """Train; what the client keeps for its next turn is on disk afterwards."""
+    local, method, kept = request.local, request.method, request.kept
     keep_memory()
-    use_threads(threads)
+    use_threads(request.threads)
     device = choose_device(site.device)
     before = {k: v.to(device) for k, v in records.tensors(message.content, "weights").items()}
     received = {k: v.to(device) for k, v in records.tensors(message.content, "method").items()}
     # A simulation runs its own config; what a real server names has to be installed here.
-    model = _made(settings, task, installed=site.limits is not None).to(device)
+    model = _made(request.model, request.task, installed=site.limits is not None).to(device)
     model.load_state_dict(before)
-    own = kept.after(last) if method.keeps else {}
+    own = kept.after(request.last) if method.keeps else {}
     turn = Turn(
         model,
         before,
         received,
         {k: v.to(device) for k, v in own.items()},
-        site.samples(policy),
+        site.samples(request.policy),
         local,
-        number,
-        child_rng(seed, "method", number, site.partition),
+        request.number,
+        child_rng(request.seed, "method", request.number, site.partition),
     )
     if site.limits is not None:
-        kept.note_policy(policy)
-    rng = child_rng(seed, "train", number, site.partition)
+        kept.note_policy(request.policy)
+    rng = child_rng(request.seed, "train", request.number, site.partition)
     steps = fit(model, turn.samples, local, rng, method.correction(turn))
     outcome = method.finish(turn, steps)
-    kept.save(number, last, outcome.kept)
+    kept.save(request.number, request.last, outcome.kept)
     if site.limits is not None:
         kept.make_room(site.limits.max_state_mb * 1_000_000)
-    arrays = {"weights": model.state_dict(), "added": outcome.added, "shown": outcome.shown}
-    numbers = {
-        "partition": site.partition,
-        "num-examples": len(site.real),
+    if site.hide_sample_counts:
         # Both follow from what was generated, and that from the site's labels.
-        "trained-on": 0 if site.hide_sample_counts else len(turn.samples),
-        "steps": 0 if site.hide_sample_counts else steps,
-    }
-    return Message(records.pack(arrays, numbers=numbers), reply_to=message)
+        return _Result(before, model, outcome, 0, 0)
+    return _Result(before, model, outcome, len(turn.samples), steps)
 
 
 def _method(asked: dict[str, Any], site: Site) -> Method:

@@ -1,4 +1,4 @@
-"""Ask sites for a noisy sum: each adds its part of the noise, enters the cost, and sends masked words.
+"""Ask sites for a noisy sum: each adds its part of the noise, and enters the cost.
 
 At a client, with its own histogram:
 

@@ -16,8 +16,11 @@ from fedeas.flower.client import TRAIN
 from fedeas.flower.exchange import exchange
 from fedeas.flower.log import Line
 from fedeas.flower.members import Members
+from fedeas.flower.secure_round import Layout, SecureRounds
+from fedeas.flower.secure_sum import new_session
 from fedeas.methods.method import Round
 from fedeas.methods.registry import make_method
+from fedeas.privacy.secure_sum.identity import Members as MemberList
 from fedeas.seeds import child_rng
 from fedeas.settings.deployment import Deployment
 from fedeas.settings.training import Federated
@@ -49,6 +52,7 @@ def run_rounds(
     report: Report | None = None,
     resumed: Callable[[Sequence[Line]], None] | None = None,
     deployment: Deployment | None = None,
+    members: MemberList | None = None,
 ) -> Trained:
     """Train a federation, from its checkpoint where there is one.
 
@@ -56,9 +60,10 @@ def run_rounds(
     experiment is refused. `evaluate` measures the server's weights after a round; `report` hears
     every new line, `resumed` those of a run that goes on. With `deployment`, clients may be absent:
     a round goes on with the others while `federated.minimum` of its cohort send a valid reply.
+    A secure run needs the `members` of the federation.
     """
     use_threads(federated.threads)  # of the server's own arithmetic too, on every grid
-    server = _Server(grid, federated, task, seed, experiment, deployment)
+    server = _Server(grid, federated, task, seed, experiment, deployment, members)
     now = server.start()
     if checkpoint.exists():
         now = _restore(checkpoint, experiment)
@@ -100,12 +105,16 @@ class _Server:
         seed: int,
         experiment: str,
         deployment: Deployment | None,
+        members: MemberList | None,
     ) -> None:
         self._grid, self._federated, self._task, self._seed = grid, federated, task, seed
         self._deployment = deployment
         self._method = make_method(federated.method)
         self._model = make_model(federated.model, task, _weight_seed(seed))
         self._members = Members(grid, federated, task, seed, deployment)
+        self._secure: SecureRounds | None = None
+        if federated.secure:
+            self._secure = SecureRounds(grid, federated, deployment, members, experiment)
         self._members.gather()
         self._asked = {
             "seed": seed,
@@ -139,9 +148,21 @@ class _Server:
             now.weights, self._model, self._method, samples, weights_of, self._deployment, absent
         )
         by_node = {nodes[p].node: nodes[p] for p in there}
-        messages = self._messages(now, number, there)
-        for node, reply in exchange(self._grid, messages, federated.window, federated.timeout):
-            added.take(reply, by_node, node)
+        sent = self._method.send(now.method, number, self._seed)
+        if self._secure is None:
+            messages = self._messages(now, number, there, sent)
+            for node, reply in exchange(self._grid, messages, federated.window, federated.timeout):
+                added.take(reply, by_node, node)
+        else:
+            asked = self._secure.question(number, now.weights, sent, samples, weights_of.cap)
+            layout = Layout(asked, now.weights, self._method, self._model)
+            session = new_session(asked.encode(), layout.length)
+            messages = self._messages(now, number, there, sent, session)
+            found = self._secure.sums(session, layout, messages, by_node)
+            good = sorted(by_node[node].partition for node in found.nodes)
+            weight = sum(asked.weight(nodes[p].real) for p in good)
+            wrong = [f"client {by_node[n].partition}: {why}" for n, why in found.left_out.items()]
+            added.take_sums(layout.read(found.words, weight), good, wrong)
         added.check(number, len(cohort), federated.minimum)
         done = Round(
             now.weights,
@@ -157,14 +178,17 @@ class _Server:
         missing = sorted(set(cohort) - set(added.good))
         return weights, state, {"round": number, **added.numbers(), "missing": missing}, added.good
 
-    def _messages(self, now: _State, number: int, there: Sequence[int]) -> Iterator[Message]:
+    def _messages(
+        self, now: _State, number: int, there: Sequence[int], sent: Tensors, session: str = ""
+    ) -> Iterator[Message]:
         """Yield what the clients of a round are asked; tensors are packed once for all of them."""
-        sent = self._method.send(now.method, number, self._seed)
         content = records.pack({"weights": now.weights, "method": sent})
         nodes = self._members.nodes
         # The largest first: the last ones to finish are then short.
         for p in sorted(there, key=lambda p: (-nodes[p].real, p)):
             own = {**self._asked, "round": number, "last": now.accepted.get(p, 0)}
+            if session:
+                own["secure"] = session
             yield Message(
                 records.with_settings(content, own),
                 nodes[p].node,

@@ -1,5 +1,6 @@
 """A simulated client: its part of a shared data set, and its images from a shared cache."""
 
+import hashlib
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -11,6 +12,9 @@ from fedeas.data import Dataset, load_images
 from fedeas.flower.client import OpenSite, Site
 from fedeas.partition import Partition
 from fedeas.plan import Plan
+from fedeas.privacy.secure_sum.graph import FEWEST
+from fedeas.privacy.secure_sum.identity import Identity, Members
+from fedeas.privacy.secure_sum.keys import identity_of
 from fedeas.training.samples import Samples
 
 
@@ -39,14 +43,36 @@ def open_simulated(simulation: Simulation, context: Context) -> Site:
     """Open the site whose partition the node's configuration names."""
     number = int(context.node_config["partition-id"])
     data = _data(simulation.data, simulation.data_folder)
-    real = Samples.of(data, _partition(simulation.partition).train[number])
+    parts = _partition(simulation.partition).train
+    real, clients = Samples.of(data, parts[number]), len(parts)
     return Site(
         number,
         real,
         partial(_augmented, simulation, real, number),
         Path(simulation.folder) / str(number),
         simulation.device,
+        identity=simulated_identities(clients)[number],
+        sums=Path(simulation.folder) / str(number) / "sums",
     )
+
+
+def simulated_members(clients: int) -> Members | None:
+    """Return the list of simulated clients."""
+    identity = simulated_identities(clients)[0]
+    return None if identity is None else identity.members
+
+
+@lru_cache(maxsize=2)
+def simulated_identities(clients: int) -> dict[int, Identity | None]:
+    """Return the identities of simulated clients, which everybody can compute: one process has all.
+
+    A federation of fewer than three has none.
+    """
+    if clients < FEWEST:
+        return dict.fromkeys(range(clients))
+    private = {k: hashlib.sha256(f"simulated client {k}".encode()).digest() for k in range(clients)}
+    members = Members.of({f"client-{k}": identity_of(key) for k, key in private.items()})
+    return {k: Identity.of(key, members) for k, key in private.items()}
 
 
 def _augmented(simulation: Simulation, real: Samples, number: int, _policy: str) -> Samples:

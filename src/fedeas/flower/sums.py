@@ -6,6 +6,7 @@ replies are added as they arrive, none is kept, and every grid ends with the sam
 """
 
 import math
+from collections.abc import Collection, Mapping
 
 import torch
 
@@ -26,15 +27,22 @@ class ExactSum:
 
     def add(self, tensors: Tensors, weight: int) -> None:
         """Add a term; a tensor that is not finite, or absurdly large, is refused."""
-        if not 0 < weight <= self._most - self.weight:
-            raise InputError("not a weight", got=weight, allowed=f"1 to {self._most - self.weight}")
-        whole = {name: self._whole(name, tensor, weight) for name, tensor in tensors.items()}
-        for name, term in whole.items():
+        for name, term in self.terms(tensors, weight).items():
             if name in self._totals:
                 self._totals[name] += term
             else:
                 self._totals[name] = term
         self.weight += weight
+
+    def terms(self, tensors: Tensors, weight: int) -> Tensors:
+        """Return the whole numbers that a term adds."""
+        if not 0 < weight <= self._most - self.weight:
+            raise InputError("not a weight", got=weight, allowed=f"1 to {self._most - self.weight}")
+        return {name: self._whole(name, tensor, weight) for name, tensor in tensors.items()}
+
+    def take_total(self, totals: Tensors, weight: int) -> None:
+        """Take the sum of all terms, which others added up, and of their weights."""
+        self._totals, self.weight = totals, weight
 
     def total(self) -> Tensors:
         """Return the sum, in double precision."""
@@ -54,6 +62,17 @@ class ExactSum:
             values = values.clamp(max=LARGEST)  # counters of batches saturate
         whole: torch.Tensor = (values * (weight * self._scale)).round_().to(torch.int64)
         return whole
+
+
+def direction(
+    before: Mapping[str, torch.Tensor], after: Tensors, names: Collection[str]
+) -> Tensors:
+    """Return a client's update, scaled to length one; nothing if there is none."""
+    moved = {k: before[k].double() - v.double() for k, v in after.items() if k in names}
+    length = math.sqrt(sum(float(d.square().sum()) for d in moved.values()))
+    if not math.isfinite(length):
+        raise InputError("the weights are not finite")
+    return {name: d / length for name, d in moved.items()} if length else {}
 
 
 def whole_or_float(mean: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -17,7 +17,6 @@ import math
 from collections.abc import Iterable
 from functools import lru_cache
 
-import dp_accounting
 import numpy as np
 
 from fedeas.errors import InputError
@@ -102,6 +101,13 @@ def epsilon_of(rhos: Iterable[float], delta: float) -> float:
     >>> round(epsilon_of([0.05, 0.05], delta=1e-6), 2)
     2.14
     """
+    try:
+        import dp_accounting
+    except ImportError:
+        raise InputError(
+            "an epsilon needs dp-accounting, which is not installed",
+            fix='pip install "fedeas[privacy]"',
+        ) from None
     accountant = dp_accounting.rdp.RdpAccountant(_ORDERS)
     for rho in rhos:
         accountant.compose(dp_accounting.ZCDpEvent(rho))

@@ -11,6 +11,8 @@ from msgspec import Meta, Struct, structs, to_builtins
 from fedeas.settings.reading import checked, fields_of
 
 NOT_IDENTITY = Meta(extra={"identity": False})
+# Came later: of settings that were recorded before, the default is no part of the name.
+UNLESS_DEFAULT = Meta(extra={"identity": "unless default"})
 
 Count = Annotated[int, Meta(ge=1)]
 Natural = Annotated[int, Meta(ge=0)]
@@ -44,6 +46,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         return {
             field.name: value.identity() if isinstance(value, Settings) else value
             for field in fields_of(type(self))
-            if NOT_IDENTITY not in getattr(field.type, "__metadata__", ())
             for value in [getattr(self, field.name)]
+            if NOT_IDENTITY not in (about := getattr(field.type, "__metadata__", ()))
+            if not (UNLESS_DEFAULT in about and value == field.default)
         }

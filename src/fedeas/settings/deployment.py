@@ -12,7 +12,15 @@ from msgspec import Meta
 
 from fedeas.errors import InputError
 from fedeas.files import content_hash
-from fedeas.settings.base import NOT_IDENTITY, Count, Natural, Place, Settings, Share
+from fedeas.settings.base import (
+    NOT_IDENTITY,
+    UNLESS_DEFAULT,
+    Count,
+    Natural,
+    Place,
+    Settings,
+    Share,
+)
 from fedeas.settings.training import (
     BatchSize,
     Federated,
@@ -42,6 +50,11 @@ class Deployment(Settings, frozen=True, rename="kebab"):
     max_weight: Natural = 0  # or at most this many samples; 0: by the ratio
     clip_norm: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0  # of a site's update; 0: as it is
     aggregation: str = "mean"  # or trimmed-mean(share=0.2), which does not weigh sites by samples
+    # With secure and clip-norm: noise that makes the whole run cost one sample of a site this
+    # epsilon, at delta; 0: none.
+    epsilon: Annotated[float, Meta(ge=0, lt=1e6), UNLESS_DEFAULT] = 0.0
+    delta: Annotated[float, Meta(gt=0, lt=1), UNLESS_DEFAULT] = 1e-6
+    members: Place = ""  # members.toml of the federation, on the server; needed for secure sums
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,6 +88,7 @@ class RunConfig(Deployment, frozen=True, kw_only=True, rename="kebab"):
     rounds: Annotated[Count, NOT_IDENTITY] = _FEDERATED.rounds  # more of them go on with a run
     fraction: Fraction = 1.0
     minimum: Annotated[Share, NOT_IDENTITY] = 0.5
+    secure: Annotated[bool, NOT_IDENTITY] = _FEDERATED.secure
     timeout: Seconds = _FEDERATED.timeout
     window: Window = _FEDERATED.window
     epochs: Count = _FEDERATED.local.epochs
@@ -119,6 +133,9 @@ class SiteConfig(Settings, frozen=True, rename="kebab"):
     epsilon: Annotated[float, Meta(gt=0, lt=1e6)] = 3.0
     delta: Annotated[float, Meta(gt=0, lt=1)] = 1e-6
     allow: str = _QUERIES  # that it answers
+    identity_key: str = ""  # file of its private key, for secure sums: fedeas members new-key
+    members: str = ""  # members.toml of the federation, compared with the other sites
+    secure: bool = False  # whether updates leave it only in secure sums
     # The most that it does, whatever the server asks for.
     max_samples: Natural = 50_000  # generated
     max_batch: BatchSize = 1024  # images of a training step

@@ -57,6 +57,7 @@ class Federated(Settings, frozen=True):
     timeout: Seconds = 3600.0  # seconds that a round may take
     window: Window = 16  # messages in flight at a time
     evaluate_every: Count = 1  # rounds between tests of the server's model
+    secure: Annotated[bool, NOT_IDENTITY] = False  # replies under a secure sum; the same bits
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,0 +1,278 @@
+"""A round under a secure sum: the server sees the sum of the clients' replies, and none of them.
+
+Replies are added as whole numbers on every grid, so that masks cancel exactly and the model has the
+same bits with a secure sum as without. With noise, updates are clipped and have equal weights.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import torch
+from flwr.app import Message
+from flwr.serverapp import Grid
+from msgspec import Meta
+
+from fedeas.errors import InfeasibleError, InputError
+from fedeas.flower.exchange import exchange
+from fedeas.flower.robust import MEAN, clip_update
+from fedeas.flower.secure_sum import Sums, finish_sum, read_replies
+from fedeas.flower.sums import ExactSum, direction
+from fedeas.methods.method import Method
+from fedeas.privacy.accounting import rho_for, sigma_for
+from fedeas.privacy.noise import Noise
+from fedeas.privacy.secure_sum.identity import Members
+from fedeas.privacy.secure_sum.messages import RefusedError, Words
+from fedeas.privacy.secure_sum.server import Server
+from fedeas.settings.base import Count, Settings
+from fedeas.settings.deployment import Deployment
+from fedeas.settings.reading import read_settings
+from fedeas.settings.training import Federated
+from fedeas.tensors import LARGEST, Tensors, tensors_digest
+from fedeas.training.models import Classifier
+
+QUERY = "train"  # in a site's `allow` and its ledger
+_FINEST = 2.0**24  # whole numbers that a clipping norm is counted in
+
+
+class Question(Settings, frozen=True):
+    """What a round's sum is of. All clients see the same: it is part of the name of the sum.
+
+    `content` is a hash of the weights: a server that sends one client another model than the rest
+    could tell its update from theirs.
+    """
+
+    experiment: str
+    round: Count
+    content: str
+    most: Annotated[int, Meta(ge=1, lt=2**53)]  # the weights of all clients together, at most
+    cap: Annotated[int, Meta(ge=0, lt=2**53)] = 0  # of one client's weight; 0: none
+    drift: bool = False  # whether the directions of updates are added up too
+    clip: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0  # norm of an update; 0: as it is
+    rho: Annotated[float, Meta(ge=0, lt=1e6)] = 0.0  # cost of the noise; 0: none
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rho and not self.clip:
+            raise InputError("noise needs a norm to clip updates to", fix="set clip-norm")
+
+    def encode(self) -> dict[str, object]:
+        """Return the question as it is sent."""
+        return {"query": QUERY, **self.to_dict()}
+
+    @classmethod
+    def read(cls, asked: object) -> "Question":
+        """Read the question of another party."""
+        if not isinstance(asked, dict) or asked.get("query") != QUERY:
+            raise RefusedError("not a question about training")
+        return read_settings(cls, {k: v for k, v in asked.items() if k != "query"}, "the question")
+
+    def weight(self, samples: int) -> int:
+        """Return a client's weight: its samples, up to the cap; with noise all weigh the same."""
+        if self.rho:
+            return 1
+        return min(samples, self.cap or samples, self.most)
+
+
+def content_digest(weights: Tensors, method: Tensors) -> str:
+    """Return the hash of what the server sends all clients of a round."""
+    named = {f"weights.{k}": v for k, v in weights.items()}
+    named |= {f"method.{k}": v for k, v in method.items()}
+    return tensors_digest({k: v.detach().cpu().contiguous() for k, v in named.items()}, "")
+
+
+class Layout:
+    """How a client's reply is laid out in words: the same at the server and at every client."""
+
+    def __init__(self, question: Question, before: Tensors, method: Method, model: Classifier):
+        if method.shown_like(model):
+            raise InputError(
+                "this method shows the server something of each client",
+                got=method.name,
+                allowed="fedavg, fedprox, scaffold or moon with secure sums",
+            )
+        self._question, self._before = question, before
+        self._trained = {name for name, _ in model.named_parameters()}
+        self._added = method.added_like(model)
+        if question.rho:
+            if self._added:
+                raise InputError("noise works only with methods that send nothing but weights")
+            self._parts = [{k: v for k, v in before.items() if v.is_floating_point()}]
+        else:
+            directions = {k: v for k, v in before.items() if k in self._trained and question.drift}
+            self._parts = [before, directions, self._added]
+        self.length = 2 + sum(v.numel() for part in self._parts for v in part.values())
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one sample moves a client's words: both updates are clipped, then rounded."""
+        return 2 * _FINEST + math.sqrt(self.length)
+
+    def noise(self, members: Members) -> Noise:
+        """Return the noise of the sum; both sides compute it from its cost."""
+        sigma = sigma_for(
+            self._question.rho, self.sensitivity, honest=members.honest, words=self.length
+        )
+        return Noise(sigma, members.honest)
+
+    def words(
+        self, after: Tensors, added: Tensors, samples: int, trained_on: int, steps: int
+    ) -> Words:
+        """Return a client's words; noise is added by the caller."""
+        question = self._question
+        if question.clip:
+            after = clip_update(self._before, after, question.clip)
+        if question.rho:
+            scale = _FINEST / question.clip
+            groups = [
+                {k: ((after[k].double() - b.double()) * scale).round() for k, b in part.items()}
+                for part in self._parts
+            ]
+        else:
+            weight, of = question.weight(samples), ExactSum(question.most)
+            moved = direction(self._before, after, self._trained) if question.drift else {}
+            if question.drift and not moved:  # nothing has changed
+                moved = {k: torch.zeros_like(self._before[k]) for k in self._trained}
+            groups = [of.terms(tensors, weight) for tensors in (after, moved, added)]
+        flat = [
+            group[name].reshape(-1).to(torch.int64).cpu().numpy()
+            for group, part in zip(groups, self._parts, strict=True)
+            for name in sorted(part)
+        ]
+        return np.concatenate([*flat, np.array([trained_on, steps])]).astype(np.int64).view("u8")
+
+    def read(self, words: Words, weight: int) -> "RoundSums":
+        """Return what the sum of the clients' words says."""
+        values = torch.from_numpy(words.view(np.int64).copy())
+        at, groups = 0, []
+        for part in self._parts:
+            group = {}
+            for name in sorted(part):
+                size = part[name].numel()
+                group[name] = values[at : at + size].reshape(part[name].shape)
+                at += size
+            groups.append({name: group[name] for name in part})  # in the order of the model
+        trained_on, steps = (int(x) for x in values[-2:])
+        if self._question.rho:
+            mean: ExactSum | MeanUpdate = MeanUpdate(groups[0], weight, self._question.clip)
+            return RoundSums(mean, None, ExactSum(1), 0, 0)
+        sums = []
+        for group in groups:
+            own = ExactSum(self._question.most)
+            own.take_total(group, weight)
+            sums.append(own)
+        check_mean(sums[0], self._before)
+        return RoundSums(
+            sums[0], sums[1] if self._question.drift else None, sums[2], trained_on, steps
+        )
+
+
+@dataclass(frozen=True)
+class RoundSums:
+    """The sums of a round: weights, directions of updates, what the method adds, two counts."""
+
+    weights: "ExactSum | MeanUpdate"
+    directions: ExactSum | None
+    added: ExactSum
+    trained_on: int
+    steps: int
+
+
+class MeanUpdate:
+    """The mean of clipped updates under noise, each with the same weight."""
+
+    def __init__(self, totals: Tensors, clients: int, clip: float) -> None:
+        self._totals, self.weight, self._scale = totals, clients, _FINEST / clip
+
+    def mean(self, like: Tensors) -> Tensors:
+        """Return the weights after the round; what is not floating point stays as it was."""
+        moved = {
+            k: like[k].double() + total.double() / (self._scale * self.weight)
+            for k, total in self._totals.items()
+        }
+        return {**like, **{k: v.to(like[k].dtype) for k, v in moved.items()}}
+
+
+def check_mean(weights: ExactSum, like: Tensors) -> None:
+    """Refuse a sum that cannot be of sound replies: of one reply nothing can be checked."""
+    for name, tensor in weights.mean(like).items():
+        if tensor.is_floating_point() and not float(tensor.abs().max()) <= LARGEST:
+            raise InfeasibleError(
+                f"the sum of the round is out of range at {name!r}",
+                fix="a client sent something else than weights; find it by a run without secure",
+            )
+
+
+class SecureRounds:
+    """What the secure sums of all rounds of a run have in common."""
+
+    def __init__(
+        self,
+        grid: Grid,
+        federated: Federated,
+        deployment: Deployment | None,
+        members: Members | None,
+        experiment: str,
+    ) -> None:
+        self._grid, self._federated, self._experiment = grid, federated, experiment
+        self._members = _check_secure(federated, deployment, members)
+        self._deployed = deployment is not None
+        self._clip = deployment.clip_norm if deployment is not None else 0.0
+        self._rho = 0.0
+        if deployment is not None and deployment.epsilon:
+            self._rho = rho_for(deployment.epsilon, deployment.delta) / federated.rounds
+
+    def question(
+        self, number: int, weights: Tensors, method: Tensors, samples: int, cap: int | None
+    ) -> Question:
+        """Return what the sum of a round is of."""
+        return Question(
+            self._experiment,
+            number,
+            content_digest(weights, method),
+            max(1, samples),
+            min(cap or 0, 2**52),
+            # A deployed site would show the length of its update by its direction.
+            not self._deployed,
+            self._clip,
+            self._rho,
+        )
+
+    def sums(
+        self, session: str, layout: Layout, messages: Iterable[Message], nodes: Iterable[int]
+    ) -> Sums:
+        """Train all clients of a round, and return the sum of their words."""
+        server = Server(session, layout.length, self._members)
+        timeout = self._federated.timeout
+        replies = exchange(self._grid, messages, self._federated.window, timeout)
+        begun = read_replies("training", replies, nodes, server.left_out)
+        return finish_sum(self._grid, session, server, begun, timeout)
+
+
+def _check_secure(
+    federated: Federated, deployment: Deployment | None, members: Members | None
+) -> Members:
+    """Refuse settings that a secure sum cannot serve."""
+    if members is None:
+        raise InputError(
+            "a secure run needs the list of members", fix="set `members` to a members.toml"
+        )
+    if deployment is not None and len(members) != deployment.sites:
+        raise InputError(
+            "the list of members is of another federation",
+            got=f"{len(members)} members",
+            allowed=f"{deployment.sites} sites",
+        )
+    if federated.fraction != 1.0:
+        raise InputError(
+            "secure sums are over all members, so that no server chooses them",
+            got=f"fraction = {federated.fraction}",
+            allowed="fraction = 1.0",
+        )
+    if deployment is not None and deployment.aggregation != MEAN:
+        raise InputError(
+            "only the mean is a sum", got=deployment.aggregation, allowed=f"aggregation = {MEAN}"
+        )
+    return members
