@@ -23,6 +23,7 @@ STEPS = {
     "busy_fill": ["benchmarks/busy_fill.py"],
     "rounds": ["benchmarks/rounds.py"],
     "secure_sum": ["benchmarks/secure_sum.py"],
+    "private_beta": ["benchmarks/private_beta.py"],
     "negotiation_leak": ["benchmarks/negotiation_leak.py", "--trials", "2"],
     "superlink": ["benchmarks/superlink.py"],
     "scale": ["benchmarks/scale.py"],

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
@@ -25,18 +26,17 @@ from numpy.typing import ArrayLike
 
 from fedeas.flower.secure_sum import Summand, Sums, answer_secure_sum, secure_sum
 from fedeas.policies.matched import check_total
-from fedeas.privacy.choice import (
-    Betas,
+from fedeas.privacy.queries.beta import BetaQuery
+from fedeas.privacy.queries.effects import (
     Choice,
-    Prices,
-    Question,
+    EffectQuery,
+    Effects,
     choose_by_conditions,
     choose_within,
-    encode_counts,
-    encode_query,
-    length_of,
-    read_question,
 )
+from fedeas.privacy.queries.price import PriceQuery
+from fedeas.privacy.queries.registry import encode_query, read_query
+from fedeas.privacy.secure_sum.messages import Words
 from fedeas.select import check_conditions
 
 TIMEOUT = 600.0  # seconds that each of the four stages may take
@@ -78,7 +78,11 @@ def answer_negotiation(app: ClientApp, hold: Callable[[Context], Holding]) -> No
 
     def site(context: Context) -> Summand:
         histogram, folder = hold(context)
-        return Summand(lambda asked: encode_counts(read_question(asked), histogram), folder)
+
+        def words(asked: object) -> Words:
+            return read_query(asked).answer(histogram).astype(np.uint64)
+
+        return Summand(words, folder)
 
     answer_secure_sum(app, site)
 
@@ -93,7 +97,7 @@ def negotiate_beta(
     total: int | None = None,
     timeout: float = TIMEOUT,
 ) -> Negotiated:
-    """Choose beta among the numbers of one digit from 1 to 90, for the default FedEAS rule.
+    """Choose beta among ten round numbers per decade from 1 to 80, for the default FedEAS rule.
 
     Parameters
     ----------
@@ -102,23 +106,24 @@ def negotiate_beta(
     classes
         The number of classes of the federation.
     min_reduction, max_share
-        The paper's two conditions. If no beta of the grid meets both, the one that removes most
-        within `max_share` is chosen, and `choice.interval` is None.
+        The paper's two conditions. The smallest beta that meets both is chosen; if none does, the
+        largest within `max_share`, and `choice.met` is not True.
     total
         Instead of the conditions: the largest beta within this many samples.
     timeout
         Seconds that each of the four stages may take.
 
     """
-    question = Betas(classes)
+    query = BetaQuery(classes)
     if total is None:
         check_conditions(min_reduction, max_share)
     else:
         check_total(total)
-    sums = _sums(grid, nodes, question, timeout)
+    effects, sums = _ask(grid, nodes, query, timeout)
     if total is not None:
-        return _within(question, sums, total)
-    choice = choose_by_conditions(question, sums.words, len(sums.nodes), min_reduction, max_share)
+        choice = choose_within(query, effects, total)
+    else:
+        choice = choose_by_conditions(query, effects, min_reduction, max_share)
     return Negotiated(choice, sums.nodes, sums.left_out)
 
 
@@ -130,7 +135,7 @@ def negotiate_price(
     total: int,
     timeout: float = TIMEOUT,
 ) -> Negotiated:
-    """Choose the one-digit price of water-filling that spends most within a total.
+    """Choose the price of water-filling that spends most within a total, on a grid.
 
     Parameters
     ----------
@@ -144,14 +149,13 @@ def negotiate_price(
         Seconds that each of the four stages may take.
     """
     check_total(total)
-    question = Prices(classes)
-    return _within(question, _sums(grid, nodes, question, timeout), total)
+    query = PriceQuery(classes)
+    effects, sums = _ask(grid, nodes, query, timeout)
+    return Negotiated(choose_within(query, effects, total), sums.nodes, sums.left_out)
 
 
-def _sums(grid: Grid, nodes: Iterable[int], question: Question, timeout: float) -> Sums:
-    return secure_sum(grid, nodes, encode_query(question), length_of(question), timeout)
-
-
-def _within(question: Question, sums: Sums, total: int) -> Negotiated:
-    choice = choose_within(question, sums.words, len(sums.nodes), total)
-    return Negotiated(choice, sums.nodes, sums.left_out)
+def _ask(
+    grid: Grid, nodes: Iterable[int], query: EffectQuery, timeout: float
+) -> tuple[Effects, Sums]:
+    sums = secure_sum(grid, nodes, encode_query(query), query.length, timeout)
+    return query.read(sums.words.astype(np.int64), 0.0, len(sums.nodes)), sums
