@@ -45,7 +45,8 @@ from replay import is_right, site_counts
 from fedeas.cache import verify
 from fedeas.cache.verify import caches
 from fedeas.files import read_json
-from fedeas.privacy.choice import Betas, choose_by_conditions, plain_sums
+from fedeas.privacy.queries.beta import BetaQuery
+from fedeas.privacy.queries.effects import choose_by_conditions
 
 TIMEOUT = 75.0  # seconds of a round
 SLACK = 15.0  # for adding up and testing, on a busy machine
@@ -224,10 +225,11 @@ def settled_by(own: Loopback, agreed: dict[str, object]) -> list[list[int]]:
 
 def settled_from(counts: np.ndarray) -> dict[str, object]:
     """Return what sites with these counts settle on."""
-    question = Betas(counts.shape[1])
-    choice = choose_by_conditions(question, plain_sums(question, counts), len(counts))
+    query = BetaQuery(counts.shape[1])
+    choice = choose_by_conditions(query, query.read_plain(counts))
     beta = choice.policy.beta
-    return {"policy": f"fedeas(beta={beta!r})", "real": choice.real, "samples": choice.samples}
+    return {"policy": f"fedeas(beta={beta!r})", "real": round(choice.real.value),
+            "samples": round(choice.samples.value)}  # fmt: skip
 
 
 def ended(running: subprocess.Popen[bytes], own: Loopback) -> None:

@@ -1,115 +1,132 @@
-"""How much the exact sums of a negotiation say: a search for histograms that fit them.
+"""How much the sums of a negotiation say about one site: a search for histograms that fit them.
 
-    python benchmarks/negotiation_leak.py [--trials 4] [--seconds 30] [--sites 1 3]
+    python benchmarks/negotiation_leak.py [--trials 4] [--steps 2000] [--sites 1 3 5 20 100]
 
-The searcher knows the sums of the sites' words and each site's size N_k, as a server does. One site
-stands for a federation in which all others side with the server: it subtracts theirs. Prints, per
-number of sites, the mean part of a site's samples that the best fit puts into the wrong class
-(classes sorted, since their order is not in the sums), beside that of a random guess of the same
-size. The last line is JSON.
+The attacker knows the sums that `BetaQuery` gives, how strong their noise is, each site's size N_k,
+and how the sites were drawn. It runs many Markov chains over the histograms of all sites, from
+drawn ones to ones that fit the sums, and takes either the mean of their last halves or the best fit
+of all, whichever is nearer the truth (which it could not know: this flatters the attack). The guess
+beside it knows all of that but the sums. Prints, per number of sites and epsilon (inf: exact
+sums), the mean part of a site's samples that are put into the wrong class; classes are sorted,
+since their order is not in the sums. One site stands for a federation in which all others collude
+with the server. The last line is JSON.
 """
 
 import argparse
 import json
 import math
-import time
 
 import numpy as np
 from numpy.typing import NDArray
+from private_beta import sigma_of
 
-from fedeas import skew
-from fedeas.policies import FedEAS
-from fedeas.privacy.choice import Betas, encode_counts
+from fedeas.privacy.queries.beta import BetaQuery
 
-CLASSES, MOVES = 10, 64
+CLASSES, CHAINS, ALPHA = 10, 48, 0.1
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
-def draw(rng: np.random.Generator, sites: int) -> Ints:
-    """Draw Dirichlet(0.1) sites of about 2,000 samples."""
-    sizes = [max(50, int(rng.lognormal(math.log(2000), 0.5))) for _ in range(sites)]
-    return np.array([rng.multinomial(n, rng.dirichlet([0.1] * CLASSES)) for n in sizes])
+def draw_sites(rng: np.random.Generator, sizes: Ints) -> Ints:
+    """Draw a Dirichlet(0.1) site of every size."""
+    shares = rng.dirichlet([ALPHA] * CLASSES, sizes.shape)
+    return rng.multinomial(sizes, shares)
 
 
-def words(histograms: Ints) -> NDArray[np.float64]:
-    """Return the words of many histograms at once."""
-    n, rule = histograms.astype(float), FedEAS()
-    N = n.sum(axis=1)
-    rate = rule.rate(n, N)
-    filled = [rule.fill_to(n, N, np.floor(rate * beta)) for beta in Betas(CLASSES).numbers]
-    samples = [g.sum(axis=1) for g in filled]
-    scores = [N * skew.deviation(n + g) for g in filled]
-    return np.rint(np.stack([N, N * skew.deviation(n), *samples, *scores], axis=1))
+class Chains:
+    """Markov chains over the histograms of all sites, given their sums."""
+
+    def __init__(self, query: BetaQuery, sums: Ints, sigma: float, sizes: Ints) -> None:
+        self.query, self.sums, self.sizes = query, sums.astype(float), sizes
+        # Exact sums are off by the rounding of every site.
+        self.sigma = max(sigma, math.sqrt(len(sizes) / 12))
+        self.log_gamma = np.array([math.lgamma(n + ALPHA) for n in range(int(sizes.max()) + 2)])
+
+    def search(self, rng: np.random.Generator, steps: int) -> tuple[Floats, Ints]:
+        """Return the mean sorted histograms of the second half, and those that fit best."""
+        now = draw_sites(rng, np.broadcast_to(self.sizes, (CHAINS, len(self.sizes))))
+        told = np.array([self.query.words(one.astype(float)) for one in now])
+        total = told.sum(axis=1)
+        miss = self._miss(total)
+        best, best_miss = now[0], math.inf
+        mean, kept = np.zeros(now.shape[1:]), 0
+        chains = np.arange(CHAINS)
+        first_heat = max(1.0, float(np.median(miss)) / self.query.length)
+        for step in range(steps):
+            heat = first_heat ** max(0.0, 1 - 2 * step / steps)
+            k = rng.integers(len(self.sizes), size=CHAINS)
+            moved, prior = self._propose(now[chains, k], self.sizes[k], rng)
+            words = self.query.words(moved.astype(float))
+            sums = total - told[chains, k] + words
+            misses = self._miss(sums)
+            gain = (miss - misses) / (2 * heat) + prior
+            taken = np.log(rng.random(CHAINS)) < gain
+            at = chains[taken], k[taken]
+            now[at], told[at] = moved[taken], words[taken]
+            total[taken], miss[taken] = sums[taken], misses[taken]
+            if miss.min() < best_miss:
+                best, best_miss = now[miss.argmin()].copy(), float(miss.min())
+            if step > steps // 2:
+                mean += np.sort(now, axis=2).mean(axis=0)
+                kept += 1
+        return mean / max(1, kept), best
+
+    def _miss(self, sums: Floats) -> Floats:
+        miss: Floats = (((sums - self.sums) / self.sigma) ** 2).sum(axis=-1)
+        return miss
+
+    def _propose(self, held: Ints, sizes: Ints, rng: np.random.Generator) -> tuple[Ints, Floats]:
+        """Move samples between two classes, or draw anew; with the prior's part in accepting it."""
+        every = np.arange(len(held))
+        source, target = rng.integers(CLASSES, size=(2, len(held)))
+        step = np.rint((sizes / 2.0) ** rng.random(len(held))).astype(np.int64)
+        step = np.where((step <= held[every, source]) & (source != target), step, 0)
+        moved = held.copy()
+        moved[every, source] -= step
+        moved[every, target] += step
+        prior = (self.log_gamma[moved] - self.log_gamma[held]).sum(axis=1)
+        anew = rng.random(len(held)) < 0.2  # proposed as the prior says: its part cancels
+        return (
+            np.where(anew[:, np.newaxis], draw_sites(rng, sizes), moved),
+            np.where(anew, 0.0, prior),
+        )
 
 
-def search(
-    target: NDArray[np.float64], sizes: Ints, rng: np.random.Generator, seconds: float
-) -> Ints:
-    """Return the histograms of these sizes that fit the sums best, by simulated annealing."""
-    best, best_miss = None, math.inf
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and best_miss > 0:
-        now = np.array([rng.multinomial(n, rng.dirichlet([0.1] * CLASSES)) for n in sizes])
-        told = words(now)
-        miss = np.abs(told.sum(axis=0) - target).sum()
-        heat, stale = miss / 20, 0
-        while stale < 60 and time.monotonic() < deadline and best_miss > 0:
-            k = int(rng.integers(len(sizes)))
-            moved = _moves(now[k], rng)
-            theirs = words(moved)
-            misses = np.abs(told.sum(axis=0) - told[k] + theirs - target).sum(axis=1)
-            at = int(misses.argmin())
-            better = misses[at] < miss
-            if better or rng.random() < math.exp(-(misses[at] - miss) / max(heat, 1e-9)):
-                now[k], told[k], miss = moved[at], theirs[at], misses[at]
-            stale = 0 if better else stale + 1
-            heat *= 0.995
-            if miss < best_miss:
-                best, best_miss = now.copy(), miss
-    return now if best is None else best
-
-
-def _moves(histogram: Ints, rng: np.random.Generator) -> Ints:
-    """Return variants in which some samples went from one class to another."""
-    every = np.arange(MOVES)
-    moved = np.repeat(histogram[np.newaxis], MOVES, axis=0)
-    source, target = rng.integers(CLASSES, size=(2, MOVES))
-    held = moved[every, source]
-    step = np.minimum(held, np.maximum(1, (rng.random(MOVES) ** 4 * 0.3 * held).astype(int)))
-    moved[every, source] -= step
-    moved[every, target] += step
-    return moved
-
-
-def wrong(found: Ints, true: Ints) -> list[float]:
-    """Return the part of every site's samples that is in the wrong class, classes sorted."""
+def wrong(found: Floats | Ints, true: Ints) -> float:
+    """Return the part of a site's samples that is in the wrong class, classes sorted."""
     apart = np.abs(np.sort(found, axis=1) - np.sort(true, axis=1)).sum(axis=1)
-    return (apart / (2 * true.sum(axis=1))).tolist()
+    return float((apart / (2 * true.sum(axis=1))).mean())
+
+
+def attack(sites: int, epsilons: list[float], seed: int, steps: int) -> dict[str, float]:
+    """Attack one drawn federation; return the errors per epsilon, and that of the guess."""
+    rng, query = np.random.default_rng([sites, seed]), BetaQuery(CLASSES)
+    sizes = np.maximum(50, rng.lognormal(math.log(2000), 0.5, sites).astype(np.int64))
+    true = draw_sites(rng, sizes)
+    guess = np.mean([np.sort(draw_sites(rng, sizes), axis=1) for _ in range(200)], axis=0)
+    errors = {"guessing": wrong(guess, true)}
+    for epsilon in epsilons:
+        sigma = sigma_of(query, epsilon)
+        noise = np.rint(rng.normal(size=query.length) * sigma).astype(np.int64)
+        sums = query.answers(true).sum(axis=0) + noise
+        found = Chains(query, sums, sigma, sizes).search(rng, steps)
+        errors[f"{epsilon:g}"] = min(wrong(f, true) for f in found)
+    return errors
 
 
 def main() -> None:
     """Attack federations of some sizes."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--trials", type=int, default=4)
-    parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--sites", type=int, nargs="+", default=[1, 3])
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--sites", type=int, nargs="+", default=[1, 3, 5, 20, 100])
     given = parser.parse_args()
     found = {}
     for sites in given.sites:
-        errors, guesses = [], []
-        for trial in range(given.trials):
-            rng = np.random.default_rng([sites, trial])
-            true = draw(rng, sites)
-            target = np.sum(
-                [encode_counts(Betas(CLASSES), row) for row in true], axis=0, dtype=float
-            )
-            sizes = true.sum(axis=1)
-            errors += wrong(search(target, sizes, rng, given.seconds), true)
-            guess = [rng.multinomial(n, rng.dirichlet([0.1] * CLASSES)) for n in sizes]
-            guesses += wrong(np.array(guess), true)
-        found[sites] = {"wrong": float(np.mean(errors)), "guessing": float(np.mean(guesses))}
-        print(f"{sites} sites: {found[sites]['wrong']:.2%} of a site's samples in the wrong class, "
-              f"guessing {found[sites]['guessing']:.2%}")  # fmt: skip
+        each = [attack(sites, [math.inf, 4.0, 1.0], t, given.steps) for t in range(given.trials)]
+        found[sites] = {key: float(np.mean([one[key] for one in each])) for key in each[0]}
+        line = ", ".join(f"{key} {error:.1%}" for key, error in found[sites].items())
+        print(f"{sites} sites, samples in the wrong class: {line}", flush=True)
     print(json.dumps(found))
 
 

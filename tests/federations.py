@@ -21,7 +21,8 @@ from fedeas.flower.site import Simulation, simulated_members
 from fedeas.partition import Partition
 from fedeas.partition.partition import IndexLists, hash_labels
 from fedeas.policies.registry import make_policy
-from fedeas.privacy.choice import Betas, Choice, choose_by_conditions, plain_sums
+from fedeas.privacy.queries.beta import BetaQuery
+from fedeas.privacy.queries.effects import Choice, choose_by_conditions
 from fedeas.settings.training import Federated, Local, ModelSettings
 from fedeas.training.task import Task
 from pictures import CLASSES, draw_shapes, write_set
@@ -126,8 +127,8 @@ def counts_of(folder: Path) -> LabelCounts:
 
 def negotiated(n: np.ndarray) -> Choice:
     """What a negotiation among clients of these counts settles on."""
-    question = Betas(n.shape[1])
-    return choose_by_conditions(question, plain_sums(question, n), len(n))
+    query = BetaQuery(n.shape[1])
+    return choose_by_conditions(query, query.read_plain(n))
 
 
 def settings(

@@ -31,7 +31,7 @@ def main(folder: Path, methods: list[list[object]]) -> None:
 
     def work(grid: object) -> None:
         chosen = negotiate_beta(grid, grid.get_node_ids(), classes=3).choice
-        (own / "beta.json").write_text(json.dumps([chosen.policy.beta, chosen.samples]))
+        (own / "beta.json").write_text(json.dumps([chosen.policy.beta, chosen.samples.value]))
         for given in methods:
             run(made, own, settings(*given), grid)
 

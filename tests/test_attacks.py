@@ -31,7 +31,8 @@ from fedeas.flower.grids import InlineGrid
 from fedeas.flower.limits import REFUSAL, RefusalLog
 from fedeas.flower.negotiate import Holding, answer_negotiation, negotiate_beta
 from fedeas.flower.rounds import run_rounds
-from fedeas.privacy.choice import Betas, encode_query, read_question
+from fedeas.privacy.queries.beta import BetaQuery
+from fedeas.privacy.queries.registry import encode_query, read_query
 from fedeas.privacy.secure_sum import messages
 from fedeas.privacy.secure_sum.client import Client, _Own
 from fedeas.privacy.secure_sum.keys import (
@@ -117,7 +118,7 @@ def test_the_sums_of_a_negotiation_do_not_give_histograms_away(tmp_path):
         old = Seen(old_grid().tolist(), samples, scores, before, sizes, CLASSES, _BITS)
         read_before += recovered(histograms, old)
         words = [int(x) for x in negotiated_sums(tmp_path / str(seed), histograms)]
-        grid = Betas(CLASSES).numbers.tolist()
+        grid = BetaQuery(CLASSES).numbers.tolist()
         half = 2 + len(grid)
         now = Seen(grid, words[2:half], words[half:], words[1], sizes, CLASSES, bits=0)
         read_now += recovered(histograms, now)
@@ -152,8 +153,8 @@ def test_a_server_cannot_choose_a_rule_that_counts_cells():
     cells = np.bincount(histograms.ravel(), minlength=1000)
     read = [at[v + 1] - 2 * at[v] + at.get(v - 1, 0) == cells[v] for v in range(1, 998)]
     assert sum(read) == len(read)  # exact for all of them, whatever the number of clients
-    question = encode_query(Betas(CLASSES))
-    assert read_question(question) == Betas(CLASSES)
+    question = encode_query(BetaQuery(CLASSES))
+    assert read_query(question) == BetaQuery(CLASSES)
     for setting in (
         {"size_exponent": 0.0},
         {"entropy": False},
@@ -161,7 +162,7 @@ def test_a_server_cannot_choose_a_rule_that_counts_cells():
         {"digits": 3},
     ):
         with pytest.raises(RefusedError):
-            read_question({**question, **setting})
+            read_query({**question, **setting})
 
 
 class Memory:

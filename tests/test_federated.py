@@ -131,7 +131,7 @@ def test_the_grids_agree_bit_for_bit_for_every_method(tmp_path):
     train_on_ray(tmp_path, METHODS)
     chosen = negotiated(counts_of(tmp_path).n)
     settled = json.loads((tmp_path / "ray" / "beta.json").read_text())
-    assert settled == [chosen.policy.beta, chosen.samples]
+    assert settled == [chosen.policy.beta, chosen.samples.value]
     assert same_as_on_ray(tmp_path, inline)
     assert len({w["conv1.bias"].sum() for w in inline.values()}) == len(METHODS)
 

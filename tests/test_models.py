@@ -46,7 +46,7 @@ def test_a_network_that_nobody_knows_trains_with_every_method(tmp_path, examples
     assert same_as_on_ray(tmp_path, inline)
     chosen = negotiated(counts_of(tmp_path).n)
     settled = json.loads((tmp_path / "ray" / "beta.json").read_text())
-    assert settled == [chosen.policy.beta, chosen.samples]
+    assert settled == [chosen.policy.beta, chosen.samples.value]
     assert len({w["network.out.bias"].sum() for w in inline.values()}) == len(METHODS)
 
 

@@ -15,22 +15,13 @@ from flwr.clientapp import ClientApp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedeas import FedEAS, InfeasibleError, InputError, LabelCounts, WaterFill
+from fedeas import FedEAS, InfeasibleError, InputError, WaterFill
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.negotiate import Holding, answer_negotiation, negotiate_beta, negotiate_price
 from fedeas.flower.secure_sum import Summand, answer_secure_sum, secure_sum
-from fedeas.privacy.choice import (
-    Betas,
-    Prices,
-    choose_by_conditions,
-    choose_within,
-    encode_counts,
-    encode_query,
-    length_of,
-    one_digit_numbers,
-    plain_sums,
-    read_question,
-)
+from fedeas.privacy.queries.beta import BetaQuery
+from fedeas.privacy.queries.effects import choose_by_conditions
+from fedeas.privacy.queries.registry import QUERIES
 from fedeas.privacy.secure_sum import client as client_module
 from fedeas.privacy.secure_sum.client import Client
 from fedeas.privacy.secure_sum.keys import agree, load_key, new_key, public_key
@@ -47,8 +38,6 @@ from fedeas.privacy.secure_sum.messages import (
 )
 from fedeas.privacy.secure_sum.server import Server
 from fedeas.privacy.secure_sum.shares import SHARE, join, split
-from fedeas.select import path, plainest_number
-from strategies import counts
 
 LENGTH = 5
 
@@ -463,9 +452,7 @@ PRIVATE = np.array([[1234567, 40, 7654321], [2345678, 0, 8765432], [50, 3456789,
 def leaks(transcript, n, question):
     """What of the counts, and of the words made of them, stands in the transcript in clear."""
     heard = b"\0".join(content for _, content in transcript)
-    numbers = {
-        int(x) for row in n for x in (*row, row.sum(), *encode_counts(question, row)) if x > 10**6
-    }
+    numbers = {int(x) for row in n for x in (*row, row.sum(), *question.answer(row)) if x > 10**6}
     whole = np.array(sorted(numbers), np.uint64)
     found = [int(digits) for digits in re.findall(rb"\d{7,}", heard) if int(digits) in numbers]
     for start in range(8):
@@ -483,12 +470,12 @@ def unlike_noise(transcript):
 
 
 def test_nothing_that_reaches_the_server_holds_a_count(tmp_path, monkeypatch):
-    question = Betas(classes=3)
+    question = BetaQuery(classes=3)
     grid = federation(tmp_path / "masked", PRIVATE)
     found = negotiate_beta(grid, grid.get_node_ids(), classes=3)
-    assert found.choice.real == PRIVATE.sum()
+    assert found.choice.real.value == PRIVATE.sum()
     assert len(grid.transcript) == 16
-    assert sum(len(content) for _, content in grid.transcript) > 4 * 8 * length_of(question)
+    assert sum(len(content) for _, content in grid.transcript) > 4 * 8 * question.length
     assert not leaks(grid.transcript, PRIVATE, question)
     assert unlike_noise(grid.transcript) < 6
     # The same two searches find counts at once where nothing is masked.
@@ -574,7 +561,7 @@ def test_a_client_with_an_odd_reply_is_left_out(tmp_path, stage, kind):
     found = negotiate_beta(grid, grid.get_node_ids(), classes=3, total=1000)
     stays = [0, 1, 2, 3, 4] if stage == "unmask" else [0, 2, 3, 4]
     assert found.nodes == [2 + k for k in stays]
-    assert found.choice.real == n[stays].sum()
+    assert found.choice.real.value == n[stays].sum()
     assert found.left_out[3].startswith(stage)
 
 
@@ -608,180 +595,41 @@ def test_a_client_whose_folder_is_gone_counts_as_dropped_out(tmp_path):
     grid = federation(tmp_path, n, change)
     found = negotiate_beta(grid, grid.get_node_ids(), classes=2, total=100)
     assert found.nodes == [3, 4, 5, 6]
-    assert found.choice.real == n[1:].sum()
+    assert found.choice.real.value == n[1:].sum()
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        None, 3, "fedeas", [], {}, {"policy": "fedeas"}, {"policy": "os:system", "classes": 3},
-        {"policy": "fedeas", "classes": 1}, {"policy": "fedeas", "classes": 3.0},
-        {"policy": "fedeas", "classes": True}, {"policy": ["x"], "classes": 3},
-        {"policy": "fedeas", "classes": 3, "digits": 1},
-        {"policy": "fedeas", "classes": 3, "entropy": True},
-        {"policy": "waterfill", "classes": 3, "price": 0.5},
-    ],
-)  # fmt: skip
-def test_questions_that_are_none_are_refused(asked):
-    with pytest.raises(RefusedError):
-        read_question(asked)
+# What is chosen from the sums: more in test_queries.py.
 
 
-@pytest.mark.parametrize("question", [Betas(10), Prices(7)])
-def test_a_question_arrives_as_it_was_asked(question):
-    assert read_question(encode_query(question)) == question
-
-
-def test_the_grid_is_coarse_and_the_words_are_whole():
-    """On a finer grid, or with finer scores, a server could read histograms off the sums."""
-    assert Betas(3).numbers.tolist() == [*range(1, 10), *range(10, 100, 10)]
-    assert len(Prices(3).numbers) == 27
-    assert length_of(Betas(3)) == 38
-    words = encode_counts(Betas(3), [90, 10, 0])
-    # 100 (0.82 - 1/3) = 48.67 before; b = 4, 8, 12 fill [10, 0] with 0 + 4, 0 + 8, 2 + 12.
-    assert words[:5].tolist() == [100, 49, 4, 8, 14]
-
-
-# What is chosen from the sums.
-
-
-def choose_from_counts(c, min_reduction, max_share):
-    """Which beta of the grid the plain counts lead to, and whether rounding could change it."""
-    found = path(c, Betas(c.C).numbers)
-    rounding = c.K / (found.score_before * c.total)  # half a unit for each client, twice
-    within = (found.shares < max_share) & (found.totals > 0)
-    good = within & (found.reductions >= min_reduction)
-    close = np.abs(found.reductions - min_reduction) <= rounding
-    if good.any():
-        edges = np.flatnonzero(np.diff(good.astype(int), prepend=0, append=0)).reshape(-1, 2)
-        ends = np.append(found.betas, 100.0)
-        low, high = max(((ends[i], ends[j]) for i, j in edges), key=lambda r: r[1] - r[0])
-        return plainest_number(low, high), bool((close & within).any())
-    if not within.any():
-        return None, False
-    best = np.where(within, found.reductions, -np.inf)
-    beta = found.betas[int(best.argmax())]
-    doubtful = (best > best.max() - rounding).sum() > 1 or (close & within).any()
-    return float(beta), bool(doubtful)
-
-
-def compare_with_counts(c, min_reduction=0.5, max_share=0.25):
-    question = Betas(c.C)
-    sums = plain_sums(question, c.n)
-    balanced = path(c, question.numbers).score_before == 0
-    if balanced or not sums[1]:
-        with pytest.raises(InfeasibleError, match="balanced already"):
-            choose_by_conditions(question, sums, c.K, min_reduction, max_share)
-        return "balanced"
-    expected, doubtful = choose_from_counts(c, min_reduction, max_share)
-    if expected is None:
-        with pytest.raises(InfeasibleError, match="no beta from 1 to 90"):
-            choose_by_conditions(question, sums, c.K, min_reduction, max_share)
-        return "nothing"
-    found = choose_by_conditions(question, sums, c.K, min_reduction, max_share)
-    plan = found.policy.plan(c)
-    assert (found.samples, found.real) == (plan.total, c.total)
-    assert found.share == pytest.approx(plan.synthetic_share)
-    assert found.share < max_share
-    assert abs(found.reduction - plan.reduction) <= c.K / (plan.score_before * c.total)
-    if doubtful:
-        return "doubtful"
-    assert found.policy.beta == expected
-    if found.interval is None:
-        return "within the share"
-    assert plan.reduction >= min_reduction - 1e-9
-    return "both"
-
-
-@settings(max_examples=100)
-@given(counts, st.floats(0.05, 0.9), st.floats(0.05, 0.9))
-def test_beta_from_the_sums_is_that_of_the_counts(c, min_reduction, max_share):
-    compare_with_counts(c, min_reduction, max_share)
-
-
-def test_beta_from_the_sums_on_drawn_federations():
-    """Of Dirichlet federations of all sizes, with the paper's conditions and looser ones."""
-    rng = np.random.default_rng(7)
-    said = []
-    for number in range(120):
-        K, C = int(rng.integers(3, 40)), int(rng.choice([2, 3, 10, 20, 100]))
-        alpha, size = rng.choice([0.02, 0.05, 0.1, 0.3, 1.0]), 10 ** rng.uniform(2, 4)
-        n = [
-            rng.multinomial(1 + int(size * rng.lognormal()), rng.dirichlet([alpha] * C))
-            for _ in range(K)
-        ]
-        said.append(compare_with_counts(LabelCounts(n), *((0.5, 0.25), (0.3, 0.4))[number % 2]))
-    assert said.count("both") >= 40
-    assert said.count("within the share") >= 20
-    assert said.count("doubtful") <= 30
-
-
-def test_the_papers_federation_gets_a_beta_within_the_share(paper, tmp_path):
-    """Both conditions hold from 11.4 to 13.3, where there is no number of one digit."""
+def test_the_papers_federation_gets_a_beta_of_the_papers_interval(paper, tmp_path):
+    """Both conditions hold from 11.4 to 13.3."""
     grid = federation(tmp_path, paper.n)
     found = negotiate_beta(grid, grid.get_node_ids(), classes=10)
-    assert found.choice.policy == FedEAS(beta=10.0)
-    assert found.choice.interval is None
-    assert found.choice.samples == FedEAS(beta=10).plan(paper).total
-    assert found.choice.clients == len(found.nodes) == 20
+    assert found.choice.policy == FedEAS(beta=12.0)
+    assert found.choice.met is True
+    assert found.choice.sites == len(found.nodes) == 20
     assert found.left_out == {}
+    plan = FedEAS(beta=12).plan(paper)
+    assert found.choice.samples.value == pytest.approx(plan.total, rel=0.01)
     rows = [found.choice.policy.local(row) for row in paper.n]
-    np.testing.assert_array_equal(rows, FedEAS(beta=10).plan(paper).samples)
-    looser = choose_by_conditions(Betas(10), plain_sums(Betas(10), paper.n), 20, 0.4, 0.3)
-    assert looser.policy.beta == 10
-    assert (looser.interval.low, looser.interval.high) == (9.0, 20.0)
-
-
-def test_what_cannot_be_is_said():
-    tiny = LabelCounts([[3, 0], [0, 3], [3, 0]])
-    with pytest.raises(InfeasibleError, match="no beta from 1 to 90 satisfies both conditions"):
-        choose_by_conditions(Betas(2), plain_sums(Betas(2), tiny.n), 3, max_share=0.001)
-    balanced = LabelCounts([[5, 5], [3, 3], [1, 1]])
-    with pytest.raises(InfeasibleError, match="every client is balanced already"):
-        choose_by_conditions(Betas(2), plain_sums(Betas(2), balanced.n), 3)
-    with pytest.raises(InfeasibleError, match="no client of the sum has samples"):
-        choose_by_conditions(Betas(2), np.zeros(length_of(Betas(2)), np.uint64), 3)
-
-
-def test_the_plainest_number_of_a_run_is_one_of_the_grid():
-    """Also from an end that is such a number: 1.1 / 0.1 must not be rounded past it."""
-    for x in one_digit_numbers(-3, 2):
-        assert plainest_number(x, x * 1.0001) == x
-
-
-@pytest.mark.parametrize("kind", [Betas, Prices])
-@settings(max_examples=40)
-@given(counts, st.integers(1, 10**6))
-def test_what_is_chosen_for_a_total_never_exceeds_it(kind, c, total):
-    question = kind(c.C)
-    try:
-        found = choose_within(question, plain_sums(question, c.n), c.K, total)
-    except InfeasibleError:
-        return
-    taken = sum(int(found.policy.local(row).sum()) for row in c.n)
-    assert 0 < found.samples == taken <= total
-    numbers = question.numbers.tolist()
-    chosen = found.policy.beta if kind is Betas else found.policy.price
-    further = numbers[numbers.index(chosen) + 1 :]
-    if further:  # one step further is too much
-        more = question.rule(further[0])
-        assert sum(int(more.local(row).sum()) for row in c.n) > total
+    np.testing.assert_array_equal(rows, plan.samples)
 
 
 def test_a_negotiated_price_spends_what_the_grid_allows(paper, tmp_path):
     grid = federation(tmp_path, paper.n)
     found = negotiate_price(grid, grid.get_node_ids(), classes=10, total=13437)
-    assert found.choice.samples == WaterFill(price=found.choice.policy.price).plan(paper).total
-    assert 10_000 < found.choice.samples <= 13437
+    plan = WaterFill(price=found.choice.policy.price).plan(paper)
+    assert found.choice.samples.value == pytest.approx(plan.total, abs=20)
+    assert 12_000 < plan.total <= 13437
 
 
 def test_sums_of_the_most_and_largest_clients_fit():
-    """The largest client there may be, as often as a sum allows, in Python's own numbers."""
-    for n in ([2**40 - 1, 0, 0], [2**39, 2**39 - 1, 0]):
-        for question in (Betas(3), Prices(3)):
-            assert max(int(word) for word in encode_counts(question, n)) * MOST < 2**64
+    """The largest client there may be, as often as a sum allows, with room for noise."""
+    for n in ([2**32, 0, 0], [2**31, 2**31, 0]):
+        for kind in QUERIES.values():
+            assert max(int(word) for word in kind(3).answer(n)) * MOST < 2**60
     with pytest.raises(RefusedError, match="too many samples"):
-        encode_counts(Betas(3), [2**40, 0, 0])
+        BetaQuery(3).answer([2**32 + 1, 0, 0])
 
 
 def test_conditions_are_checked_before_anybody_is_asked(tmp_path):
@@ -803,7 +651,9 @@ def test_the_program_shown_runs(tmp_path, monkeypatch):
         compile(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], "security.md", "exec"), shown
     )
     beta = shown["choose"](InlineGrid(shown["app"], 3))
-    assert beta == choose_from_counts(LabelCounts([[90, 10, 0]] * 3), 0.5, 0.25)[0]
+    query = BetaQuery(3)
+    plain = choose_by_conditions(query, query.read_plain([[90, 10, 0]] * 3))
+    assert beta == plain.policy.beta
 
 
 def test_secure_sums_need_no_torch():

@@ -24,6 +24,7 @@ STEPS = {
     "rounds": ["benchmarks/rounds.py"],
     "secure_sum": ["benchmarks/secure_sum.py"],
     "noise": ["benchmarks/noise.py"],
+    "private_beta": ["benchmarks/private_beta.py"],
     "negotiation_leak": ["benchmarks/negotiation_leak.py", "--trials", "2"],
     "superlink": ["benchmarks/superlink.py"],
     "scale": ["benchmarks/scale.py"],

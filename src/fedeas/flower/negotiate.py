@@ -1,60 +1,34 @@
-"""Choose beta, or water-filling's price, before training, from exact sums over clients.
+"""Choose beta, or water-filling's price, before training, from noisy sums over the sites.
 
-See docs/security.md for what such sums can give away.
+At a client, with its own histogram, a folder of its own, its key and its ledger:
 
-At a client, with its own histogram and a folder of its own:
+    answer_negotiation(app, lambda context: Holding(histogram, folder, identity, ledger))
 
-    answer_negotiation(app, lambda context: Holding(histogram, folder))
-
-At the server:
+At the server, with the list of members:
 
     nodes = list(grid.get_node_ids())
-    chosen = negotiate_beta(grid, nodes, classes=10)
+    chosen = negotiate_beta(grid, nodes, classes=10, members=members, epsilon=1.0)
 
 `chosen.choice.policy.beta` is what clients are told; `FedEAS(beta).local` gives each its row.
 """
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from flwr.app import Context
-from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
-from numpy.typing import ArrayLike
 
-from fedeas.flower.secure_sum import Summand, Sums, answer_secure_sum, secure_sum
+from fedeas.flower.queries import DELTA, TIMEOUT, Holding, answer_queries, ask
 from fedeas.policies.matched import check_total
-from fedeas.privacy.choice import (
-    Betas,
-    Choice,
-    Prices,
-    Question,
-    choose_by_conditions,
-    choose_within,
-    encode_counts,
-    encode_query,
-    length_of,
-    read_question,
-)
+from fedeas.privacy.queries.beta import BetaQuery
+from fedeas.privacy.queries.class_totals import ClassTotals, Prior
+from fedeas.privacy.queries.effects import Choice, choose_by_conditions, choose_within
+from fedeas.privacy.queries.price import PriceQuery
+from fedeas.privacy.secure_sum.identity import Members
 from fedeas.select import check_conditions
 
-TIMEOUT = 600.0  # seconds that each of the four stages may take
+__all__ = ["Holding", "Negotiated", "answer_negotiation", "negotiate_beta", "negotiate_price"]
 
-
-class Holding(NamedTuple):
-    """What a client negotiates with: its count of every class, and a folder of its own.
-
-    Parameters
-    ----------
-    histogram
-        The client's count of every class.
-    folder
-        A folder that only this client writes to.
-    """
-
-    histogram: ArrayLike
-    folder: Path
+answer_negotiation = answer_queries
 
 
 class Negotiated(NamedTuple):
@@ -65,35 +39,20 @@ class Negotiated(NamedTuple):
     left_out: dict[int, str]
 
 
-def answer_negotiation(app: ClientApp, hold: Callable[[Context], Holding]) -> None:
-    """Have a ClientApp take part in choosing beta or a price; its counts stay with it.
-
-    Parameters
-    ----------
-    app
-        The client's app.
-    hold
-        Returns what this client negotiates with.
-    """
-
-    def site(context: Context) -> Summand:
-        histogram, folder = hold(context)
-        return Summand(lambda asked: encode_counts(read_question(asked), histogram), folder)
-
-    answer_secure_sum(app, site)
-
-
 def negotiate_beta(
     grid: Grid,
     nodes: Iterable[int],
     classes: int,
+    members: Members,
     *,
+    epsilon: float = 1.0,
+    delta: float = DELTA,
     min_reduction: float = 0.5,
     max_share: float = 0.25,
     total: int | None = None,
     timeout: float = TIMEOUT,
 ) -> Negotiated:
-    """Choose beta among the numbers of one digit from 1 to 90, for the default FedEAS rule.
+    """Choose beta among ten round numbers per decade from 1 to 80, for the default FedEAS rule.
 
     Parameters
     ----------
@@ -101,36 +60,45 @@ def negotiate_beta(
         The Flower grid, and the nodes that take part.
     classes
         The number of classes of the federation.
+    members
+        The members of the federation.
+    epsilon, delta
+        What the answer may cost one sample of a site, added or removed.
     min_reduction, max_share
-        The paper's two conditions. If no beta of the grid meets both, the one that removes most
-        within `max_share` is chosen, and `choice.interval` is None.
+        The paper's two conditions. The smallest beta that meets both is chosen; if none does, the
+        largest within `max_share`, and `choice.met` is not True.
     total
         Instead of the conditions: the largest beta within this many samples.
     timeout
-        Seconds that each of the four stages may take.
+        Seconds that each of the five stages may take.
 
     """
-    question = Betas(classes)
+    query = BetaQuery(classes)
     if total is None:
         check_conditions(min_reduction, max_share)
     else:
         check_total(total)
-    sums = _sums(grid, nodes, question, timeout)
+    found = ask(grid, nodes, query, members, epsilon=epsilon, delta=delta, timeout=timeout)
+    effects = query.read(found.sums, found.sigma, len(found.nodes))
     if total is not None:
-        return _within(question, sums, total)
-    choice = choose_by_conditions(question, sums.words, len(sums.nodes), min_reduction, max_share)
-    return Negotiated(choice, sums.nodes, sums.left_out)
+        choice = choose_within(query, effects, total)
+    else:
+        choice = choose_by_conditions(query, effects, min_reduction, max_share)
+    return Negotiated(choice, found.nodes, found.left_out)
 
 
 def negotiate_price(
     grid: Grid,
     nodes: Iterable[int],
     classes: int,
+    members: Members,
     *,
     total: int,
+    epsilon: float = 1.0,
+    delta: float = DELTA,
     timeout: float = TIMEOUT,
 ) -> Negotiated:
-    """Choose the one-digit price of water-filling that spends most within a total.
+    """Choose the price of water-filling that spends most within a total, on a grid.
 
     Parameters
     ----------
@@ -138,20 +106,47 @@ def negotiate_price(
         The Flower grid, and the nodes that take part.
     classes
         The number of classes.
+    members
+        The members of the federation.
     total
         The most samples of all clients together.
+    epsilon, delta
+        What the answer may cost one sample of a site, added or removed.
     timeout
-        Seconds that each of the four stages may take.
+        Seconds that each of the five stages may take.
     """
     check_total(total)
-    question = Prices(classes)
-    return _within(question, _sums(grid, nodes, question, timeout), total)
+    query = PriceQuery(classes)
+    found = ask(grid, nodes, query, members, epsilon=epsilon, delta=delta, timeout=timeout)
+    effects = query.read(found.sums, found.sigma, len(found.nodes))
+    return Negotiated(choose_within(query, effects, total), found.nodes, found.left_out)
 
 
-def _sums(grid: Grid, nodes: Iterable[int], question: Question, timeout: float) -> Sums:
-    return secure_sum(grid, nodes, encode_query(question), length_of(question), timeout)
+def ask_class_prior(
+    grid: Grid,
+    nodes: Iterable[int],
+    classes: int,
+    members: Members,
+    *,
+    epsilon: float = 1.0,
+    delta: float = DELTA,
+    timeout: float = TIMEOUT,
+) -> Prior:
+    """Return the federation's share of every class, with the errors that the noise gives them.
 
-
-def _within(question: Question, sums: Sums, total: int) -> Negotiated:
-    choice = choose_within(question, sums.words, len(sums.nodes), total)
-    return Negotiated(choice, sums.nodes, sums.left_out)
+    Parameters
+    ----------
+    grid, nodes
+        The Flower grid, and the nodes that take part.
+    classes
+        The number of classes.
+    members
+        The members of the federation.
+    epsilon, delta
+        What the answer may cost one sample of a site, added or removed.
+    timeout
+        Seconds that each of the five stages may take.
+    """
+    query = ClassTotals(classes)
+    found = ask(grid, nodes, query, members, epsilon=epsilon, delta=delta, timeout=timeout)
+    return query.read(found.sums, found.sigma, len(found.nodes))

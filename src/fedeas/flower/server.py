@@ -107,20 +107,20 @@ def _negotiated(
     )
     _LOG.info(
         "negotiated %s over %s sites: %s samples remove %.1f %% of the imbalance",
-        policy, choice.clients, choice.samples, 100 * choice.reduction,
+        policy, choice.sites, round(choice.samples.value), 100 * choice.reduction.value,
     )  # fmt: skip
-    met = choice.interval is not None or "total" in asked
-    if not met:
-        _LOG.warning("no beta of one digit meets both conditions: this one stays within the share")
+    if choice.met is not True:
+        _LOG.warning("not sure that all conditions are met: %s", choice.sure)
     for node, why in found.left_out.items():
         _LOG.warning("the sums are without node %s: %s", node, why)
     return {
         "policy": policy,
-        "sites": choice.clients,
-        "real": choice.real,
-        "samples": choice.samples,
-        "reduction": choice.reduction,
-        "conditions_met": met,
+        "sites": choice.sites,
+        "real": round(choice.real.value),
+        "samples": round(choice.samples.value),
+        "reduction": choice.reduction.value,
+        "conditions_met": choice.met,
+        "sure": choice.sure,
         "left_out": {str(node): why for node, why in found.left_out.items()},
     }
 

@@ -108,15 +108,18 @@ def price_for_total(counts: LabelCounts, total: int) -> float:
     return _Levels(class_major(counts.n)).price_for(total)[1]
 
 
-def fill_at(n: Floats, prices: Floats) -> Floats:
-    """Return what one client, a row of counts, takes at each of the prices, a row per price.
+def effects_at(n: Floats, prices: Floats) -> tuple[Floats, Floats]:
+    """Return what each client takes at each price, before rounding, and N_k ||q_k - u||^2 with it.
 
-    >>> fill_at(np.array([[90.0, 10.0, 0.0]]), np.array([0.2, 0.5]))
-    array([[ 0., 16., 27.],
-           [ 0.,  1., 12.]])
+    Clients are rows, prices columns.
+
+    >>> [x.round(1) for x in effects_at(np.array([[90.0, 10.0, 0.0]]), np.array([0.2, 0.5]))]
+    [array([[42.2, 12.4]]), array([[13.5, 32.8]])]
     """
-    levels = _Levels(np.broadcast_to(n, (len(prices), n.shape[-1])))
-    return levels.raise_by(np.ceil(levels.amount(prices)))
+    levels = _Levels(n)
+    found = [levels.effect(price) for price in prices.tolist()]
+    amounts, scores = (np.stack(columns, axis=-1) for columns in zip(*found, strict=True))
+    return amounts, scores
 
 
 class _Levels:
@@ -159,6 +162,15 @@ class _Levels:
         low, high = self.filled[active, at - 1], self.filled[active, at]
         amounts[active] = np.clip(root - N, low, high)
         return amounts
+
+    def effect(self, price: float) -> tuple[Floats, Floats]:
+        """Return what each client takes at a price, before rounding, and N_k ||q_k - u||^2."""
+        amounts = self.amount(price)
+        j = (self.prices > price).sum(axis=1)
+        left, M = self._left(self.B, j), np.maximum(self.N + amounts, 1.0)
+        squares = self._left(self.A, j) + (self.N + amounts - left) ** 2 / np.maximum(j, 1)
+        scores: Floats = self.N * np.maximum(squares / M**2 - 1.0 / self.n.shape[1], 0.0)
+        return amounts, scores
 
     def price_for(self, total: int) -> tuple[float, float]:
         """Bracket the price of a total: at the first not too much is taken, at the second more."""

@@ -1,0 +1,1 @@
+"""What sites may be asked: queries whose answers are summed under noise."""
