@@ -19,7 +19,13 @@ from flwr.serverapp.strategy import FedAvg
 
 from fedeas.flower.grids import on_grid
 
-CONFIG = {"num-server-rounds": 2, "local-epochs": 1, "batch-size": 32, "learning-rate": 0.05}
+CONFIG = {
+    "num-server-rounds": 2,
+    "local-epochs": 1,
+    "batch-size": 32,
+    "learning-rate": 0.05,
+    "num-samples": 12_000,
+}
 
 
 def load(app: str) -> list:
@@ -47,7 +53,10 @@ def configured(inner: ClientApp, config: dict) -> ClientApp:
 
 def real_sizes(task, clients: int, alpha: float) -> list[int]:
     """N_k of every client, counted without fedeas."""
-    parts = [task.federated_dataset(clients, alpha).load_partition(k) for k in range(clients)]
+    parts = [
+        task.federated_dataset(clients, CONFIG["num-samples"], alpha).load_partition(k)
+        for k in range(clients)
+    ]
     return [len(p.train_test_split(test_size=0.2, seed=42)["train"]) for p in parts]
 
 

@@ -22,7 +22,8 @@ images to the training set of each client, as many as its label counts ask for, 
 ```bash
 flwr new @fedeas/fedeas-quickstart && cd fedeas-quickstart
 pip install -e .
-FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 flwr run . --stream
+FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 \\
+  flwr run . --stream --federation-config num-supernodes=10
 ```
 
 Without a GPU, install PyTorch's CPU build first. See https://fedeas.github.io/fedeas/howto/flower/.

@@ -48,12 +48,17 @@ def source():
 @cache
 def federated_dataset(num_partitions, num_samples, alpha):
     """Share out the first samples of the training set; once a process."""
+
+    def shorten(parts):
+        train = parts["train"]
+        return {**parts, "train": train.select(range(min(num_samples, len(train))))}
+
     partitioner = DirichletPartitioner(num_partitions, partition_by="label", alpha=alpha)
     where = source()
     return FederatedDataset(
         dataset=where.pop("path"),
         partitioners={"train": partitioner},
-        preprocessor=lambda parts: {**parts, "train": parts["train"].select(range(num_samples))},
+        preprocessor=shorten,
         **where,
     )
 

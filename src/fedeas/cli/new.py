@@ -31,5 +31,6 @@ def new(
     typer.echo(f"wrote {folder}: Flower's PyTorch quick start, and fedeas.patch")
     show.note(
         f"next: cd {folder}; patch -p1 < fedeas.patch; "
-        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 flwr run . --stream"
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 flwr run . --stream "
+        "--federation-config num-supernodes=10"
     )
