@@ -20,6 +20,7 @@ from fedeas.flower.state import Kept
 from fedeas.methods.method import Method, Outcome, Turn
 from fedeas.methods.registry import make_method
 from fedeas.privacy.secure_sum.identity import Identity
+from fedeas.privacy.secure_sum.memory import end_sums
 from fedeas.privacy.secure_sum.messages import RefusedError, Words
 from fedeas.seeds import child_rng
 from fedeas.settings.deployment import SiteConfig
@@ -148,6 +149,8 @@ def _train(message: Message, site: Site) -> Message:
         return _train_secretly(message, site, request)
     if site.limits is not None and site.limits.secure:
         raise InputError("the owner of this site lets updates leave only in secure sums")
+    if site.sums is not None:
+        end_sums(site.sums)  # whatever was summed before is over when training begins
     found = _turn(message, site, request)
     outcome = found.outcome
     arrays = {"weights": found.model.state_dict(), "added": outcome.added, "shown": outcome.shown}

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from flwr.app import Context
 from flwr.clientapp import ClientApp
+from numpy.typing import NDArray
 
 from fedeas.cache import ClientSamples
 from fedeas.counts import names
@@ -23,10 +24,12 @@ from fedeas.data import Dataset, load_images
 from fedeas.errors import InputError
 from fedeas.flower.client import Site, make_client_app
 from fedeas.flower.limits import RefusalLog, refuse_alike
-from fedeas.flower.negotiate import Holding, answer_negotiation
+from fedeas.flower.queries import Holding, answer_queries
 from fedeas.flower.site import with_synthetic
 from fedeas.policies import FedEAS, FillToMean, FullBalance, LocalPolicy, NoGeneration, WaterFill
-from fedeas.privacy.secure_sum.memory import end_sums, own_folder
+from fedeas.privacy.ledger import Ledger
+from fedeas.privacy.secure_sum.identity import Identity, Members, load_identity
+from fedeas.privacy.secure_sum.memory import own_folder
 from fedeas.settings.deployment import SiteConfig
 from fedeas.settings.reading import read_settings
 from fedeas.specs import parse
@@ -45,22 +48,31 @@ def make_deployed_app() -> ClientApp:
     if not logging.getLogger().handlers and logging.lastResort is not None:
         # A site's owner reads on standard error why requests were refused.
         logging.getLogger("fedeas").addHandler(logging.lastResort)
-    app = make_client_app(open_deployed, mods=[refuse_alike(_refusals)])
-    answer_negotiation(app, hold_counts)
+    app = make_client_app(open_deployed, mods=[refuse_alike(_refusals)], answers_queries=True)
+    answer_queries(app, hold_counts)
     return app
 
 
 def open_deployed(context: Context) -> Site:
-    """Open the site of a node for training; whatever was negotiated is over then."""
-    config = _agreed(context)
-    end_sums(_sums_folder(config))
-    return open_site(config)
+    """Open the site of a node for training."""
+    return open_site(_agreed(context))
 
 
 def hold_counts(context: Context) -> Holding:
-    """Return what a site negotiates with: its own counts."""
+    """Return what a site answers queries with: its own counts, its key and its ledger."""
     config = _agreed(context)
-    return Holding(open_site(config).real.counts(), _sums_folder(config))
+    identity = _identity(config)
+    if identity is None:
+        raise InputError(
+            "this site takes part in no secure sums", fix="set identity-key and members"
+        )
+    ledger = Ledger.open(config.ledger_folder, epsilon=config.epsilon, delta=config.delta)
+    allow = tuple(config.allow.split())
+
+    def histogram() -> NDArray[np.int64]:
+        return open_site(config).real.counts()
+
+    return Holding(histogram, _sums_folder(config), identity, ledger, allow)
 
 
 def open_site(config: SiteConfig) -> Site:
@@ -78,6 +90,8 @@ def open_site(config: SiteConfig) -> Site:
         tuple(config.methods.split()),
         hide_sample_counts=True,
         limits=config,
+        identity=_identity(config),
+        sums=_sums_folder(config),
     )
 
 
@@ -147,6 +161,15 @@ def _agreed(context: Context) -> SiteConfig:
 
 def _refusals(context: Context) -> RefusalLog:
     return RefusalLog(Path(_configured(context).state) / "refusals")
+
+
+def _identity(config: SiteConfig) -> Identity | None:
+    """Return the site's key and the members, if its owner named both."""
+    if not config.identity_key and not config.members:
+        return None
+    if not config.identity_key or not config.members:
+        raise InputError("a site needs identity-key and members, or neither")
+    return Identity.of(load_identity(config.identity_key), Members.load(config.members))
 
 
 def _sums_folder(config: SiteConfig) -> Path:

@@ -32,6 +32,7 @@ from fedeas.privacy.secure_sum.messages import RefusedError, Words
 
 TIMEOUT = 600.0  # seconds that each of the five stages may take
 DELTA = 1e-6
+TRAIN = "train"  # the sum of a round's updates, which another message begins
 EXACT = "exact"  # allows sums without noise, which carry no guarantee
 
 
@@ -41,7 +42,8 @@ class Holding(NamedTuple):
     Parameters
     ----------
     histogram
-        The client's count of every class.
+        The client's count of every class, or a function that returns it: most messages of a sum
+        do not need it.
     folder
         A folder that only this client writes to.
     identity
@@ -52,7 +54,7 @@ class Holding(NamedTuple):
         The names of the queries that are answered.
     """
 
-    histogram: ArrayLike
+    histogram: ArrayLike | Callable[[], ArrayLike]
     folder: Path
     identity: Identity
     ledger: Ledger | None
@@ -84,16 +86,18 @@ def answer_queries(app: ClientApp, hold: Callable[[Context], Holding]) -> None:
 
         def words(asked: object) -> Words:
             query, noise, _ = _read(asked, holding)
-            found = query.answer(holding.histogram)
+            counts = holding.histogram
+            found = query.answer(counts() if callable(counts) else counts)
             if noise is not None:
                 found = found + noise.part(query.length)
-            return found.view(np.uint64)
+            words: Words = found.view(np.uint64)
+            return words
 
         def release(asked: object, key: bytes) -> None:
-            query, noise, rho = _read(asked, holding)
-            if noise is not None and holding.ledger is not None:
+            name, rho = _cost(asked, holding)
+            if rho and holding.ledger is not None:
                 run = str(context.run_id)
-                holding.ledger.enter(query.name, rho, server=run, run=run, key=key)
+                holding.ledger.enter(name, rho, server=run, run=run, key=key)
 
         return Summand(holding.identity, words, holding.folder, release)
 
@@ -134,6 +138,19 @@ def ask(
     if noise is not None:  # all parts of the sum, not only those that were promised
         sigma = noise.part_sigma * math.sqrt(len(found.nodes))
     return Answer(found.words.view(np.int64), sigma, found.nodes, found.left_out)
+
+
+def _cost(asked: object, holding: Holding) -> tuple[str, float]:
+    """Return what a sum is called in the ledger, and what it costs."""
+    if isinstance(asked, dict) and asked.get("query") == TRAIN:
+        rho = asked.get("rho", 0.0)
+        if type(rho) is not float or not 0 <= rho < 1e6:
+            raise RefusedError("not a query that this site answers")
+        if rho and (TRAIN not in holding.allow or holding.ledger is None):
+            raise RefusedError("the owner of this site does not allow noisy training")
+        return TRAIN, rho
+    query, _, rho = _read(asked, holding)
+    return query.name, rho
 
 
 def _read(asked: object, holding: Holding) -> tuple[Query, Noise | None, float]:

@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from fedeas.errors import InfeasibleError, InputError
 from fedeas.flower.exchange import exchange
+from fedeas.flower.queries import TRAIN
 from fedeas.flower.robust import MEAN, clip_update
 from fedeas.flower.secure_sum import Sums, finish_sum, read_replies
 from fedeas.flower.sums import ExactSum, direction
@@ -33,7 +34,6 @@ from fedeas.settings.training import Federated
 from fedeas.tensors import LARGEST, Tensors, tensors_digest
 from fedeas.training.models import Classifier
 
-QUERY = "train"  # in a site's `allow` and its ledger
 _FINEST = 2.0**24  # whole numbers that a clipping norm is counted in
 
 
@@ -60,12 +60,12 @@ class Question(Settings, frozen=True):
 
     def encode(self) -> dict[str, object]:
         """Return the question as it is sent."""
-        return {"query": QUERY, **self.to_dict()}
+        return {"query": TRAIN, **self.to_dict()}
 
     @classmethod
     def read(cls, asked: object) -> "Question":
         """Read the question of another party."""
-        if not isinstance(asked, dict) or asked.get("query") != QUERY:
+        if not isinstance(asked, dict) or asked.get("query") != TRAIN:
             raise RefusedError("not a question about training")
         return read_settings(cls, {k: v for k, v in asked.items() if k != "query"}, "the question")
 

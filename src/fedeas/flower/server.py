@@ -21,6 +21,7 @@ from fedeas.flower.negotiate import Negotiated, negotiate_beta, negotiate_price
 from fedeas.flower.rounds import Trained, run_rounds
 from fedeas.locks import locked
 from fedeas.policies import FedEAS
+from fedeas.privacy.secure_sum.identity import Members
 from fedeas.settings.deployment import RunConfig
 from fedeas.settings.reading import read_settings
 from fedeas.specs import parse
@@ -38,7 +39,8 @@ def serve(grid: Grid, config: Mapping[str, object]) -> Trained:
     """Train a deployed federation as its run's configuration says.
 
     With the policy `negotiate` beta is chosen by the paper's two conditions, with
-    `negotiate(total=5000)` the price of water-filling, from secure sums over the sites.
+    `negotiate(total=5000)` the price of water-filling, from noisy secure sums over the sites.
+    `negotiate(epsilon=4)` has less noise; the default is 1.
 
     Parameters
     ----------
@@ -66,6 +68,7 @@ def serve(grid: Grid, config: Mapping[str, object]) -> Trained:
             log.add,
             log.go_on,
             settings.replace(policy=policy),
+            _members(settings),
         )
         save_tensors(folder / "model.safetensors", trained.weights, {"experiment": experiment})
     return trained
@@ -89,15 +92,21 @@ def _agreed(path: Path, grid: Grid, settings: RunConfig, classes: Sequence[str])
 def _negotiated(
     grid: Grid, settings: RunConfig, asked: Mapping[str, object], classes: int
 ) -> dict[str, object]:
-    """Settle the policy with the sites, from exact sums over all of them."""
-    known = ("total", "min_reduction", "max_share")
+    """Settle the policy with the sites, from noisy sums over all of them."""
+    known = ("total", "min_reduction", "max_share", "epsilon")
     if strange := asked.keys() - set(known):
         raise InputError(
             "a negotiation has no such setting", got=sorted(strange)[0], allowed=", ".join(known)
         )
     nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
     ask: Callable[..., Negotiated] = negotiate_price if "total" in asked else negotiate_beta
-    found = ask(grid, nodes, classes, **asked, timeout=settings.timeout)
+    members = _members(settings)
+    if members is None:
+        raise InputError(
+            "a negotiation needs the list of members",
+            fix="set `members` to a members.toml, or fix beta: fedeas(beta=12)",
+        )
+    found = ask(grid, nodes, classes, members, **asked, timeout=settings.timeout)
     choice = found.choice
     chosen = choice.policy
     policy = (
@@ -123,6 +132,15 @@ def _negotiated(
         "sure": choice.sure,
         "left_out": {str(node): why for node, why in found.left_out.items()},
     }
+
+
+def _members(settings: RunConfig) -> Members | None:
+    """Return the members of the federation, if the run's configuration names them."""
+    if not settings.members:
+        return None
+    found = Members.load(settings.members)
+    _LOG.info("%s members, fingerprint %s", len(found), found.fingerprint)
+    return found
 
 
 def _test_data(settings: RunConfig) -> Dataset:
