@@ -4,6 +4,7 @@ METHODS is a JSON list of [method, projection] or [method, projection, model].
 """
 
 import json
+import math
 import sys
 from dataclasses import replace
 from functools import partial
@@ -12,13 +13,15 @@ from pathlib import Path
 from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import on_grid
 from fedeas.flower.negotiate import Holding, answer_negotiation, negotiate_beta
+from fedeas.flower.site import simulated_identities, simulated_members
 from federations import CLIENTS, counts_of, federation, run, settings
 
 
 def hold(counts: object, folder: Path, context: object) -> Holding:
     """What a client negotiates with."""
     number = int(context.node_config["partition-id"])
-    return Holding(counts[number], folder / str(number))
+    who = simulated_identities(len(counts))[number]
+    return Holding(counts[number], folder / str(number), who, None, ("beta", "exact"))
 
 
 def main(folder: Path, methods: list[list[object]]) -> None:
@@ -26,14 +29,18 @@ def main(folder: Path, methods: list[list[object]]) -> None:
     made = federation(folder, policy="fedeas(beta=12)")
     own = folder / "ray"
     own.mkdir()
-    app = make_client_app(replace(made.simulation, folder=str(own / "clients")).opener())
+    app = make_client_app(replace(made.simulation, folder=str(own / "clients")).opener(),
+                          answers_queries=True)  # fmt: skip
     answer_negotiation(app, partial(hold, counts_of(folder).n, own / "negotiated"))
 
     def work(grid: object) -> None:
-        chosen = negotiate_beta(grid, grid.get_node_ids(), classes=3).choice
+        nodes, members = grid.get_node_ids(), simulated_members(CLIENTS)
+        chosen = negotiate_beta(grid, nodes, 3, members, epsilon=math.inf).choice
         (own / "beta.json").write_text(json.dumps([chosen.policy.beta, chosen.samples.value]))
         for given in methods:
             run(made, own, settings(*given), grid)
+        (own / "secure").mkdir()
+        run(made, own / "secure", settings().replace(fraction=1.0, secure=True), grid)
 
     on_grid("ray", app, CLIENTS, 1, work)
 

@@ -29,35 +29,14 @@ from fedeas.flower.client import make_client_app
 from fedeas.flower.deployed import make_deployed_app, open_site, row_policy
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.limits import REFUSAL, RefusalLog
-from fedeas.flower.negotiate import Holding, answer_negotiation, negotiate_beta
 from fedeas.flower.rounds import run_rounds
+from fedeas.privacy.accounting import rho_for, sigma_for
+from fedeas.privacy.noise import Noise
 from fedeas.privacy.queries.beta import BetaQuery
 from fedeas.privacy.queries.registry import encode_query, read_query
-from fedeas.privacy.secure_sum import messages
-from fedeas.privacy.secure_sum.client import Client, _Own
-from fedeas.privacy.secure_sum.keys import (
-    agree,
-    bound_to,
-    load_key,
-    mask,
-    pair_mask,
-    purpose,
-    unseal,
-)
-from fedeas.privacy.secure_sum.memory import FileStore, StageRecord
-from fedeas.privacy.secure_sum.messages import (
-    DEALT,
-    HASH,
-    MOST,
-    RefusedError,
-    Roster,
-    digest,
-    marks,
-    pieces,
-    safe_threshold,
-)
-from fedeas.privacy.secure_sum.server import Server
-from fedeas.privacy.secure_sum.shares import SHARE, join
+from fedeas.privacy.secure_sum.client import Client
+from fedeas.privacy.secure_sum.memory import FileStore
+from fedeas.privacy.secure_sum.messages import RefusedError
 from fedeas.settings.deployment import Deployment, SiteConfig
 from fedeas.settings.reading import read_settings
 from fedeas.settings.training import Federated, Local, ModelSettings
@@ -65,6 +44,7 @@ from fedeas.training.models import make_model
 from fedeas.training.task import Task
 from pictures import encoded
 from reconstruction import Seen, reconstruct
+from sums import identities
 
 CLASSES = 10
 
@@ -106,7 +86,7 @@ def recovered(histograms: np.ndarray, seen: Seen) -> int:
     return sum(f == tuple(sorted(h.tolist())) for f, h in zip(found, histograms, strict=True))
 
 
-def test_the_sums_of_a_negotiation_do_not_give_histograms_away(tmp_path):
+def test_the_sums_of_a_negotiation_do_not_give_histograms_away():
     """A server that follows the protocol peels the sums client by client."""
     read_before = read_now = 0
     for seed in range(4):
@@ -117,31 +97,16 @@ def test_the_sums_of_a_negotiation_do_not_give_histograms_away(tmp_path):
         before, *scores = (sum(column) for column in zip(*(t for _, t in sent), strict=True))
         old = Seen(old_grid().tolist(), samples, scores, before, sizes, CLASSES, _BITS)
         read_before += recovered(histograms, old)
-        words = [int(x) for x in negotiated_sums(tmp_path / str(seed), histograms)]
-        grid = BetaQuery(CLASSES).numbers.tolist()
+        query = BetaQuery(CLASSES)
+        noise = Noise(sigma_for(rho_for(1.0, 1e-6), query.sensitivity, honest=2, words=42), 2)
+        words = query.answers(histograms).sum(axis=0) + sum(noise.part(42) for _ in range(3))
+        whole = np.rint(words / query.units).astype(int).tolist()
+        grid = query.numbers.tolist()
         half = 2 + len(grid)
-        now = Seen(grid, words[2:half], words[half:], words[1], sizes, CLASSES, bits=0)
+        now = Seen(grid, whole[2:half], whole[half:], whole[1], sizes, CLASSES, bits=0)
         read_now += recovered(histograms, now)
     assert read_before == 12  # all of them
     assert read_now == 0
-
-
-def negotiated_sums(folder: Path, histograms: np.ndarray) -> np.ndarray:
-    """What reaches the server of a real negotiation over messages."""
-    app = ClientApp()
-
-    def hold(context: Context) -> Holding:
-        k = int(context.node_config["partition-id"])
-        return Holding(histograms[k], folder / str(k))
-
-    answer_negotiation(app, hold)
-    grid = InlineGrid(app, len(histograms))
-    seen = []
-    total = Server.total
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Server, "total", lambda *a: seen.append(found := total(*a)) or found)
-        negotiate_beta(grid, grid.get_node_ids(), CLASSES, total=10**6)
-    return seen[0][0]
 
 
 def test_a_server_cannot_choose_a_rule_that_counts_cells():
@@ -165,162 +130,7 @@ def test_a_server_cannot_choose_a_rule_that_counts_cells():
             read_query({**question, **setting})
 
 
-class Memory:
-    """A client's memory that lasts as long as the test."""
-
-    def __init__(self) -> None:
-        self.said: dict[str, StageRecord] = {}
-
-    def recall(self, stage: str) -> StageRecord | None:
-        return self.said.get(stage)
-
-    def keep(self, stage: str, said: StageRecord) -> None:
-        self.said.setdefault(stage, said)
-
-    def forget(self, stage: str) -> None:
-        self.said[stage] = StageRecord(self.said[stage].asked, b"", b"")
-
-
-def stories(n: int, threshold: int, colluders: int) -> dict[int, set[int]] | None:
-    """Say whom each honest client is told to have dropped out; None where shares cannot suffice.
-
-    Client 0 is the victim, the next ones collude, the ones after them are said to have vanished.
-    """
-    vanished = range(1 + colluders, threshold)
-    needed = dict.fromkeys(vanished, threshold - colluders)
-    told: dict[int, set[int]] = {k: set() for k in range(1 + colluders, n)}
-    for k in sorted(told, key=lambda k: k not in needed):
-        room = n - threshold
-        for p in sorted((p for p in needed if p != k), key=lambda p: -needed[p]):
-            if room and needed[p] > 0:
-                told[k].add(p)
-                needed[p] -= 1
-                room -= 1
-    return told if all(more <= 0 for more in needed.values()) else None
-
-
-def read_victim(n: int, threshold: int, colluders: int, words: np.ndarray) -> np.ndarray | None:
-    """Take the masks off one client's words by telling the others different stories."""
-    told = stories(n, threshold, colluders)
-    if told is None:
-        return None
-    memories = [Memory() for _ in range(n)]
-    clients = [Client("a sum", memory) for memory in memories]
-    keys = [c.keys(lambda row=row: row) for c, row in zip(clients, words, strict=True)]
-    roster = Roster(threshold, tuple(k[:32] for k in keys), tuple(k[32:] for k in keys))
-    bound = bound_to(digest(b"a sum"), roster)
-    dealt = [pieces(c.shares(roster.pack())[HASH:], DEALT) for c in clients]
-    friends, vanished = range(1, 1 + colluders), range(1 + colluders, threshold)
-
-    def ask_masked(k: int, members: list[int]) -> bytes:
-        sealed = b"".join(dealt[m][k][2 * HASH :] for m in members)
-        return clients[k].masked(marks(members, n) + sealed)
-
-    total = np.frombuffer(ask_masked(0, [0, *friends, *vanished]), "<u8").astype(np.uint64)
-    for k in told:
-        ask_masked(k, list(range(n)))
-    seeds: dict[int, bytes] = {}
-    masks: dict[int, dict[int, bytes]] = {p: {} for p in vanished}
-    secrets = {k: _Own.read(memories[k].recall("keys").secret) for k in friends}
-    for k, own in secrets.items():  # a colluder opens what it was dealt
-        for member in (0, *vanished):
-            secret = agree(load_key(own.seal), roster.seals[member])
-            shares = unseal(secret, purpose(bound, member, k), dealt[member][k][2 * HASH :])
-            if member == 0:
-                seeds[k] = shares[:SHARE]
-            else:
-                masks[member][k] = shares[SHARE:]
-    for k, gone in told.items():
-        survivors = [i for i in range(n) if i not in gone]
-        revealed = pieces(clients[k].unmask(marks(survivors, n)), SHARE)
-        seeds[k] = revealed[0]
-        for p in gone:
-            masks[p][k] = revealed[p]
-
-    def joined(shares: dict[int, bytes]) -> bytes:
-        return join({k: shares[k] for k in sorted(shares)[:threshold]})
-
-    total = total - mask(joined(seeds), purpose(bound, 0), len(total))
-    private = {k: own.mask for k, own in secrets.items()}
-    private |= {p: joined(shares) for p, shares in masks.items()}
-    for k, key in private.items():
-        total = total + pair_mask(load_key(key), roster, k, 0, bound, len(total))
-    return total[:-1]
-
-
-@pytest.mark.parametrize("n", [5, 7, 9, 20])
-def test_a_server_cannot_name_a_low_threshold_and_tell_two_stories(n, monkeypatch):
-    """With a bare majority it reads a victim's words although nobody colludes with it."""
-    words = np.random.default_rng(n).integers(0, 2**64, (n, 4), dtype=np.uint64)
-    low = max(3, n // 2 + 1)
-    with monkeypatch.context() as patch:  # any majority was taken for a threshold
-        patch.setattr(messages, "safe_threshold", lambda n: max(3, n // 2 + 1))
-        np.testing.assert_array_equal(read_victim(n, low, 0, words), words[0])
-    with pytest.raises(RefusedError, match="unsafe threshold"):
-        read_victim(n, low, 0, words)
-
-
-def test_two_stories_do_not_reach_the_threshold_with_a_third_on_the_servers_side(monkeypatch):
-    """Two thirds, the threshold of 0.1.0, fell to a few colluders; today's is out of reach."""
-    for n, colluders in ((7, 2), (10, 2), (13, 3)):
-        words = np.random.default_rng(n).integers(0, 2**64, (n, 4), dtype=np.uint64)
-        old = max(3, 2 * n // 3 + 1)
-        with monkeypatch.context() as patch:
-            patch.setattr(messages, "safe_threshold", lambda n: max(3, 2 * n // 3 + 1))
-            np.testing.assert_array_equal(read_victim(n, old, colluders, words), words[0])
-    for n in range(3, 301):
-        t = safe_threshold(n)
-        for c in range((n - 1) // 3 + 1):
-            # Of each of the t - 1 - c clients that are said to have vanished t - c shares have to
-            # come from the n - 1 - c honest ones, and each of those gives up at most n - t.
-            assert (t - 1 - c) * (t - c) > (n - 1 - c) * (n - t), (n, c)
-            if n <= 40:
-                assert stories(n, t, c) is None
-
-
-def test_a_roster_of_many_keys_does_not_keep_a_client_busy():
-    """A client's work grows with the roster: 65,536 keys were half an hour of it."""
-    victim = Client("a sum", Memory())
-    own = victim.keys(lambda: np.zeros(1, np.uint64))
-    n = MOST + 1
-    keys = [os.urandom(32) for _ in range(2 * n - 2)]
-    many = Roster(safe_threshold(n), (own[:32], *keys[::2]), (own[32:], *keys[1::2]))
-    with pytest.raises(RefusedError, match="malformed roster"):
-        victim.shares(many.pack())
-
-
 # What a dropped client leaves on its disk.
-
-
-def dropped_sum(folder: Path) -> list[Client]:
-    """Run a sum of five clients of which the last one is dropped before it is unmasked."""
-    words = np.arange(5, dtype=np.uint64)
-    clients = [Client("a sum", FileStore(folder / str(k) / "sum-1")) for k in range(5)]
-    server = Server("a sum", len(words))
-    requests = server.roster({k: c.keys(lambda: words) for k, c in enumerate(clients)})
-    requests = server.deliver({k: clients[k].shares(r) for k, r in requests.items()})
-    masked = {k: clients[k].masked(r) for k, r in requests.items()}
-    masked.pop(4)  # too late
-    requests = server.survivors(masked)
-    server.total({k: clients[k].unmask(r) for k, r in requests.items()})
-    return clients
-
-
-def test_a_dropped_client_forgets_its_keys_and_words(tmp_path):
-    from fedeas.privacy.secure_sum.memory import end_sums
-
-    dropped_sum(tmp_path)
-    left = tmp_path / "4"
-    secret = FileStore(left / "sum-1").recall("keys").secret
-    held = b"".join(p.read_bytes() for p in left.rglob("*") if p.is_file())
-    assert secret in held  # nobody told it that the sum is over
-    end_sums(left, but="sum-1")
-    assert FileStore(left / "sum-1").recall("keys").secret == secret  # its own sum may go on
-    end_sums(left, but="sum-2")  # the next one begins, or training does
-    held = b"".join(p.read_bytes() for p in left.rglob("*") if p.is_file())
-    assert all(secret[i : i + 32] not in held for i in range(0, 96, 32))
-    with pytest.raises(RefusedError, match="is over"):
-        Client("a sum", FileStore(left / "sum-1")).keys(lambda: np.zeros(5, np.uint64))
 
 
 def test_a_folder_that_others_can_write_to_is_refused(tmp_path):
@@ -342,13 +152,14 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path):
 
 
 def test_a_damaged_record_of_a_sum_is_noticed(tmp_path):
-    client = Client("a sum", FileStore(tmp_path))
+    who = identities(3)[0]
+    client = Client("a sum", who, FileStore(tmp_path))
     client.keys(lambda: np.arange(3, dtype=np.uint64))
     whole = (tmp_path / "keys").read_bytes()
     for content in (b"", whole[:10], whole[:-1], whole[:50] + b"\0" + whole[51:], whole + b"\0"):
         (tmp_path / "keys").write_bytes(content)
         with pytest.raises(InputError, match="damaged"):
-            Client("a sum", FileStore(tmp_path)).keys(lambda: np.zeros(3, np.uint64))
+            Client("a sum", who, FileStore(tmp_path)).keys(lambda: np.zeros(3, np.uint64))
 
 
 # What a hostile server asks of a site.

@@ -18,9 +18,13 @@ from fedeas.files import read_json
 from fedeas.flower.client import TRAIN, Site, make_client_app
 from fedeas.flower.deployed import SITES, open_deployed, open_site, row_policy
 from fedeas.flower.grids import InlineGrid
-from fedeas.flower.negotiate import Holding, answer_negotiation
+from fedeas.flower.queries import Holding, answer_queries
 from fedeas.flower.rounds import run_rounds
 from fedeas.flower.server import serve
+from fedeas.privacy.ledger import Ledger
+from fedeas.privacy.queries.registry import QUERIES
+from fedeas.privacy.secure_sum.identity import Identity, Members, load_identity, make_identity
+from fedeas.privacy.secure_sum.keys import identity_of
 from fedeas.seeds import child_rng
 from fedeas.settings.deployment import Deployment, SiteConfig
 from fedeas.settings.reading import read_settings
@@ -50,6 +54,8 @@ def sites(tmp_path_factory) -> Path:
     for c in range(3):
         for place in free[c]:
             write_image(folder / "test" / CLASSES[c], images[place])
+    keys = {f"site-{k}": identity_of(make_identity(folder / f"{k}.key")) for k in range(4)}
+    (folder / "members.toml").write_text(Members.of(keys).to_toml())
     return folder
 
 
@@ -61,7 +67,7 @@ def write_image(folder: Path, image: np.ndarray) -> None:
 def config(sites: Path, state: Path, k: int, **changed: object) -> SiteConfig:
     made = SiteConfig(
         k, NAMES, str(sites / str(k) / "data"), str(state / str(k)), "federations:Shapes",
-        device="cpu",
+        device="cpu", identity_key=str(sites / f"{k}.key"), members=str(sites / "members.toml"),
     )  # fmt: skip
     return made.replace(**changed)
 
@@ -70,7 +76,7 @@ def settings(sites: Path, out: Path, **changed: object) -> dict[str, object]:
     return {
         "out": str(out), "test-data": str(sites / "test"), "classes": NAMES, "sites": 4,
         "rounds": 2, "epochs": 1, "batch": 8, "learning-rate": 0.05, "device": "cpu",
-        "timeout": 300.0, **changed,
+        "timeout": 300.0, "members": str(sites / "members.toml"), **changed,
     }  # fmt: skip
 
 
@@ -78,13 +84,16 @@ def app_of(sites: Path, state: Path, **changed: object):
     def own(context: Context) -> SiteConfig:
         return config(sites, state, context.node_config["partition-id"], **changed)
 
-    app = make_client_app(lambda context: open_site(own(context)))
-    answer_negotiation(
-        app,
-        lambda context: Holding(
-            COUNTS[own(context).partition_id], Path(own(context).state) / "sums"
-        ),
-    )
+    app = make_client_app(lambda context: open_site(own(context)), answers_queries=True)
+
+    def hold(context: Context) -> Holding:
+        mine = own(context)
+        identity = Identity.of(load_identity(mine.identity_key), Members.load(mine.members))
+        ledger = Ledger.open(mine.ledger_folder, mine.epsilon, mine.delta)
+        counts = COUNTS[mine.partition_id]
+        return Holding(counts, Path(mine.state) / "sums", identity, ledger, (*QUERIES, "exact"))
+
+    answer_queries(app, hold)
     return app
 
 
@@ -202,7 +211,8 @@ def test_two_sites_of_one_size_say_the_same_but_for_their_weights(tmp_path):
     plans = [FedEAS(beta=12).local(row).sum() for row in rows]
     assert plans[0] != plans[1]
     run_rounds(
-        Watching(app_of(tmp_path / "sites", tmp_path / "state"), 2), federated, task, 42,
+        Watching(app_of(tmp_path / "sites", tmp_path / "state", identity_key="", members=""), 2),
+        federated, task, 42,
         tmp_path / "c.safetensors", "x", lambda _: {}, deployment=Deployment(2, "fedeas(beta=12)"),
     )  # fmt: skip
     assert seen[0] == seen[1]
@@ -327,7 +337,7 @@ def test_a_negotiated_policy_holds_for_the_run_that_goes_on(sites, tmp_path):
     out = tmp_path / "run"
     for rounds in (1, 2):  # another run could not ask again: a client answers once
         grid = InlineGrid(app_of(sites, tmp_path), 4)
-        serve(grid, settings(sites, out, rounds=rounds, policy="negotiate"))
+        serve(grid, settings(sites, out, rounds=rounds, policy="negotiate(epsilon=inf)"))
         agreed = read_json(out / "policy.json")
         assert agreed["policy"] == f"fedeas(beta={beta!r})"
         assert agreed["samples"] == round(chosen.samples.value)
@@ -342,7 +352,9 @@ def test_a_negotiated_policy_holds_for_the_run_that_goes_on(sites, tmp_path):
 
 def test_a_negotiated_price_stays_within_its_total(sites, tmp_path):
     grid = InlineGrid(app_of(sites, tmp_path), 4)
-    serve(grid, settings(sites, tmp_path / "run", rounds=1, policy="negotiate(total=60)"))
+    serve(
+        grid, settings(sites, tmp_path / "run", rounds=1, policy="negotiate(total=60, epsilon=inf)")
+    )
     policy = row_policy(read_json(tmp_path / "run" / "policy.json")["policy"])
     assert 50 <= sum(policy.local(row).sum() for row in COUNTS) <= 60
     with pytest.raises(InputError, match="no such setting"):
@@ -480,9 +492,9 @@ def load_example():
 
 
 def test_the_loopback_federation_says_what_it_needs(tmp_path, monkeypatch):
-    two = script("loopback.py", tmp_path / "two", "--sites", 2)
+    two = script("loopback.py", tmp_path / "two", "--sites", 2, "--secure")
     assert two.returncode == 2
-    assert "a secure sum needs three sites: add --policy" in two.stderr
+    assert "a secure sum needs three sites: use --policy" in two.stderr
     monkeypatch.delenv("FEDEAS_DATA", raising=False)
     nowhere = script("loopback.py", tmp_path / "nowhere", "prepare")
     assert nowhere.returncode == 1

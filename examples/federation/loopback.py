@@ -26,6 +26,8 @@ import numpy as np
 
 from fedeas import parquet
 from fedeas.files import write_json
+from fedeas.privacy.secure_sum.identity import Members, load_identity, make_identity
+from fedeas.privacy.secure_sum.keys import identity_of
 from fedeas.seeds import child_rng
 
 APP = Path(__file__).parent
@@ -59,6 +61,7 @@ class Loopback:
         self.make_certificates(self.folder / "certificates")
         classes = self.share_out()
         pool = f"pool(data=spare, folder={self.folder / 'spare'}, hold_out=20)"
+        members = self.make_members()
         for k in range(self.sites):
             self.make_key(f"site-{k}")
             own = self.folder / "sites" / str(k)
@@ -68,11 +71,13 @@ class Loopback:
                     "partition-id": k, "classes": ", ".join(classes),
                     "data": str(own / "data"), "state": str(own / "state"),
                     "cache": str(own / "cache"), "generator": generator or pool, "device": "cpu",
+                    **({"members": members, "identity-key": self.identity(k)} if members else {}),
                 },
             )  # fmt: skip
         usual = {"rounds": 3, "epochs": 2, "batch": 32, "learning_rate": 0.1, "device": "cpu"}
         test = str(self.folder / "server" / "test")
         own = {"test_data": test, "classes": ", ".join(classes), "sites": self.sites}
+        own["members"] = members
         self.configure(**{**usual, **own, **run})
         ports = free_ports(1 + self.sites)
         write_json(self.folder / "ports.json", ports)
@@ -118,6 +123,22 @@ class Loopback:
             "x509", "-req", "-in", request, "-CA", ca, "-CAkey", key, "-CAcreateserial",
             "-days", "30", "-out", folder / "server.pem", "-extfile", extensions,
         )  # fmt: skip
+
+    def make_members(self) -> str:
+        """Make every site's identity and the list of them; real sites exchange it themselves."""
+        if self.sites < 3:  # there are no secure sums of two
+            return ""
+        for k in range(self.sites):
+            if not Path(self.identity(k)).exists():
+                make_identity(self.identity(k))
+        keys = {f"site-{k}": load_identity(self.identity(k)) for k in range(self.sites)}
+        listed = self.folder / "members.toml"
+        listed.write_text(Members.of({n: identity_of(k) for n, k in keys.items()}).to_toml())
+        return str(listed)
+
+    def identity(self, k: int) -> str:
+        """Return the file of a site's private key for secure sums."""
+        return str(self.folder / "keys" / f"site-{k}.identity")
 
     def make_key(self, name: str) -> Path:
         """Make the key of a SuperNode."""
@@ -463,13 +484,17 @@ def main() -> int:
     parser.add_argument("--sites", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--generator", default="", help="default: pool, of images set aside")
-    parser.add_argument("--policy", default="negotiate", help="e.g. fedeas(beta=5)")
+    parser.add_argument("--policy", default="fedeas(beta=5)", help="or negotiate, from 20 sites")
+    parser.add_argument("--secure", action="store_true", help="show the server only sums")
     given = parser.parse_args()
-    if given.sites < 3 and given.policy.startswith("negotiate"):
-        parser.error("a secure sum needs three sites: add --policy 'fedeas(beta=5)'")
+    if given.sites < 3 and (given.secure or given.policy.startswith("negotiate")):
+        parser.error("a secure sum needs three sites: use --policy 'fedeas(beta=5)', no --secure")
     own = Loopback(given.folder, given.sites)
     if given.step in ("all", "prepare"):
-        own.prepare(given.generator, rounds=given.rounds, policy=given.policy, timeout=300.0)
+        own.prepare(
+            given.generator, rounds=given.rounds, policy=given.policy, timeout=300.0,
+            secure=given.secure,
+        )  # fmt: skip
     good = True
     try:
         if given.step in ("all", "start"):

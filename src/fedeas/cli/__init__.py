@@ -15,6 +15,7 @@ from fedeas.cli.demo import demo
 from fedeas.cli.fill import fill
 from fedeas.cli.generator import generator
 from fedeas.cli.interrupt import HeardInterrupts
+from fedeas.cli.members import members
 from fedeas.cli.new import new
 from fedeas.cli.paper import paper
 from fedeas.cli.partition import partition
@@ -47,6 +48,7 @@ app.command()(demo)
 app.command()(new)
 app.add_typer(generator, name="generator")
 app.add_typer(cache, name="cache")
+app.add_typer(members, name="members")
 app.add_typer(paper, name="paper")
 
 

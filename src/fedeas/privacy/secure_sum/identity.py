@@ -165,9 +165,15 @@ def make_identity(path: str | Path) -> bytes:
 
 def read_key(text: object, name: str) -> bytes:
     """Read a public key of 64 hexadecimal digits."""
-    if not name or len(name) > _LONGEST or not name.isprintable() or set(name) & set('"\\'):
-        raise InputError("not a name of a member", got=name)
+    check_name(name)
     return _hex(text, f"the key of {name} is not a public key")
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that could not be told from another, or read out."""
+    if not name or len(name) > _LONGEST or not name.isprintable() or set(name) & set('"\\'):
+        allowed = f"up to {_LONGEST} printable characters without quotes"
+        raise InputError("not a name of a member", got=name, allowed=allowed)
 
 
 def _hex(text: object, what: str) -> bytes:
