@@ -105,7 +105,7 @@ STAGE_KINDS = ["train", *(f"query.secure_{stage}" for stage in STAGES[1:])]
 
 @pytest.mark.parametrize("at", STAGE_KINDS)
 def test_a_site_that_is_lost_at_any_stage_is_left_out_or_in_the_sum(made, tmp_path, at):
-    """A round goes on as if the lost site had not been asked, or had been asked and had answered."""
+    """A round goes on as if the lost site had not been asked, or had answered."""
     deployment = Deployment(CLIENTS, "none", max_weight_ratio=0)
 
     def play(folder, lose, secure):
@@ -155,7 +155,6 @@ def test_a_server_cannot_send_one_client_another_model(made, tmp_path):
     [
         ({"fraction": 0.5}, "secure sums are over all members"),
         ({"method": "fedgen"}, "shows the server something of each client"),
-        ({"method": "fedmix"}, "shows the server something of each client"),
     ],
 )
 def test_what_cannot_be_a_sum_is_said_at_once(made, tmp_path, changed, why):
@@ -165,7 +164,7 @@ def test_what_cannot_be_a_sum_is_said_at_once(made, tmp_path, changed, why):
 
 
 def test_a_sum_out_of_range_is_refused(made, tmp_path, monkeypatch):
-    """Of a single reply nothing can be checked any more; of their sum, whether it can be weights."""
+    """Of one reply nothing can be checked; of their sum, whether it can be weights."""
     words = Layout.words
 
     def poisoned(self, *given):

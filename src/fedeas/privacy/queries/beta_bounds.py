@@ -145,17 +145,17 @@ def _integral(whole: Floats, C: int) -> Floats:
 
 def _largest_share(kl: Floats, C: int) -> Floats:
     """Return the largest share of a class within this Kullback-Leibler divergence from balance."""
-    inside, outside = np.full_like(kl, 1 / C), np.ones_like(kl)
-    for _ in range(_HALVINGS):
-        middle = (inside + outside) / 2
-        fits = _binary_divergence(middle, C) <= kl
-        inside, outside = np.where(fits, middle, inside), np.where(fits, outside, middle)
-    return outside
+    return _farthest_share(kl, C, 1.0)
 
 
 def _smallest_share(kl: Floats, C: int) -> Floats:
     """Return the smallest share of a class within this divergence from balance."""
-    inside, outside = np.full_like(kl, 1 / C), np.zeros_like(kl)
+    return _farthest_share(kl, C, 0.0)
+
+
+def _farthest_share(kl: Floats, C: int, end: float) -> Floats:
+    """Return the share between balance and `end` from which on the divergence is larger."""
+    inside, outside = np.full_like(kl, 1 / C), np.full_like(kl, end)
     for _ in range(_HALVINGS):
         middle = (inside + outside) / 2
         fits = _binary_divergence(middle, C) <= kl

@@ -20,7 +20,7 @@ from fedeas.policies.waterfill import WaterFill
 from fedeas.privacy.queries.query import SCALE, Floats, Ints, Query
 from fedeas.select import check_conditions
 
-_ROUNDING = 1.02  # units: rounding two values to whole ones, and 0.01 of floating point in each
+_ROUNDING = 1.25  # units: rounding two values to whole ones, and an eighth of an error in each
 _CLEAR = 3.0  # standard errors by which a sum must exceed zero
 _SURE = 0.95
 _PREFERRED = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)

@@ -16,11 +16,13 @@ from fedeas.scalars import integer
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-MOST_SAMPLES = 2**32  # of one site: sums of 2,000 sites then stay far below 2**63
+# Within these, floating point errors stay below an eighth of a unit (docs/privacy_queries.md), and
+# sums of thousands of sites far below 2**63.
+MOST_SAMPLES = 2**26  # of one site
 # Units of a word per its own sensitivity: rounding to whole units then hardly counts, and noise in
 # parts of many sites is still fine-grained.
 SCALE = 256.0
-_MOST_CLASSES = 2**20
+_MOST_CLASSES = 2**14
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Query(ABC):
         """Return the words of many sites, one per row: for simulations that may see the counts."""
         n = class_major(whole_matrix(histograms, "counts"))
         if not (n.sum(axis=1) <= MOST_SAMPLES).all():
-            raise RefusedError("this site has too many samples for a sum", allowed="up to 2**32")
+            raise RefusedError("this site has too many samples for a sum", allowed="up to 2**26")
         rounded: Ints = np.rint(self.words(n)).astype(np.int64)
         return rounded
 
