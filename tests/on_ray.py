@@ -21,7 +21,7 @@ def hold(counts: object, folder: Path, context: object) -> Holding:
     """What a client negotiates with."""
     number = int(context.node_config["partition-id"])
     who = simulated_identities(len(counts))[number]
-    return Holding(counts[number], folder / str(number), who, None, ("beta", "exact"))
+    return Holding(counts[number], folder / str(number) / "sums", who, None, ("beta", "exact"))
 
 
 def main(folder: Path, methods: list[list[object]]) -> None:
@@ -31,7 +31,7 @@ def main(folder: Path, methods: list[list[object]]) -> None:
     own.mkdir()
     app = make_client_app(replace(made.simulation, folder=str(own / "clients")).opener(),
                           answers_queries=True)  # fmt: skip
-    answer_negotiation(app, partial(hold, counts_of(folder).n, own / "negotiated"))
+    answer_negotiation(app, partial(hold, counts_of(folder).n, own / "clients"))
 
     def work(grid: object) -> None:
         nodes, members = grid.get_node_ids(), simulated_members(CLIENTS)
