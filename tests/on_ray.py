@@ -12,7 +12,8 @@ from pathlib import Path
 
 from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import on_grid
-from fedeas.flower.negotiate import Holding, answer_negotiation, negotiate_beta
+from fedeas.flower.negotiate import negotiate_beta
+from fedeas.flower.queries import Holding, answer_queries
 from fedeas.flower.site import simulated_identities, simulated_members
 from federations import CLIENTS, counts_of, federation, run, settings
 
@@ -31,7 +32,7 @@ def main(folder: Path, methods: list[list[object]]) -> None:
     own.mkdir()
     app = make_client_app(replace(made.simulation, folder=str(own / "clients")).opener(),
                           answers_queries=True)  # fmt: skip
-    answer_negotiation(app, partial(hold, counts_of(folder).n, own / "clients"))
+    answer_queries(app, partial(hold, counts_of(folder).n, own / "clients"))
 
     def work(grid: object) -> None:
         nodes, members = grid.get_node_ids(), simulated_members(CLIENTS)

@@ -25,6 +25,7 @@ PACKAGES = [
 LEAVES = {
     "notebook.py": {"pandas", "polars"},
     "progress.py": {"rich"},
+    "privacy/accounting.py": {"dp_accounting"},
     "parquet/arrow.py": {"pyarrow"},
     "partition/flower.py": {"datasets", "flwr_datasets"},
     "hub.py": {"huggingface_hub"},
@@ -59,8 +60,9 @@ HEAVY = {
     "experiments/run.py", "experiments/sweep.py", "experiments/runner.py",
     "experiments/worker.py", "experiments/estimate.py",
     "privacy/secure_sum/keys.py", "privacy/secure_sum/client.py",
-    "privacy/secure_sum/server.py", "privacy/accounting.py", "privacy/ledger.py",
+    "privacy/secure_sum/server.py", "privacy/secure_sum/identity.py",
     "flower/secure_sum.py", "flower/negotiate.py",
+    "flower/queries.py", "flower/secure_round.py",
 }  # fmt: skip
 HEAVY_PACKAGES = {
     "torch", "diffusers", "accelerate", "safetensors", "flwr", "cryptography", "dp_accounting",
@@ -68,10 +70,19 @@ HEAVY_PACKAGES = {
 # Public names that need an extra, and which.
 WITH_EXTRA = {
     "Method": "torch",
-    "Ledger": "privacy",
+    **dict.fromkeys(["Identity", "Members"], "privacy"),
     **dict.fromkeys(["run", "serve", "make_deployed_app"], "train"),
     **dict.fromkeys(
-        ["Holding", "answer_negotiation", "negotiate_beta", "negotiate_price"], "train"
+        [
+            "Holding",
+            "Identity",
+            "Members",
+            "answer_queries",
+            "class_prior",
+            "negotiate_beta",
+            "negotiate_price",
+        ],
+        "train",
     ),
 }
 MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))
@@ -234,7 +245,7 @@ def test_importing_fedeas_loads_numpy_alone():
 def test_a_public_name_names_the_extra_that_it_needs():
     """And `dir`, which `help(fedeas)` goes through, leaves it out where that is not installed."""
     code = (
-        "import sys, json; sys.modules |= dict.fromkeys(['torch', 'flwr', 'dp_accounting'])\n"
+        "import sys, json; sys.modules |= dict.fromkeys(['torch', 'flwr', 'dp_accounting', 'cryptography'])\n"
         "import fedeas\n"
         "said = {}\n"
         "for name in sys.argv[1:]:\n"

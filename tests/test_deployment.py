@@ -91,7 +91,9 @@ def app_of(sites: Path, state: Path, **changed: object):
         identity = Identity.of(load_identity(mine.identity_key), Members.load(mine.members))
         ledger = Ledger.open(mine.ledger_folder, mine.epsilon, mine.delta)
         counts = COUNTS[mine.partition_id]
-        return Holding(counts, Path(mine.state) / "sums", identity, ledger, (*QUERIES, "train", "exact"))
+        return Holding(
+            counts, Path(mine.state) / "sums", identity, ledger, (*QUERIES, "train", "exact")
+        )
 
     answer_queries(app, hold)
     return app

@@ -11,13 +11,11 @@ from flwr.clientapp import ClientApp
 from fedeas import FedEAS, InfeasibleError, InputError, WaterFill
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.negotiate import (
-    Holding,
-    answer_negotiation,
-    ask_class_prior,
+    class_prior,
     negotiate_beta,
     negotiate_price,
 )
-from fedeas.flower.queries import ask
+from fedeas.flower.queries import Holding, answer_queries, ask
 from fedeas.privacy.accounting import rho_for
 from fedeas.privacy.ledger import Ledger
 from fedeas.privacy.noise import Noise
@@ -43,7 +41,7 @@ class Sites:
             return Holding(n[k], folder / str(k), who[k], ledger, allow)
 
         app = ClientApp()
-        answer_negotiation(app, hold)
+        answer_queries(app, hold)
         self.grid = InlineGrid(app, len(n))
         self.nodes = list(self.grid.get_node_ids())
 
@@ -72,7 +70,7 @@ def test_the_sum_is_that_of_the_answers_and_of_all_parts_of_the_noise(tmp_path, 
 
 def test_every_answer_is_in_the_ledger_of_its_site(tmp_path):
     sites = Sites(tmp_path, N)
-    ask_class_prior(sites.grid, sites.nodes, 3, sites.members)
+    class_prior(sites.grid, sites.nodes, 3, sites.members)
     negotiate_beta(sites.grid, sites.nodes, 3, sites.members, epsilon=2.0)
     for k in range(len(N)):
         entries = sites.ledger(k).entries
@@ -155,7 +153,7 @@ def test_a_negotiated_price_spends_what_the_grid_allows(paper, tmp_path):
 
 def test_the_class_prior_is_near_that_of_the_counts(paper, tmp_path):
     sites = Sites(tmp_path, paper.n)
-    prior = ask_class_prior(sites.grid, sites.nodes, 10, sites.members)
+    prior = class_prior(sites.grid, sites.nodes, 10, sites.members)
     true = paper.n.sum(axis=0) / paper.n.sum()
     assert np.abs(prior.shares - true).max() < 6 * prior.errors.max()
     assert prior.errors.max() < 0.002

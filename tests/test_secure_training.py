@@ -15,13 +15,13 @@ from fedeas.flower import client as client_module
 from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.rounds import run_rounds
-from fedeas.flower.secure_round import Layout, Question, content_digest
+from fedeas.flower.secure_round import Layout, content_digest, read_question
 from fedeas.flower.server import serve
 from fedeas.flower.site import simulated_members
 from fedeas.methods.registry import make_method
 from fedeas.privacy.ledger import Ledger
 from fedeas.privacy.secure_sum.messages import STAGES, RefusedError
-from fedeas.settings.deployment import Deployment
+from fedeas.settings.deployment import Deployment, RoundSum
 from fedeas.settings.training import ModelSettings
 from fedeas.training.models import make_model
 from federations import CLIENTS, federation, run, train_on_ray
@@ -228,7 +228,7 @@ def test_the_noise_of_training_is_what_was_promised(made):
     members = simulated_members(CLIENTS)
     model = make_model(ModelSettings("cnn"), made.task, 0)
     before = dict(model.state_dict())
-    question = Question("x", 1, content_digest(before, {}), 100, clip=0.5, rho=0.02)
+    question = RoundSum("x", 1, content_digest(before, {}), 100, clip=0.5, rho=0.02)
     layout = Layout(question, before, make_method("fedavg"), model)
     noise = layout.noise(members)
     parts = [
@@ -247,7 +247,7 @@ def test_the_noise_of_training_is_what_was_promised(made):
 def test_updates_are_clipped_before_they_are_counted(made):
     model = make_model(ModelSettings("cnn"), made.task, 0)
     before = dict(model.state_dict())
-    question = Question("x", 1, content_digest(before, {}), 100, clip=0.5, rho=0.02)
+    question = RoundSum("x", 1, content_digest(before, {}), 100, clip=0.5, rho=0.02)
     layout = Layout(question, before, make_method("fedavg"), model)
     rng = np.random.default_rng(0)
     words = []
@@ -274,7 +274,7 @@ def test_updates_are_clipped_before_they_are_counted(made):
 )  # fmt: skip
 def test_questions_about_training_that_cannot_be_are_refused(asked):
     with pytest.raises((RefusedError, InputError)):
-        Question.read(asked)
+        read_question(asked)
 
 
 def test_a_secure_config_is_the_same_run(tmp_path: Path):

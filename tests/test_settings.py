@@ -76,10 +76,11 @@ def test_where_and_how_fast_is_no_part_of_a_name():
     least[RunConfig] = {key.replace("-", "_"): value for key, value in FLAT.items()}
     assert others(Config) == {"grid", "device"}
     assert others(Data) == {"folder"}
-    assert others(Federated) == {"timeout", "window"}
+    assert others(Federated) == {"timeout", "window", "secure"}
     # A deployed run goes on with more rounds, and with fewer sites than it began with.
     assert others(RunConfig) == {
         "out", "test_data", "policy", "rounds", "minimum", "timeout", "window", "device",
+        "secure", "members", "epsilon", "delta",  # the last two unless they are used
     }  # fmt: skip
 
 

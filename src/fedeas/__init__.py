@@ -35,10 +35,7 @@ if TYPE_CHECKING:
     from fedeas.experiments.run import run as run
     from fedeas.flower.deployed import make_deployed_app as make_deployed_app
     from fedeas.flower.negotiate import (
-        Holding as Holding,
-    )
-    from fedeas.flower.negotiate import (
-        answer_negotiation as answer_negotiation,
+        class_prior as class_prior,
     )
     from fedeas.flower.negotiate import (
         negotiate_beta as negotiate_beta,
@@ -46,6 +43,8 @@ if TYPE_CHECKING:
     from fedeas.flower.negotiate import (
         negotiate_price as negotiate_price,
     )
+    from fedeas.flower.queries import Holding as Holding
+    from fedeas.flower.queries import answer_queries as answer_queries
     from fedeas.flower.server import serve as serve
     from fedeas.generators import Generator, make_generator
     from fedeas.methods.method import Method as Method
@@ -74,7 +73,9 @@ if TYPE_CHECKING:
         make_plan,
         make_policy,
     )
-    from fedeas.privacy.ledger import Ledger as Ledger
+    from fedeas.privacy.ledger import Ledger
+    from fedeas.privacy.secure_sum.identity import Identity as Identity
+    from fedeas.privacy.secure_sum.identity import Members as Members
     from fedeas.select import BetaInterval, admissible_betas, beta_for_total
     from fedeas.settings.config import Config, read_config
     from fedeas.sources import Columns, read_counts
@@ -103,6 +104,7 @@ __all__ = [
     "InfeasibleError",
     "InputError",
     "LabelCounts",
+    "Ledger",
     "LocalPolicy",
     "MissingExtraError",
     "MissingOnly",
@@ -142,6 +144,7 @@ _MODULES = (
     "select",
     "comparison",
     "stream",
+    "privacy.ledger",
     "partition",
     "sources",
     "data",
@@ -153,10 +156,12 @@ _MODULES = (
 )
 # Names that need an extra: where they are, and which extra.
 _WITH_EXTRA = {
-    "Holding": ("flower.negotiate", "train"),
-    "Ledger": ("privacy.ledger", "privacy"),
+    "Holding": ("flower.queries", "train"),
+    "Identity": ("privacy.secure_sum.identity", "privacy"),
+    "Members": ("privacy.secure_sum.identity", "privacy"),
     "Method": ("methods.method", "torch"),
-    "answer_negotiation": ("flower.negotiate", "train"),
+    "answer_queries": ("flower.queries", "train"),
+    "class_prior": ("flower.negotiate", "train"),
     "make_deployed_app": ("flower.deployed", "train"),
     "negotiate_beta": ("flower.negotiate", "train"),
     "negotiate_price": ("flower.negotiate", "train"),
@@ -166,7 +171,7 @@ _WITH_EXTRA = {
 _PACKAGES = {
     "torch": ("torch", "safetensors"),
     "train": ("torch", "flwr", "cryptography"),
-    "privacy": ("dp_accounting", "cryptography"),
+    "privacy": ("cryptography", "dp_accounting"),
 }
 
 

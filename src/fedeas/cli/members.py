@@ -23,7 +23,7 @@ def new_key(
     """
     from fedeas.generators.generator import heavy
 
-    identity = heavy("fedeas.privacy.secure_sum.identity", "a site's key", "train")
+    identity = heavy("fedeas.privacy.secure_sum.identity", "a site's key", "privacy")
     identity.check_name(name)
     public: bytes = identity.identity_of(identity.make_identity(key))
     typer.echo(f'"{name}" = "{public.hex()}"')
@@ -42,8 +42,8 @@ def show_members(
     """
     from fedeas.generators.generator import heavy
 
-    identity = heavy("fedeas.privacy.secure_sum.identity", "a list of members", "train")
-    graph = heavy("fedeas.privacy.secure_sum.graph", "a list of members", "train")
+    identity = heavy("fedeas.privacy.secure_sum.identity", "a list of members", "privacy")
+    graph = heavy("fedeas.privacy.secure_sum.graph", "a list of members", "privacy")
     found = identity.Members.load(members)
     own = ""
     if key is not None:

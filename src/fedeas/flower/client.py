@@ -14,7 +14,7 @@ from flwr.clientapp import ClientApp
 from fedeas.errors import InputError
 from fedeas.flower import records
 from fedeas.flower.limits import check_method, check_task, check_training
-from fedeas.flower.secure_round import Layout, Question, content_digest
+from fedeas.flower.secure_round import Layout, content_digest, read_question
 from fedeas.flower.secure_sum import Summand, answer_later_stages, begin_sum, reply_with
 from fedeas.flower.state import Kept
 from fedeas.methods.method import Method, Outcome, Turn
@@ -175,7 +175,7 @@ def _train_secretly(message: Message, site: Site, request: _Request) -> Message:
 
 def _update_words(asked: object, message: Message, site: Site, request: _Request) -> Words:
     """Return the words of a client's update, with its part of the noise if there is any."""
-    question = Question.read(asked)
+    question = read_question(asked)
     sent = [records.tensors(message.content, group) for group in ("weights", "method")]
     told = (str(request.asked["experiment"]), request.number, content_digest(sent[0], sent[1]))
     if told != (question.experiment, question.round, question.content):

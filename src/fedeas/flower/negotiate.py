@@ -2,7 +2,7 @@
 
 At a client, with its own histogram, a folder of its own, its key and its ledger:
 
-    answer_negotiation(app, lambda context: Holding(histogram, folder, identity, ledger))
+    answer_queries(app, lambda context: Holding(histogram, folder, identity, ledger))
 
 At the server, with the list of members:
 
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from flwr.serverapp import Grid
 
-from fedeas.flower.queries import DELTA, TIMEOUT, Holding, answer_queries, ask
+from fedeas.flower.queries import DELTA, TIMEOUT, ask
 from fedeas.policies.matched import check_total
 from fedeas.privacy.queries.beta import BetaQuery
 from fedeas.privacy.queries.class_totals import ClassTotals, Prior
@@ -25,10 +25,6 @@ from fedeas.privacy.queries.effects import Choice, choose_by_conditions, choose_
 from fedeas.privacy.queries.price import PriceQuery
 from fedeas.privacy.secure_sum.identity import Members
 from fedeas.select import check_conditions
-
-__all__ = ["Holding", "Negotiated", "answer_negotiation", "negotiate_beta", "negotiate_price"]
-
-answer_negotiation = answer_queries
 
 
 class Negotiated(NamedTuple):
@@ -122,7 +118,7 @@ def negotiate_price(
     return Negotiated(choose_within(query, effects, total), found.nodes, found.left_out)
 
 
-def ask_class_prior(
+def class_prior(
     grid: Grid,
     nodes: Iterable[int],
     classes: int,

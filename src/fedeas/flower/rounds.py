@@ -16,7 +16,7 @@ from fedeas.flower.client import TRAIN
 from fedeas.flower.exchange import exchange
 from fedeas.flower.log import Line
 from fedeas.flower.members import Members
-from fedeas.flower.secure_round import Layout, SecureRounds
+from fedeas.flower.secure_round import Layout, SecureRounds, encode_question
 from fedeas.flower.secure_sum import new_session
 from fedeas.methods.method import Round
 from fedeas.methods.registry import make_method
@@ -156,7 +156,7 @@ class _Server:
         else:
             asked = self._secure.question(number, now.weights, sent, samples, weights_of.cap)
             layout = Layout(asked, now.weights, self._method, self._model)
-            session = new_session(asked.encode(), layout.length)
+            session = new_session(encode_question(asked), layout.length)
             messages = self._messages(now, number, there, sent, session)
             found = self._secure.sums(session, layout, messages, by_node)
             good = sorted(by_node[node].partition for node in found.nodes)

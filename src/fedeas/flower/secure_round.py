@@ -7,13 +7,11 @@ same bits with a secure sum as without. With noise, updates are clipped and have
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 import torch
 from flwr.app import Message
 from flwr.serverapp import Grid
-from msgspec import Meta
 
 from fedeas.errors import InfeasibleError, InputError
 from fedeas.flower.exchange import exchange
@@ -27,8 +25,7 @@ from fedeas.privacy.noise import Noise
 from fedeas.privacy.secure_sum.identity import Members
 from fedeas.privacy.secure_sum.messages import RefusedError, Words
 from fedeas.privacy.secure_sum.server import Server
-from fedeas.settings.base import Count, Settings
-from fedeas.settings.deployment import Deployment
+from fedeas.settings.deployment import Deployment, RoundSum
 from fedeas.settings.reading import read_settings
 from fedeas.settings.training import Federated
 from fedeas.tensors import LARGEST, Tensors, tensors_digest
@@ -37,43 +34,16 @@ from fedeas.training.models import Classifier
 _FINEST = 2.0**24  # whole numbers that a clipping norm is counted in
 
 
-class Question(Settings, frozen=True):
-    """What a round's sum is of. All clients see the same: it is part of the name of the sum.
+def encode_question(question: RoundSum) -> dict[str, object]:
+    """Return what a round's sum is of, as it is sent."""
+    return {"query": TRAIN, **question.to_dict()}
 
-    `content` is a hash of the weights: a server that sends one client another model than the rest
-    could tell its update from theirs.
-    """
 
-    experiment: str
-    round: Count
-    content: str
-    most: Annotated[int, Meta(ge=1, lt=2**53)]  # the weights of all clients together, at most
-    cap: Annotated[int, Meta(ge=0, lt=2**53)] = 0  # of one client's weight; 0: none
-    drift: bool = False  # whether the directions of updates are added up too
-    clip: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0  # norm of an update; 0: as it is
-    rho: Annotated[float, Meta(ge=0, lt=1e6)] = 0.0  # cost of the noise; 0: none
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.rho and not self.clip:
-            raise InputError("noise needs a norm to clip updates to", fix="set clip-norm")
-
-    def encode(self) -> dict[str, object]:
-        """Return the question as it is sent."""
-        return {"query": TRAIN, **self.to_dict()}
-
-    @classmethod
-    def read(cls, asked: object) -> "Question":
-        """Read the question of another party."""
-        if not isinstance(asked, dict) or asked.get("query") != TRAIN:
-            raise RefusedError("not a question about training")
-        return read_settings(cls, {k: v for k, v in asked.items() if k != "query"}, "the question")
-
-    def weight(self, samples: int) -> int:
-        """Return a client's weight: its samples, up to the cap; with noise all weigh the same."""
-        if self.rho:
-            return 1
-        return min(samples, self.cap or samples, self.most)
+def read_question(asked: object) -> RoundSum:
+    """Read what another party says that a round's sum is of."""
+    if not isinstance(asked, dict) or asked.get("query") != TRAIN:
+        raise RefusedError("not a question about training")
+    return read_settings(RoundSum, {k: v for k, v in asked.items() if k != "query"}, "the question")
 
 
 def content_digest(weights: Tensors, method: Tensors) -> str:
@@ -86,7 +56,7 @@ def content_digest(weights: Tensors, method: Tensors) -> str:
 class Layout:
     """How a client's reply is laid out in words: the same at the server and at every client."""
 
-    def __init__(self, question: Question, before: Tensors, method: Method, model: Classifier):
+    def __init__(self, question: RoundSum, before: Tensors, method: Method, model: Classifier):
         if method.shown_like(model):
             raise InputError(
                 "this method shows the server something of each client",
@@ -226,9 +196,9 @@ class SecureRounds:
 
     def question(
         self, number: int, weights: Tensors, method: Tensors, samples: int, cap: int | None
-    ) -> Question:
+    ) -> RoundSum:
         """Return what the sum of a round is of."""
-        return Question(
+        return RoundSum(
             self._experiment,
             number,
             content_digest(weights, method),

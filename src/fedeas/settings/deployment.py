@@ -116,6 +116,34 @@ class RunConfig(Deployment, frozen=True, kw_only=True, rename="kebab"):
         return content_hash([self.identity(), policy, normalised_by])
 
 
+class RoundSum(Settings, frozen=True):
+    """What a round's sum is of. All clients see the same: it is part of the name of the sum.
+
+    `content` is a hash of the weights: a server that sends one client another model than the rest
+    could tell its update from theirs.
+    """
+
+    experiment: str
+    round: Count
+    content: str
+    most: Annotated[int, Meta(ge=1, lt=2**53)]  # the weights of all clients together, at most
+    cap: Annotated[int, Meta(ge=0, lt=2**53)] = 0  # of one client's weight; 0: none
+    drift: bool = False  # whether the directions of updates are added up too
+    clip: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0  # norm of an update; 0: as it is
+    rho: Annotated[float, Meta(ge=0, lt=1e6)] = 0.0  # cost of the noise; 0: none
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rho and not self.clip:
+            raise InputError("noise needs a norm to clip updates to", fix="set clip-norm")
+
+    def weight(self, samples: int) -> int:
+        """Return a client's weight: its samples, up to the cap; with noise all weigh the same."""
+        if self.rho:
+            return 1
+        return min(samples, self.cap or samples, self.most)
+
+
 class SiteConfig(Settings, frozen=True, rename="kebab"):
     """What the owner of a site says in the node's configuration."""
 
