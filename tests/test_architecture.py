@@ -245,7 +245,9 @@ def test_importing_fedeas_loads_numpy_alone():
 def test_a_public_name_names_the_extra_that_it_needs():
     """And `dir`, which `help(fedeas)` goes through, leaves it out where that is not installed."""
     code = (
-        "import sys, json; sys.modules |= dict.fromkeys(['torch', 'flwr', 'dp_accounting', 'cryptography'])\n"
+        "import sys, json\n"
+        "gone = ['torch', 'flwr', 'dp_accounting', 'cryptography']\n"
+        "sys.modules |= dict.fromkeys(gone)\n"
         "import fedeas\n"
         "said = {}\n"
         "for name in sys.argv[1:]:\n"

@@ -34,7 +34,8 @@ TASKS = {
         "Cache fill load_images Method Task Partition Dirichlet FLBench IID Shards make_recipe"
     ),
     "I run a federation": (
-        "make_deployed_app serve negotiate_beta negotiate_price Holding answer_queries class_prior Members Identity Ledger"
+        "make_deployed_app serve negotiate_beta negotiate_price class_prior answer_queries Holding "
+        "Members Identity Ledger"
     ),
     "Errors": "FedeasError InputError FileAccessError InfeasibleError MissingExtraError",
 }
