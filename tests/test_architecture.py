@@ -75,8 +75,6 @@ WITH_EXTRA = {
     **dict.fromkeys(
         [
             "Holding",
-            "Identity",
-            "Members",
             "answer_queries",
             "class_prior",
             "negotiate_beta",
