@@ -17,7 +17,7 @@ from fedeas.data import load_images
 from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.rounds import Trained, run_rounds
-from fedeas.flower.site import Simulation, simulated_members
+from fedeas.flower.simulated import Simulation, simulated_members
 from fedeas.partition import Partition
 from fedeas.partition.partition import IndexLists, hash_labels
 from fedeas.policies.registry import make_policy

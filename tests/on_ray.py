@@ -14,7 +14,7 @@ from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import on_grid
 from fedeas.flower.negotiate import negotiate_beta
 from fedeas.flower.queries import Holding, answer_queries
-from fedeas.flower.site import simulated_identities, simulated_members
+from fedeas.flower.simulated import simulated_identities, simulated_members
 from federations import CLIENTS, counts_of, federation, run, settings
 
 

@@ -54,7 +54,7 @@ HEAVY = {
     "methods/fedprox.py", "methods/scaffold.py", "methods/moon.py", "methods/fedgen.py",
     "methods/fedmix.py", "methods/registry.py", "flower/sums.py", "flower/records.py",
     "flower/state.py", "flower/client.py", "flower/rounds.py", "flower/aggregate.py",
-    "flower/grids.py", "flower/site.py",
+    "flower/grids.py", "flower/simulated.py", "flower/site.py",
     "flower/exchange.py", "flower/limits.py", "flower/members.py", "flower/robust.py",
     "flower/deployed.py", "flower/server.py", "flower/private.py",
     "experiments/run.py", "experiments/sweep.py", "experiments/runner.py",

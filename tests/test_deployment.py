@@ -15,12 +15,13 @@ from flwr.app import Context, Error, Message, RecordDict
 
 from fedeas import FedEAS, InfeasibleError, InputError, LabelCounts
 from fedeas.files import read_json
-from fedeas.flower.client import TRAIN, Site, make_client_app
+from fedeas.flower.client import TRAIN, make_client_app
 from fedeas.flower.deployed import SITES, open_deployed, open_site, row_policy
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.queries import Holding, answer_queries
 from fedeas.flower.rounds import run_rounds
 from fedeas.flower.server import serve
+from fedeas.flower.site import Site
 from fedeas.privacy.ledger import Ledger
 from fedeas.privacy.queries.registry import QUERIES
 from fedeas.privacy.secure_sum.identity import Identity, Members, load_identity, make_identity

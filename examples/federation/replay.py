@@ -19,10 +19,11 @@ from flwr.clientapp import ClientApp
 from loopback import APP, Loopback
 
 from fedeas.files import read_json
-from fedeas.flower.client import TRAIN, Site, make_client_app
+from fedeas.flower.client import TRAIN, make_client_app
 from fedeas.flower.deployed import open_site
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.server import serve
+from fedeas.flower.site import Site
 from fedeas.settings.deployment import SiteConfig
 from fedeas.settings.reading import read_settings
 from fedeas.tensors import load_tensors
