@@ -32,6 +32,10 @@ STEPS = {
     "faults of a negotiation": [
         "benchmarks/faults.py", "--moments", "1", "--negotiate", "--sites", "4",
     ],
+    "faults in every stage": ["benchmarks/faults.py", "--moments", "1", "--stages"],
+    "faults in every stage of a negotiation": [
+        "benchmarks/faults.py", "--moments", "1", "--stages", "--negotiate",
+    ],
 }  # fmt: skip
 
 
