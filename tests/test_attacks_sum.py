@@ -264,6 +264,32 @@ def test_signatures_count_once_and_only_of_survivors():
     assert cohort.answer("unmask", 10, request)
 
 
+def test_signatures_of_neighbours_alone_are_not_enough(monkeypatch):
+    """A server that knows a sparse graph sorts members so that some see their neighbours agree.
+
+    With 4,000 members, 15 % of them on its side and two thirds of a client's neighbours as the
+    quorum, enough neighbours of one member can be told each of two stories.
+    """
+
+    def near(cohort: Cohort) -> bytes:
+        cohort.reach("agree")
+        signed, holders = cohort.ask("agree"), cohort.members.graph.holders(0)
+        who = holders[: quorum(len(holders))]
+        return marks(who, 60) + b"".join(signed[10 + k] for k in who)
+
+    graph_module._holders.cache_clear()
+    monkeypatch.setattr(graph_module, "mean_degree", lambda n: min(n - 1, 24))
+    cohort = Cohort(vectors_of(60))
+    request = near(cohort)
+    with pytest.raises(RefusedError, match="too few clients"):
+        cohort.answer("unmask", 10, request)
+    # A client that asks for a quorum of its neighbours alone gives its shares away.
+    holders = cohort.members.graph.holders(0)
+    cohort.clients[10]._quorum = quorum(len(holders))
+    assert cohort.answer("unmask", 10, request)
+    graph_module._holders.cache_clear()
+
+
 def test_clients_that_were_told_different_members_share_no_masks():
     """Some are told that client 4 did not share its keys: no sum can be read."""
     cohort = Cohort(vectors_of(6)).reach("masked")

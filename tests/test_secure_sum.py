@@ -117,6 +117,15 @@ def test_sums_over_a_sparse_graph_are_the_plain_sums():
         check_sum(60, {stage: gone.get(stage, set()) for stage in STAGES}, seed, who)
 
 
+def test_a_third_may_be_gone_from_a_sparse_graph_too(monkeypatch):
+    """Some clients then have fewer neighbours left than a quorum of them."""
+    graph_module._holders.cache_clear()
+    monkeypatch.setattr(graph_module, "mean_degree", lambda n: min(n - 1, 90))
+    gone = np.random.default_rng(0).choice(120, 120 - quorum(120), replace=False)
+    check_sum(120, {stage: set(gone) if stage == "masked" else set() for stage in STAGES}, 0)
+    graph_module._holders.cache_clear()
+
+
 def test_neighbours_are_neighbours_of_each_other_and_nobody_chooses_them():
     graph = Graph(1000, os.urandom(32))
     near = [set(graph.neighbours(k)) for k in range(1000)]

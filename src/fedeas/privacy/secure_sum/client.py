@@ -215,10 +215,13 @@ class Client:
         return agreement(self._session, began, shared, survivors)
 
     def _check_signatures(self, request: bytes, agreed: bytes) -> None:
-        """Refuse to unmask unless a quorum of neighbours signed what this client signed."""
+        """Refuse to unmask unless a quorum of members signed what this client signed.
+
+        Of all members: neighbours alone could be told another story than the rest.
+        """
         n = len(self._members)
-        holders = self._holders_among(read_marks(agreed, n, self._quorum))
-        signers = read_marks(request[:n], n, self._graph.quorum(self._at), holders)
+        survivors = read_marks(agreed, n, self._quorum)
+        signers = read_marks(request[:n], n, self._quorum, survivors)
         if len(request) != n + SIGNATURE * len(signers):
             raise RefusedError("not a signature of everyone who is said to agree")
         content = self._agreement(agreed)

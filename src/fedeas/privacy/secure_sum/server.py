@@ -120,13 +120,9 @@ class Server:
             else:
                 self.left_out[self._nodes[place]] = "agree: not a signature of the survivors"
         self._signers = self._enough("agree", signed)
-        requests = {}
-        for place in self._signers:
-            # A quorum is enough for a client, and less for it to check.
-            near = [p for p in self._graph.holders(place) if p in signed]
-            near = near[: self._graph.quorum(place)]
-            requests[self._nodes[place]] = marks(near, n) + b"".join(signed[p] for p in near)
-        return requests
+        enough = self._signers[: self._quorum]  # for a client, and less for it to check
+        proof = marks(enough, n) + b"".join(signed[place] for place in enough)
+        return {self._nodes[place]: proof for place in self._signers}
 
     def total(self, replies: Replies) -> tuple[Words, list[int]]:
         """Return the sum, and the nodes that it is over."""
