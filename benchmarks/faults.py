@@ -14,7 +14,8 @@ one, comes one of
 - `disk`: a site's cache is on a disk that is full after some images; later there is room again
 - `stop`: SIGSTOP of all processes of a site, for longer than a round may take
 
-With `--stages` the process of a site is killed in each of the five stages of a secure sum: of the sum of a round's updates, or with `--negotiate` of that which settles beta.
+With `--stages` the process of a site is killed in each of the five stages of a secure sum: of the
+sum of a round's updates, or with `--negotiate` of that which settles beta.
 
 A fault is survived if the run ends, at most after being submitted again, if its model is bit by bit
 that of a replay of its log on the inline grid, if no round took longer than its timeout, if every
