@@ -342,8 +342,8 @@ def test_no_client_is_told_another_list_than_its_neighbours(monkeypatch):
 def test_signatures_of_neighbours_alone_are_not_enough():
     """A server that knows a sparse graph sorts members so that some see their neighbours agree.
 
-    With 4,000 members, 15 % of them on its side and two thirds of a client's neighbours as the
-    quorum, enough neighbours of one member can be told each of two stories.
+    Two thirds of all members cannot agree on two stories; two thirds of some clients' neighbours
+    can, in large federations, with far fewer than a third of the members on the server's side.
     """
 
     def near(cohort: Cohort) -> bytes:
