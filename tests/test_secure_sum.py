@@ -232,8 +232,10 @@ def test_bad_requests_are_refused_before_anything_is_said():
             cohort.answer("masked", 10, bad)
     assert cohort.memories[10].recall("masked") is None
     cohort = Cohort(vectors_of(5), change=dropping({"shares": {4}})).reach("agree")
+    good = cohort.requests[10]
     for bad in (b"", bytes(5), marks([0, 1, 2], 5), marks([1, 2, 3], 5), marks(range(5), 5),
-                marks(range(4), 6), b"\1" * 4 + b"\2"):  # fmt: skip
+                marks(range(4), 6), b"\1" * 4 + b"\2", good[:-1], good + b"\0",
+                good[:5] + bytes(len(good) - 5)):  # fmt: skip
         with pytest.raises(RefusedError):
             cohort.answer("agree", 10, bad)
     assert cohort.memories[10].recall("agree") is None
@@ -286,7 +288,7 @@ def test_a_hostile_reply_never_leads_to_a_wrong_sum(at, kind, who, random):
         return
     assert len(nodes) >= 6
     # A bit in the masked words themselves is as good as another term: nobody can tell.
-    if (at, kind) == ("masked", "flip"):
+    if (at, kind) == ("masked", "flip") and 10 + who in nodes:
         assert ((total - cohort.plain(nodes)) != 0).sum() == 1
     else:
         np.testing.assert_array_equal(total, cohort.plain(nodes))
