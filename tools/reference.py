@@ -24,7 +24,7 @@ FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 # Every public name once, below what one has or wants to do.
 TASKS = {
     "I have counts": (
-        "LabelCounts Columns read_counts Plan Cost FedEAS WaterFill Uniform MissingOnly "
+        "LabelCounts Columns read_counts Target Plan Cost FedEAS WaterFill Uniform MissingOnly "
         "FullBalance FillToMean Greedy NoGeneration BetaInterval admissible_betas beta_for_total "
         "Comparison compare plan_stream"
     ),

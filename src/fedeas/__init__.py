@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from fedeas.settings.config import Config, read_config
     from fedeas.sources import Columns, read_counts
     from fedeas.stream import plan_stream
+    from fedeas.targets import Target
     from fedeas.training.task import Task
 
 __version__ = "0.1.0"
@@ -110,6 +111,7 @@ __all__ = [
     "Plan",
     "Policy",
     "Shards",
+    "Target",
     "Task",
     "Uniform",
     "WaterFill",
@@ -136,6 +138,7 @@ _MODULES = (
     "errors",
     "cost",
     "counts",
+    "targets",
     "plan",
     "policies",
     "select",

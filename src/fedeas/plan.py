@@ -1,8 +1,7 @@
 """`Plan`: how many samples of each class each client generates, and what that buys."""
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,8 @@ from fedeas.cost import Cost
 from fedeas.counts import LabelCounts, names, whole_matrix
 from fedeas.errors import InputError
 from fedeas.notebook import data_frame, html_table, polars_frame
+from fedeas.policy_settings import policy_name, quality_of, settings_of
+from fedeas.targets import UNIFORM, Target, TargetLike, aim, make_target
 
 _FORMAT = "plan/1"
 
@@ -46,8 +47,10 @@ class Plan:
     def of(cls, counts: LabelCounts, samples: ArrayLike, policy: object) -> "Plan":
         """Make a plan from the samples that `policy` chose for `counts`, and score it.
 
-        `policy` is anything with a `name`; the fields of a dataclass are kept as its settings.
+        `policy` is anything with a `name`; the fields of a dataclass are kept as its settings. If
+        it has a `target` or a `quality`, the plan is scored with them.
         """
+        policy = aim(policy, counts)
         name = policy_name(policy)
         chosen = whole_matrix(samples, f"samples of policy {name!r}")
         if chosen.shape != counts.n.shape:
@@ -57,8 +60,11 @@ class Plan:
                 allowed=f"{counts.n.shape}",
             )
 
+        target, quality = make_target(getattr(policy, "target", None)), quality_of(policy, counts.C)
+
         def score(rows: slice) -> skew.Tally:
-            return skew.tally(class_major(counts.n[rows]), class_major(chosen[rows]))
+            real, added = class_major(counts.n[rows]), class_major(chosen[rows])
+            return skew.tally(real, added, target, quality)
 
         parts = in_order(score, row_slices(counts.K, counts.C))
         return cls.tallied(counts, chosen, policy, skew.add_tallies(parts))
@@ -68,12 +74,16 @@ class Plan:
         cls, counts: LabelCounts, samples: NDArray[np.int64], policy: object, tally: skew.Tally
     ) -> "Plan":
         """Make a plan whose samples are checked and scored already."""
+        if not tally.real:
+            raise InputError(
+                "no client has samples of the target's classes", fix="choose another target"
+            )
         return cls(
             samples,
             policy_name(policy),
             settings_of(policy),
             counts,
-            int(tally.real),
+            int(tally.held),
             tally.before / tally.real,
             tally.after / tally.real,
             int(tally.harmful),
@@ -84,6 +94,30 @@ class Plan:
     def with_cost(self, cost: Cost) -> "Plan":
         """Return the same plan with the cost of a sample attached."""
         return replace(self, cost=cost)
+
+    def scored_for(self, counts: LabelCounts, target: TargetLike) -> "Plan":
+        """Return the same samples, scored against another target.
+
+        Parameters
+        ----------
+        counts : LabelCounts
+            The counts that the plan was made from.
+        target : Target, str, path, mapping or sequence, optional
+            The class distribution to measure against; None for uniform.
+        """
+        made = make_target(target)
+        settled = made.for_counts(counts) if made else None
+        if (settled.shares if settled else None) == (self.target.shares if self.target else None):
+            return self
+        tally = skew.tally(class_major(counts.n), class_major(self.samples), settled)
+        before, after = tally.before / tally.real, tally.after / tally.real
+        settings = {k: v for k, v in self.settings.items() if k != "target"}
+        if settled:
+            settings["target"] = settled.to_dict()
+        return replace(
+            self, settings=settings, score_before=before, score_after=after,
+            harmful=int(tally.harmful),
+        )  # fmt: skip
 
     @cached_property
     def per_client(self) -> NDArray[np.int64]:
@@ -116,6 +150,17 @@ class Plan:
     def synthetic_share(self) -> float:
         """The synthetic share of all samples, real and generated."""
         return self.total / (self.total + self.real)
+
+    @property
+    def target(self) -> Target | None:
+        """The class distribution that the plan aims at; None for the uniform one."""
+        given = self.settings.get("target")
+        return Target(given["shares"], None, given["name"]) if given else None
+
+    @property
+    def target_name(self) -> str:
+        """What the target is called: uniform, federation, given, or the name of its file."""
+        return self.target.name if self.target else UNIFORM
 
     @property
     def client_names(self) -> tuple[str, ...]:
@@ -238,32 +283,24 @@ def reduction(before: float, after: float) -> float:
     return part if abs(part) > 1e-15 else 0.0
 
 
-def policy_name(policy: object) -> str:
-    """Return a policy's name, or that of its class."""
-    return str(getattr(policy, "name", type(policy).__name__))
-
-
-def settings_of(policy: object) -> dict[str, Any]:
-    """Return the fields of a policy that is a dataclass, as plain values."""
-    if not is_dataclass(policy):
-        return {}
-    values = {f.name: getattr(policy, f.name) for f in fields(policy)}
-    try:
-        # As they come back from a file: a tuple as a list, a NumPy number as a plain one.
-        plain: dict[str, Any] = json.loads(json.dumps(values, default=lambda x: x.item()))
-    except (TypeError, ValueError, AttributeError):
-        raise InputError(
-            f"policy {policy_name(policy)!r} has settings that cannot be saved", got=values
-        ) from None
-    return plain
-
-
 def _well_formed(plan: Plan) -> bool:
     numbers = (plan.real, plan.score_before, plan.score_after, plan.harmful)
     return (
         isinstance(plan.policy, str)
         and plan.policy.isprintable()
         and isinstance(plan.settings, dict)
+        and _well_formed_target(plan.settings.get("target"))
         and isinstance(plan._source, str)
         and all(isinstance(x, int | float) and 0 <= x < float("inf") for x in numbers)
     )
+
+
+def _well_formed_target(given: object) -> bool:
+    """Tell whether a file's target can be one: None, or a name and shares."""
+    if given is None:
+        return True
+    try:
+        Target(given["shares"], None, given["name"])  # type: ignore[index]
+    except (TypeError, KeyError, InputError):
+        return False
+    return isinstance(given["name"], str) and given["name"].isprintable()  # type: ignore[index]

@@ -21,6 +21,7 @@ from fedeas.errors import InfeasibleError, InputError
 from fedeas.plan import reduction
 from fedeas.policies.fedeas import FedEAS
 from fedeas.policies.matched import check_total
+from fedeas.targets import Target, aim, retarget, shares_of
 
 Floats = NDArray[np.float64]
 
@@ -28,6 +29,7 @@ _MOST_CELLS = 5_000_000  # steps x classes above which a grid of betas is used i
 _GRID = 256
 _PASSES, _POINTS = 11, 8  # of closing in on an edge between two betas of the grid
 _DOUBLINGS = 100
+_ROUNDING = 1e-15  # of a score that would be 0
 
 
 class BetaPath(NamedTuple):
@@ -97,7 +99,8 @@ def path(counts: LabelCounts, betas: Floats, policy: FedEAS | None = None) -> Be
     >>> path(LabelCounts([[90, 10, 0], [30, 40, 30]]), np.array([6.0, 12.0])).totals
     array([38., 86.])
     """
-    rule = policy or FedEAS()
+    real = counts.total
+    counts, rule = _aimed(counts, policy)
 
     def sums(rows: slice) -> Floats:
         n = class_major(counts.n[rows])
@@ -106,11 +109,12 @@ def path(counts: LabelCounts, betas: Floats, policy: FedEAS | None = None) -> Be
         result = np.empty((2, len(betas)))
         for i, beta in enumerate(betas):
             g = rule.fill_to(n, N, np.floor(rate * beta))
-            result[:, i] = g.sum(), N @ skew.deviation(n + g)
+            result[:, i] = g.sum(), N @ skew.deviation(n + g, rule.target)
         return result
 
     totals, scores = sum(in_order(sums, row_slices(counts.K, counts.C)), np.zeros((2, len(betas))))
-    return BetaPath(betas, totals, scores / counts.total, skew.imbalance(counts), counts.total)
+    before = skew.imbalance(counts, target=rule.target)
+    return BetaPath(betas, totals, scores / counts.total, before, real)
 
 
 def steps(counts: LabelCounts, top: float, policy: FedEAS | None = None) -> BetaPath:
@@ -121,13 +125,14 @@ def steps(counts: LabelCounts, top: float, policy: FedEAS | None = None) -> Beta
     >>> steps(LabelCounts([[90, 10, 0], [30, 40, 30]]), 0.6).betas.round(3)
     array([0.246, 0.492])
     """
-    rule = policy or FedEAS()
+    whole = counts
+    counts, rule = _aimed(counts, policy)
     n = class_major(counts.n)
     N = n.sum(axis=-1)
     rate = rule.rate(n, N)
     budgets = np.floor(rate * top)
     if budgets.sum() * counts.C > _MOST_CELLS:
-        return path(counts, np.linspace(0.0, top, _GRID + 1), rule)
+        return path(whole, np.linspace(0.0, top, _GRID + 1), policy)
     most = budgets.astype(np.int64)
     betas, samples, scores = [np.empty(0)], [np.empty(0)], [np.empty(0)]
     for k in np.flatnonzero(most):
@@ -136,14 +141,14 @@ def steps(counts: LabelCounts, top: float, policy: FedEAS | None = None) -> Beta
         g = rule.fill_to(rows, np.full(len(budget), N[k]), budget)
         betas.append(_starts(budget[1:], rate[k]))
         samples.append(np.diff(g.sum(axis=-1)))
-        scores.append(np.diff(N[k] * skew.deviation(rows + g)))
+        scores.append(np.diff(N[k] * skew.deviation(rows + g, rule.target)))
     order = np.argsort(np.concatenate(betas), kind="stable")
     at = np.concatenate(betas)[order]
     last = np.append(at[1:] != at[:-1], True) if at.size else np.empty(0, bool)
-    before = skew.imbalance(counts)
+    before = skew.imbalance(counts, target=rule.target)
     after = before + np.cumsum(np.concatenate(scores)[order]) / counts.total
     totals = np.cumsum(np.concatenate(samples)[order])
-    return BetaPath(at[last], totals[last], after[last], before, counts.total, exact=True)
+    return BetaPath(at[last], totals[last], after[last], before, whole.total, exact=True)
 
 
 def admissible_betas(
@@ -283,14 +288,25 @@ def plainest_number(low: float, high: float) -> float:
     return low
 
 
+def _aimed(counts: LabelCounts, policy: FedEAS | None) -> tuple[LabelCounts, FedEAS]:
+    """Return the rule with a settled target, and the counts of the classes that it has."""
+    rule = aim(policy or FedEAS(), counts)
+    t = shares_of(rule.target, counts.C)
+    if t is None or t.all():
+        return counts, rule
+    return LabelCounts(counts.n[:, t > 0]), retarget(rule, Target(t[t > 0].tolist()))
+
+
 def _enough(counts: LabelCounts, total: float, policy: FedEAS | None) -> float:
     """Return a beta whose plan takes at least `total` samples, and its half does not."""
 
     def enough(beta: float) -> bool:
         return bool(path(counts, np.array([beta]), policy).totals[0] >= total)
 
-    if skew.imbalance(counts) == 0:
-        raise InfeasibleError("every client is balanced already", fix="nothing needs generating")
+    target = (policy or FedEAS()).target
+    if skew.imbalance(counts, target=target) <= (0.0 if target is None else _ROUNDING):
+        said = "balanced" if target is None else "at the target"
+        raise InfeasibleError(f"every client is {said} already", fix="nothing needs generating")
     beta = 1.0
     for _ in range(_DOUBLINGS):
         if not enough(beta):

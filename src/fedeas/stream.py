@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,11 @@ from fedeas.cost import Cost
 from fedeas.counts import Fingerprint, names
 from fedeas.errors import InputError
 from fedeas.files import atomic_write
-from fedeas.plan import plan_facts, reduction, settings_of
+from fedeas.plan import plan_facts, reduction
 from fedeas.policies import LocalPolicy
+from fedeas.policy_settings import settings_of
 from fedeas.tables import LARGEST, names_clients
+from fedeas.targets import FEDERATION, Target, make_target, retarget, target_name
 
 _NAMED_ROWS = 10  # clients without samples that are named
 
@@ -34,6 +36,8 @@ class StreamedPlan:
     score_before: float
     score_after: float
     harmful: int
+    target_name: str
+    settings: dict[str, Any]  # of the policy
     empty_rows: tuple[int, ...]  # the first few clients without samples, counted from 0
 
     @property
@@ -96,6 +100,7 @@ def plan_stream(
                 allowed="at least one client and two classes",
             )
         names(source.columns, len(source.columns), "class")
+        policy = _settle_target(policy, path, source.columns)
         writer = None
         if out is not None:
             temporary = stack.enter_context(atomic_write(out))
@@ -107,7 +112,7 @@ def plan_stream(
             return _plan_batch(batch, policy, keep=writer is not None)
 
         fingerprint = Fingerprint()
-        tally = skew.Tally(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        tally = skew.Tally(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         empty: list[int] = []
         for part in in_order(work, source.batches(named=writer is not None)):
             if len(empty) < _NAMED_ROWS:
@@ -124,7 +129,7 @@ def plan_stream(
             writer.add_meta(
                 plan_facts(
                     policy=result.policy,
-                    settings=settings_of(policy),
+                    settings=result.settings,
                     counts_hash=fingerprint.digest(None if numbered else source.columns),
                     real=result.real,
                     score_before=result.score_before,
@@ -136,20 +141,41 @@ def plan_stream(
         return result
 
 
+def _settle_target(policy: LocalPolicy, path: Path, columns: list[str]) -> LocalPolicy:
+    """Return the policy with the target's shares in the order of the file's columns.
+
+    The federation's own distribution takes a pass over the file.
+    """
+    target = make_target(getattr(policy, "target", None))
+    if target is None:
+        return policy
+    if target.shares is None:
+        sums = np.zeros(len(columns))
+        with parquet.opened(path, names_clients) as source:
+            for batch in source.batches():
+                sums += [float(column.sum(dtype=np.float64)) for column in batch.columns]
+        target = Target(sums.tolist(), None, FEDERATION)
+    return retarget(policy, target.for_classes(tuple(columns)))
+
+
 def _result(policy: LocalPolicy, tally: skew.Tally, empty: list[int]) -> StreamedPlan:
-    if not 0 < tally.real <= LARGEST or tally.total > LARGEST:
+    if not 0 < tally.held <= LARGEST or tally.total > LARGEST:
         raise InputError(
-            "counts too large, or none", got=tally.real, allowed="a sum from 1 to 2**53"
+            "counts too large, or none", got=tally.held, allowed="a sum from 1 to 2**53"
         )
+    if not tally.real:
+        raise InputError("no client has samples of the target's classes")
     return StreamedPlan(
         policy.name,
         tally.clients,
         tally.empty,
-        int(tally.real),
+        int(tally.held),
         int(tally.total),
         tally.before / tally.real,
         tally.after / tally.real,
         int(tally.harmful),
+        target_name(getattr(policy, "target", None)),
+        settings_of(policy),
         tuple(empty),
     )
 
