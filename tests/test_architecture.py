@@ -15,8 +15,9 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedeas"
 PACKAGES = [
     "errors", "plotting", "notebook",
     "cores", "limits", "scalars", "seeds", "specs", "blocks", "files", "locks", "hub",
-    "tensors", "parquet", "tables", "counts", "targets", "skew", "cost", "progress",
-    "policy_settings", "plan", "policies", "select", "overfill", "comparison", "stream",
+    "tensors", "parquet", "tables", "counts", "targets", "skew", "tally", "cost", "progress",
+    "policy_settings", "plan", "policies", "select", "beta_choice", "overfill",
+    "diagnosis", "comparison", "stream",
     "privacy", "partition", "settings", "sources", "data",
     "training", "generators", "cache", "dropin", "methods", "flower", "experiments", "report",
     "paper", "cli",

@@ -323,7 +323,8 @@ def test_a_plan_with_a_damaged_target_is_refused(tmp_path):
     shares = {"name": "a", "shares": ["b", "c"]}
     for wrong in ("x", {"name": "a"}, shares, {"name": 3, "shares": [1, 2]}):
         text = json.dumps(content)
-        assert text != (found := text.replace(json.dumps(_find(content)), json.dumps(wrong)))
+        found = text.replace(json.dumps(_find(content)), json.dumps(wrong))
+        assert found != text
         file.write_text(found)
         with pytest.raises(InputError, match="damaged plan"):
             Plan.load(file)

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING
 from fedeas.plotting import set_drawing
 
 if TYPE_CHECKING:
+    from fedeas.beta_choice import BetaChoice, choose_beta
     from fedeas.cache import Cache
     from fedeas.cache.fill import fill
     from fedeas.comparison import Comparison, compare
     from fedeas.cost import Cost
     from fedeas.counts import LabelCounts
     from fedeas.data import load_images
+    from fedeas.diagnosis import Diagnosis, diagnose
     from fedeas.dropin import augment, real_examples_mod
     from fedeas.errors import (
         FedeasError,
@@ -85,12 +87,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "IID",
+    "BetaChoice",
     "BetaInterval",
     "Cache",
     "Columns",
     "Comparison",
     "Config",
     "Cost",
+    "Diagnosis",
     "Dirichlet",
     "FLBench",
     "FedEAS",
@@ -118,7 +122,9 @@ __all__ = [
     "admissible_betas",
     "augment",
     "beta_for_total",
+    "choose_beta",
     "compare",
+    "diagnose",
     "fill",
     "from_partitioner",
     "load_images",
@@ -142,6 +148,8 @@ _MODULES = (
     "plan",
     "policies",
     "select",
+    "beta_choice",
+    "diagnosis",
     "comparison",
     "stream",
     "partition",

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedeas import plotting, skew, tables
+from fedeas import plotting, tables
 from fedeas.blocks import class_major, in_order, row_slices
 from fedeas.cost import Cost
 from fedeas.counts import LabelCounts, names, whole_matrix
 from fedeas.errors import InputError
 from fedeas.notebook import data_frame, html_table, polars_frame
 from fedeas.policy_settings import policy_name, quality_of, settings_of
+from fedeas.tally import Tally, add_tallies, make_tally
 from fedeas.targets import UNIFORM, Target, TargetLike, aim, make_target
 
 _FORMAT = "plan/1"
@@ -62,16 +63,16 @@ class Plan:
 
         target, quality = make_target(getattr(policy, "target", None)), quality_of(policy, counts.C)
 
-        def score(rows: slice) -> skew.Tally:
+        def score(rows: slice) -> Tally:
             real, added = class_major(counts.n[rows]), class_major(chosen[rows])
-            return skew.tally(real, added, target, quality)
+            return make_tally(real, added, target, quality)
 
         parts = in_order(score, row_slices(counts.K, counts.C))
-        return cls.tallied(counts, chosen, policy, skew.add_tallies(parts))
+        return cls.tallied(counts, chosen, policy, add_tallies(parts))
 
     @classmethod
     def tallied(
-        cls, counts: LabelCounts, samples: NDArray[np.int64], policy: object, tally: skew.Tally
+        cls, counts: LabelCounts, samples: NDArray[np.int64], policy: object, tally: Tally
     ) -> "Plan":
         """Make a plan whose samples are checked and scored already."""
         if not tally.real:
@@ -109,7 +110,7 @@ class Plan:
         settled = made.for_counts(counts) if made else None
         if (settled.shares if settled else None) == (self.target.shares if self.target else None):
             return self
-        tally = skew.tally(class_major(counts.n), class_major(self.samples), settled)
+        tally = make_tally(class_major(counts.n), class_major(self.samples), settled)
         before, after = tally.before / tally.real, tally.after / tally.real
         settings = {k: v for k, v in self.settings.items() if k != "target"}
         if settled:

@@ -176,9 +176,7 @@ def admissible_betas(
     5.0
     """
     check_conditions(min_reduction, max_share)
-    found = steps(
-        counts, _enough(counts, max_share / (1 - max_share) * counts.total, policy), policy
-    )
+    found = steps(counts, top_beta(counts, max_share, policy), policy)
 
     def satisfied(at: BetaPath) -> NDArray[np.bool_]:
         # Sums over steps are rounded: what is exactly at the threshold must not fall below it.
@@ -199,6 +197,11 @@ def admissible_betas(
             for i, j in runs_of(good)
         ]
     return interval_of(runs, min_reduction, max_share)
+
+
+def top_beta(counts: LabelCounts, max_share: float, policy: FedEAS | None = None) -> float:
+    """Return a beta whose plan is past a synthetic share, and not far past it."""
+    return _enough(counts, max_share / (1 - max_share) * counts.total, policy)
 
 
 def check_conditions(min_reduction: float, max_share: float) -> None:

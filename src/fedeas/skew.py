@@ -10,7 +10,6 @@ each class is worth in real ones, 1 by default: n + rho m is what a client effec
 """
 
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from fedeas.targets import FEDERATION, Target, TargetLike, make_target, shares_o
 
 Floats = NDArray[np.float64]
 _TINY = np.finfo(np.float64).tiny
-_ABOVE = 1 + 1e-14  # a gain of zero must not look negative by rounding
+ABOVE = 1 + 1e-14  # a gain of zero must not look negative by rounding
 
 
 class Split(NamedTuple):
@@ -28,19 +27,6 @@ class Split(NamedTuple):
 
     cross_client: float
     overall: float
-
-
-class Tally(NamedTuple):
-    """Sums over clients from which all figures of a plan follow; tallies of parts add up."""
-
-    clients: int
-    empty: int
-    real: float
-    total: float
-    before: float  # sum_k N_k ||q_k - t||^2, so that I = before / real
-    after: float  # the same with the plan's samples
-    harmful: float
-    held: float  # as `real`, with the classes that the target leaves out
 
 
 class Concentration(NamedTuple):
@@ -62,13 +48,14 @@ def skewness(n: ArrayLike, sizes: Floats | None = None, target: TargetLike = Non
     >>> skewness([[5, 5], [3, 1], [0, 4]], target=[0.75, 0.25]).round(3)
     array([0.104, 0.   , 1.   ])
     """
-    x, t = _supported(_floats(n), target)
+    whole = _floats(n)
+    x, t = supported(whole, settled(whole, target))
     C = x.shape[-1]
     N = x.sum(axis=-1) if sizes is None or x.shape != np.shape(n) else sizes
     logs = np.maximum(x, _TINY)  # 0 log 0 = 0: the log of anything finite will do
     np.log(logs, out=logs)
     logs *= x
-    size = _divisor(N)
+    size = divisor(N)
     # sum q log q = (sum n log n) / N - log N: one logarithm a cell and no division.
     if t is not None:
         far = (logs.sum(axis=-1) - x @ np.log(t)) / size - np.log(size)
@@ -88,13 +75,14 @@ def deviation(n: ArrayLike, target: TargetLike = None) -> Floats:
     >>> deviation([[10, 0], [3, 1]], target=[0.75, 0.25])
     array([0.125, 0.   ])
     """
-    x, t = _supported(_floats(n), target)
+    whole = _floats(n)
+    x, t = supported(whole, settled(whole, target))
     N = x.sum(axis=-1)
     if t is not None:
-        far = x / _divisor(N)[..., np.newaxis] - t
+        far = x / divisor(N)[..., np.newaxis] - t
         return np.where(N > 0, (far * far).sum(axis=-1), 0.0)
     squares = (x * x).sum(axis=-1)
-    distance = squares / _divisor(N) ** 2 - 1.0 / x.shape[-1]
+    distance = squares / divisor(N) ** 2 - 1.0 / x.shape[-1]
     return np.where(N > 0, np.maximum(distance, 0.0), 0.0)
 
 
@@ -123,8 +111,8 @@ def imbalance(
     """
     x, g = _floats(n), _floats(added)
     filled = x + (g if quality is None else g * _floats(quality))
-    aim = _settled(x, target)
-    return float(weights(_supported(x, aim)[0]) @ deviation(filled, aim))
+    aim = settled(x, target)
+    return float(weights(supported(x, aim)[0]) @ deviation(filled, aim))
 
 
 def weights(n: ArrayLike) -> Floats:
@@ -143,11 +131,11 @@ def split(n: ArrayLike, added: ArrayLike = 0, target: TargetLike = None) -> Spli
     Split(cross_client=0.5, overall=0.0)
     """
     whole = _floats(n)
-    aim = _settled(whole, target)
-    real, t = _supported(whole, aim)
-    x = _supported(whole + _floats(added), aim)[0]
+    aim = settled(whole, target)
+    real, t = supported(whole, aim)
+    x = supported(whole + _floats(added), aim)[0]
     p = weights(real)
-    q = x / _divisor(x.sum(axis=-1, keepdims=True))
+    q = x / divisor(x.sum(axis=-1, keepdims=True))
     mean = p @ q
     between = float(p @ ((q - mean) ** 2).sum(axis=-1))
     level = 1.0 / x.shape[-1] if t is None else t
@@ -165,10 +153,10 @@ def gain(n: ArrayLike, target: TargetLike = None) -> Floats:
            [0. , 0. ]])
     """
     whole = _floats(n)
-    aim = _settled(whole, target)
-    x, t = _supported(whole, aim)
+    aim = settled(whole, target)
+    x, t = supported(whole, aim)
     N = x.sum(axis=-1, keepdims=True)
-    q = x / _divisor(N)
+    q = x / divisor(N)
     # p_k / N_k = 1 / sum_j N_j for every client that holds anything.
     factor = np.where(N > 0, 2.0 / N.sum(), 0.0)
     d = q if t is None else q - t
@@ -186,7 +174,66 @@ def harmful(n: ArrayLike, added: ArrayLike, target: TargetLike = None) -> int:
     >>> harmful([[10, 0], [9, 1]], added=[[3, 3], [2, 2]])
     2
     """
-    return int(tally(np.atleast_2d(_floats(n)), np.atleast_2d(_floats(added)), target).harmful)
+    whole = _floats(n)
+    aim = settled(whole, target)
+    (x, t), g = supported(whole, aim), supported(_floats(added), aim)[0]
+    N = x.sum(axis=-1, keepdims=True)
+    level = (x * x).sum(axis=-1, keepdims=True) / divisor(N)
+    if t is None:
+        return int((g * (x > level * ABOVE)).sum())
+    level += N * (t + (ABOVE - 1)) - (x * t).sum(axis=-1, keepdims=True)
+    return int((g * (x > level)).sum())
+
+
+def hellinger(n: ArrayLike, target: TargetLike = None) -> Floats:
+    """Return the Hellinger distance of each client from the target: 0 when equal, at most 1.
+
+    >>> hellinger([[5, 5], [10, 0]]).round(3)
+    array([0.   , 0.541])
+    """
+    q, t = _distributions(n, target)
+    roots = np.sqrt(q) - np.sqrt(t)
+    return np.where(q.any(axis=-1), np.sqrt((roots * roots).sum(axis=-1) / 2), 0.0)
+
+
+def jensen_shannon(n: ArrayLike, target: TargetLike = None) -> Floats:
+    """Return the Jensen-Shannon distance from the target, the root of the divergence in bits.
+
+    >>> jensen_shannon([[5, 5], [10, 0]]).round(3)
+    array([0.   , 0.558])
+    """
+    q, t = _distributions(n, target)
+    middle = (q + t) / 2
+    twice = _relative_entropy(q, middle) + _relative_entropy(np.broadcast_to(t, q.shape), middle)
+    far = np.sqrt(np.maximum(twice / (2 * np.log(2)), 0.0))
+    return np.where(q.any(axis=-1), far, 0.0)
+
+
+def earth_movers(n: ArrayLike, target: TargetLike = None, *, ordered: bool = False) -> Floats:
+    """Return the earth mover's distance of each client from the target.
+
+    It is the part of the samples that has to change its class, from 0 to 1 (total variation); half
+    of the sum of absolute differences that Zhao et al. (2018) use. With `ordered`, classes stand in
+    a row, a step to the next costs 1, and it is the mean number of steps.
+
+    >>> earth_movers([[5, 5], [10, 0]])
+    array([0. , 0.5])
+    """
+    q, t = _distributions(n, target)
+    d = np.cumsum(q - t, axis=-1) if ordered else (q - t) / 2
+    return np.where(q.any(axis=-1), np.abs(d).sum(axis=-1), 0.0)
+
+
+def mutual_information(n: ArrayLike) -> float:
+    """Return how much of the label a client's name gives away: sum_k p_k KL(q_k || q) / log C.
+
+    >>> mutual_information([[5, 5], [10, 10]]), mutual_information([[10, 0], [0, 10]])
+    (0.0, 1.0)
+    """
+    x = _floats(n)
+    q = x / divisor(x.sum(axis=-1, keepdims=True))
+    p = weights(x)
+    return max(0.0, float(p @ _relative_entropy(q, p @ q)) / math.log(x.shape[-1]))
 
 
 def concentration(n: ArrayLike, added: ArrayLike, target: TargetLike = None) -> Concentration:
@@ -196,8 +243,8 @@ def concentration(n: ArrayLike, added: ArrayLike, target: TargetLike = None) -> 
     array([0.8, 1. ])
     """
     x = _floats(n)
-    aim = _settled(x, target)
-    parts = weights(_supported(x, aim)[0]) * deviation(x, aim)
+    aim = settled(x, target)
+    parts = weights(supported(x, aim)[0]) * deviation(x, aim)
     order = np.argsort(-parts, kind="stable")
     return Concentration(
         order,
@@ -206,65 +253,12 @@ def concentration(n: ArrayLike, added: ArrayLike, target: TargetLike = None) -> 
     )
 
 
-def tally(
-    n: Floats, added: Floats, target: TargetLike = None, quality: Floats | None = None
-) -> Tally:
-    """Count and score a block of clients in one go; see `deviation` and `gain` for the formulas.
-
-    >>> tally(np.array([[10.0, 0.0]]), np.array([[0.0, 10.0]])).after
-    0.0
-    """
-    whole = n
-    aim = _settled(whole, target)
-    n, t = _supported(whole, aim)
-    added = _supported(added, aim)[0]
-    if quality is not None:
-        quality = _supported(quality, aim)[0]
-    N = n.sum(axis=-1)
-    filled = n + (added if quality is None else added * quality)
-    M = filled.sum(axis=-1)
-    near = None if t is None else (n @ t, filled @ t)
-    filled *= filled
-    after = filled.sum(axis=-1) / _divisor(M) ** 2
-    np.multiply(n, n, out=filled)
-    level = filled.sum(axis=-1) / _divisor(N)
-    if t is None or near is None:
-        before, after = level - N / n.shape[-1], after - 1.0 / n.shape[-1]
-        misplaced = n > (level * _ABOVE)[..., np.newaxis]
-    else:
-        own = float(t @ t)
-        before = level - 2.0 * near[0] + N * own
-        after += own - 2.0 * near[1] / _divisor(M)
-        level -= near[0]  # a class is too large where n - N t is above it
-        np.multiply(N[..., np.newaxis], t, out=filled)
-        filled += (level + N * (_ABOVE - 1))[..., np.newaxis]
-        misplaced = n > filled
-    misplaced &= added > 0
-    total = M.sum() - N.sum() if quality is None else added.sum()
-    return Tally(
-        len(N),
-        int((N == 0).sum()),
-        float(N.sum()),
-        float(total),
-        float(np.maximum(before, 0.0).sum()),
-        float(N @ np.maximum(np.where(N > 0, after, 0.0), 0.0)),
-        float(added[misplaced].sum()) if misplaced.any() else 0.0,
-        float(N.sum() if n is whole else whole.sum()),
-    )
-
-
-def add_tallies(parts: Iterable[Tally]) -> Tally:
-    """Return the tally of all parts together."""
-    clients, empty, *sums = zip(*parts, strict=True)
-    return Tally(sum(clients), sum(empty), *map(math.fsum, sums))
-
-
 def _cumulative_share(parts: Floats) -> Floats:
     total = parts.sum()
     return np.cumsum(parts) / (total if total > 0 else 1.0)
 
 
-def _divisor(x: Floats) -> Floats:
+def divisor(x: Floats) -> Floats:
     """Return x with ones for zeros: what is divided by it, or multiplied with its log, is zero."""
     divisor: Floats = x + (x == 0)
     return divisor
@@ -274,7 +268,22 @@ def _floats(n: ArrayLike) -> Floats:
     return np.asarray(n, dtype=np.float64)
 
 
-def _settled(n: Floats, target: TargetLike) -> Target | None:
+def _distributions(n: ArrayLike, target: TargetLike) -> tuple[Floats, Floats]:
+    """Return q_k and t over the classes that the target has."""
+    whole = _floats(n)
+    x, t = supported(whole, settled(whole, target))
+    C = x.shape[-1]
+    return x / divisor(x.sum(axis=-1, keepdims=True)), np.full(C, 1.0 / C) if t is None else t
+
+
+def _relative_entropy(q: Floats, t: Floats) -> Floats:
+    """Return sum_c q_c log(q_c / t_c), where t is not 0 if q is not."""
+    logs = np.log(np.maximum(q, _TINY)) - np.log(np.maximum(t, _TINY))
+    sums: Floats = (q * logs).sum(axis=-1)
+    return sums
+
+
+def settled(n: Floats, target: TargetLike) -> Target | None:
     """Return a target whose shares are known: the federation's own are those of `n`."""
     made = make_target(target)
     if made is None or made.shares is not None:
@@ -282,7 +291,7 @@ def _settled(n: Floats, target: TargetLike) -> Target | None:
     return Target(n.reshape(-1, n.shape[-1]).sum(axis=0).tolist(), name=FEDERATION)
 
 
-def _supported(x: Floats, target: TargetLike) -> tuple[Floats, Floats | None]:
+def supported(x: Floats, target: TargetLike) -> tuple[Floats, Floats | None]:
     """Return the columns of the classes that a target has, and its shares, None if all equal."""
     t = shares_of(target, x.shape[-1])
     if t is None or t.all():

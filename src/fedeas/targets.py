@@ -195,6 +195,12 @@ def shares_of(target: TargetLike, classes: int) -> NDArray[np.float64] | None:
     return None if made.uniform else made.array
 
 
+def aim_shares(target: TargetLike, counts: LabelCounts) -> NDArray[np.float64]:
+    """Return the share of each class of the counts, also for the uniform target."""
+    made = make_target(target)
+    return np.full(counts.C, 1 / counts.C) if made is None else made.for_counts(counts).array
+
+
 def aim(policy: _P, counts: LabelCounts) -> _P:
     """Return a policy whose target, if it has one, is settled for these counts."""
     target = make_target(getattr(policy, "target", None))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def compare(
     counts_file: Path = label_counts.counts_argument(),
     beta: float | None = typer.Option(
-        None, help="Beta of FedEAS (default 12); the other policies get the same total."
+        None, help="Beta of FedEAS, chosen if not given; the other policies get the same total."
     ),
     total: int | None = typer.Option(
         None, help="Match the largest FedEAS plan that stays within this total."
@@ -37,7 +37,7 @@ def compare(
 
     Example: `fedeas compare counts.csv --beta 12 --policy fedeas --policy uniform`
     """
-    from fedeas import FedEAS, beta_for_total
+    from fedeas import FedEAS, beta_for_total, choose_beta
     from fedeas import compare as compare_policies
     from fedeas.comparison import DEFAULT_POLICIES
     from fedeas.targets import make_target
@@ -51,6 +51,8 @@ def compare(
     reference = FedEAS(12.0 if beta is None else beta, target=make_target(target))
     if total is not None:
         reference = replace(reference, beta=beta_for_total(counts, total, reference))
+    elif beta is None:
+        reference = replace(reference, beta=choose_beta(counts, policy=reference).beta)
     table = compare_policies(counts, policy or DEFAULT_POLICIES, reference)
     if plot is not None:
         from fedeas.report import figures

@@ -1,20 +1,26 @@
 """`fedeas plan`: who generates how many samples of which class."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from fedeas.cli import label_counts, show
-from fedeas.cli.plan_output import describe, print_outcome, print_plan, summary
+from fedeas.cli.plan_choice import Wanted, choose
+from fedeas.cli.plan_output import (
+    Findings,
+    describe,
+    print_findings,
+    print_outcome,
+    print_plan,
+    summary,
+)
 from fedeas.errors import InputError
 from fedeas.progress import progress
 
 if TYPE_CHECKING:
-    from fedeas import Cost, LabelCounts, Target
-    from fedeas.policies import Policy
+    from fedeas import Cost
 
 # Above this many clients a Parquet file is planned as a stream and only the sums are shown.
 _STREAM_FROM = 200_000
@@ -24,7 +30,9 @@ _STREAM_FROM = 200_000
 def plan(
     counts_file: Path = label_counts.counts_argument(),
     policy: str = typer.Option("fedeas", help="NAME or 'NAME(setting=value, ...)'."),
-    beta: float | None = typer.Option(None, help="FedEAS's budget parameter (default 12)."),
+    beta: float | None = typer.Option(
+        None, help="FedEAS's budget parameter; chosen from the counts if not given."
+    ),
     target: str | None = label_counts.target_option(),
     total: int | None = typer.Option(None, help="Spend at most this many samples."),
     cost: str | None = typer.Option(
@@ -34,6 +42,9 @@ def plan(
     out: Path | None = typer.Option(None, help="Write the plan: .csv, .tsv, .json or .parquet."),
     plot: Path | None = show.plot_option("what each client needs and where the imbalance is"),
     rows: int = typer.Option(20, min=1, help="Number of clients to show."),
+    metrics: bool = typer.Option(
+        False, "--metrics", help="Also show Hellinger, Jensen-Shannon and earth mover's distances."
+    ),
     *,
     options: label_counts.CountsOptions,
     as_json: bool = show.json_option(),
@@ -44,7 +55,10 @@ def plan(
     standard input), or a row per sample. It may also be a folder `client/class/image.png`, a
     Hugging Face data set (on disk, or `hf:NAME`), or `module:name` of a Flower partitioner.
 
-    Example: `fedeas plan counts.csv --beta 12 --cost 0.8s --out plan.csv`
+    Without --beta or a budget, beta is chosen: at least half of the imbalance is to be removed
+    while fewer than a quarter of all samples are synthetic.
+
+    Example: `fedeas plan counts.csv --cost 0.8s --out plan.csv`
     """
     from fedeas.policies import make_plan
     from fedeas.targets import make_target
@@ -55,28 +69,30 @@ def plan(
     total = label_counts.affordable_total(total, price, spend)
     if beta is not None and total is not None:
         raise InputError("give --beta or a total, not both", got=(beta, total))
-    aim = make_target(target)
+    wanted = Wanted(policy, beta, total, make_target(target))
     if options.plain and _is_stream(counts_file, options.layout):
-        _plan_stream(counts_file, policy, beta, aim, total, price, out, plot, as_json)
+        _plan_stream(counts_file, wanted, price, out, plot, metrics, as_json)
         return
     found = options.load(counts_file)
     counts = found.counts
-    chosen = _choose(policy, beta, total, aim, counts)
-    made = make_plan(chosen, counts)
-    made = made.scored_for(counts, aim) if aim else made
+    chosen = choose(wanted, counts)
+    made = make_plan(chosen.policy, counts)
+    made = made.scored_for(counts, wanted.target) if wanted.target else made
     made = made.with_cost(price) if price else made
     if out is not None:
         made.save(out)
     label_counts.note_counts(counts_file, found)
-    label_counts.note_plan(counts, made, chosen)
+    label_counts.note_plan(counts, made, chosen.policy)
     if plot is not None:
         from fedeas.report import figures
 
         figures.demand(counts, made, plot)
+    findings = Findings.of(counts, made.target, metrics)
     if as_json:
-        show.print_json(describe(counts, made))
+        show.print_json(describe(counts, made, chosen, findings))
     else:
-        print_plan(counts, made, rows)
+        print_findings(findings)
+        print_plan(counts, made, rows, chosen)
     for written in filter(None, (*_files(out), plot)):
         show.note(f"wrote {written}")
 
@@ -89,54 +105,6 @@ def _files(out: Path | None) -> Iterator[Path]:
         yield out
         if facts_file(out).exists() and out.suffix.lower() in (".csv", ".tsv"):
             yield facts_file(out)
-
-
-def _choose(
-    spec: str,
-    beta: float | None,
-    total: int | None,
-    target: "Target | None",
-    counts: "LabelCounts",
-) -> "Policy":
-    """Make the policy; for FedEAS a total becomes the largest beta within it."""
-    from fedeas import FedEAS, beta_for_total
-    from fedeas.specs import parse
-
-    policy = _make(spec, beta, total, target)
-    if isinstance(policy, FedEAS) and total is not None:
-        if "beta" in parse(spec)[1]:
-            raise InputError("give a beta or a total, not both", got=(spec, total))
-        return replace(policy, beta=beta_for_total(counts, total, policy))
-    _check_taken(policy, beta, total)
-    return policy
-
-
-def _make(spec: str, beta: float | None, total: int | None, target: "Target | None") -> "Policy":
-    """Make the policy; if only a total is missing, say so."""
-    from fedeas.policies import make_policy
-    from fedeas.specs import parse
-
-    try:
-        if target is not None and "target" in parse(spec)[1]:
-            raise InputError("give --target or a policy with a target, not both", got=spec)
-        return make_policy(spec, beta=beta, total=total, target=target)
-    except InputError as error:
-        try:
-            make_policy(spec, beta=beta, total=1 if total is None else total)
-        except InputError:
-            raise error from None
-        name = parse(spec)[0]
-        raise InputError(f"{name} needs a budget", fix="add --total 1000") from None
-
-
-def _check_taken(policy: "Policy", beta: float | None, total: int | None) -> None:
-    """Refuse a beta or total that the policy does not take, instead of ignoring it."""
-    for option, value in (("beta", beta), ("total", total)):
-        if value is not None and getattr(policy, option, None) != value:
-            name = getattr(policy, "name", type(policy).__name__)
-            raise InputError(
-                f"policy {name!r} takes no {option}", got=value, fix=f"leave out --{option}"
-            )
 
 
 def _is_stream(path: Path, layout: str | None) -> bool:
@@ -154,36 +122,48 @@ def _is_stream(path: Path, layout: str | None) -> bool:
 
 def _plan_stream(
     path: Path,
-    spec: str,
-    beta: float | None,
-    target: "Target | None",
-    total: int | None,
+    wanted: Wanted,
     cost: "Cost | None",
     out: Path | None,
     plot: Path | None,
+    metrics: bool,
     as_json: bool,
 ) -> None:
     from fedeas.policies import LocalPolicy
-    from fedeas.stream import plan_stream
+    from fedeas.stream import plan_stream, sample_clients
 
-    policy = _make(spec, beta, total, target)
-    _check_taken(policy, beta, None)
-    if not isinstance(policy, LocalPolicy) or total is not None or plot is not None:
-        raise InputError(
-            f"more than {_STREAM_FROM:,} clients are planned as a stream",
-            got=spec,
-            allowed="a local policy by beta or price, without --total, --spend and --plot",
-        )
+    sample, every = sample_clients(path)
+    settled = wanted.settled(sample)
+    if wanted.total is not None or plot is not None:
+        raise _not_streamed(wanted.spec)
+    chosen = choose(settled, sample)
+    if not isinstance(chosen.policy, LocalPolicy):
+        raise _not_streamed(wanted.spec)
+    policy = wanted.restored(chosen.policy)
     with progress("planning clients") as update:
         made = plan_stream(path, policy, out, cost, update)
+    findings = Findings.of(sample, settled.target, metrics)
     if as_json:
         counted = {"client_count": made.clients, "empty_count": made.empty}
-        show.print_json({**summary(made, cost), **counted, "settings": made.settings})
+        seen = {"settings": made.settings, "sampled_every": every}
+        show.print_json(
+            {**summary(made, cost), **chosen.to_dict(), **findings.to_dict(), **counted, **seen}
+        )
     else:
+        show.note(f"the skew, and a beta that is not given, are from every {every}th client")
+        print_findings(findings)
         samples = show.count_of(made.total, "sample")
         typer.echo(f"{made.policy}: {samples} for {show.count_of(made.clients, 'client')}")
         label_counts.note_empty([f"row {row}" for row in made.empty_rows], made.empty)
         label_counts.note_share(made.synthetic_share)
-        print_outcome(made, cost)
+        print_outcome(made, cost, chosen)
     if out is not None:
         show.note(f"wrote {out}")
+
+
+def _not_streamed(spec: str) -> InputError:
+    return InputError(
+        f"more than {_STREAM_FROM:,} clients are planned as a stream",
+        got=spec,
+        allowed="a local policy by beta or price, without --total, --spend and --plot",
+    )

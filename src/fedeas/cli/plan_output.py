@@ -1,20 +1,97 @@
 """What `fedeas plan` prints: a table, or JSON."""
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+import textwrap
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fedeas.cli import show
 
 if TYPE_CHECKING:
-    from fedeas import Cost, LabelCounts, Plan
+    from fedeas import Cost, Diagnosis, LabelCounts, Plan, Target
+    from fedeas.cli.plan_choice import Chosen
     from fedeas.stream import StreamedPlan
+    from fedeas.targets import TargetLike
 
 _NAME = 24  # characters of a client in a line
+_WIDTH = 78  # of a line
+_HEAD = 17  # of it, for what the line is about
 
 
-def print_plan(counts: "LabelCounts", plan: "Plan", rows: int) -> None:
+@dataclass(frozen=True)
+class Findings:
+    """What kind of skew the counts have, and distances of the clients if they were asked for."""
+
+    diagnosis: "Diagnosis"
+    metrics: dict[str, dict[str, float]] | None
+
+    @classmethod
+    def of(cls, counts: "LabelCounts", target: "Target | None", metrics: bool) -> "Findings":
+        """Look at the counts."""
+        from fedeas import diagnose
+
+        return cls(diagnose(counts, target), _distances(counts, target) if metrics else None)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return what JSON says about the skew."""
+        found = self.diagnosis
+        return {
+            "between": found.between,
+            "advice": found.advice,
+            "advice_text": found.advice_text,
+            "diagnosis": found.to_dict(),
+            **({} if self.metrics is None else {"metrics": self.metrics}),
+        }
+
+
+def _distances(counts: "LabelCounts", target: "Target | None") -> dict[str, dict[str, float]]:
+    """Return mean distances, weighted by samples, from the target and from all clients together."""
+    from fedeas import skew
+
+    measures: dict[str, Callable[[LabelCounts, TargetLike], Any]] = {
+        "skewness": lambda n, t: skew.skewness(n, target=t),
+        "hellinger": skew.hellinger,
+        "jensen_shannon": skew.jensen_shannon,
+        "earth_movers": skew.earth_movers,
+    }
+    weights = skew.weights(counts)
+    return {
+        name: {
+            "to_target": float(weights @ measure(counts, target)),
+            "to_federation": float(weights @ measure(counts, "federation")),
+        }
+        for name, measure in measures.items()
+    }
+
+
+def print_findings(findings: Findings) -> None:
+    """Print what kind of skew there is and what to do about it, before the plan."""
+    for head, text in findings.diagnosis.lines():
+        lines = textwrap.wrap(text, _WIDTH - _HEAD)
+        typer.echo(f"{head:<{_HEAD}}" + f"\n{'':<{_HEAD}}".join(lines))
+    if findings.metrics is not None:
+        table = show.new_table(
+            "Mean distance of a client, weighted by samples",
+            ("", False), ("to the target", True), ("to all clients", True),
+        )  # fmt: skip
+        for name, mean in findings.metrics.items():
+            shown = (f"{mean['to_target']:.3f}", f"{mean['to_federation']:.3f}")
+            table.add_row(_TITLES[name], *shown)
+        show.print_table(table)
+    typer.echo("")
+
+
+_TITLES = {
+    "skewness": "skewness",
+    "hellinger": "Hellinger",
+    "jensen_shannon": "Jensen-Shannon",
+    "earth_movers": "earth mover's",
+}
+
+
+def print_plan(counts: "LabelCounts", plan: "Plan", rows: int, chosen: "Chosen") -> None:
     """Print the clients that generate most, and the outcome."""
     from fedeas import FullBalance
     from fedeas.skew import skewness
@@ -48,7 +125,7 @@ def print_plan(counts: "LabelCounts", plan: "Plan", rows: int) -> None:
         rest = plan.per_client[order[rows:]].sum()
         table.add_row(f"{len(order) - rows:,} more", "", "", f"{rest:,}", "", "")
     show.print_table(table)
-    print_outcome(plan, plan.cost)
+    print_outcome(plan, plan.cost, chosen)
     full = FullBalance(target=plan.target).plan(counts).total
     if plan.total and full > plan.total:
         cost = f" ({plan.cost.of(full)})" if plan.cost else ""
@@ -57,8 +134,11 @@ def print_plan(counts: "LabelCounts", plan: "Plan", rows: int) -> None:
         typer.echo(f"full balance     {samples}{cost}, {more}")
 
 
-def print_outcome(plan: "Plan | StreamedPlan", cost: "Cost | None") -> None:
+def print_outcome(plan: "Plan | StreamedPlan", cost: "Cost | None", chosen: "Chosen") -> None:
     """Print what a plan removes and costs."""
+    if chosen.choice is not None:
+        lines = textwrap.wrap(f"{chosen.choice.beta:.9g}: {chosen.choice}", _WIDTH - _HEAD)
+        typer.echo(f"{'beta':<{_HEAD}}" + f"\n{'':<{_HEAD}}".join(lines))
     before, after = plan.score_before, plan.score_after
     removed, share = show.percent(plan.reduction), show.percent(plan.synthetic_share)
     typer.echo(f"imbalance        {before:.4f} -> {after:.4f}, {removed} removed")
@@ -82,7 +162,9 @@ def _largest_classes(plan: "Plan", client: int, width: int) -> str:
     return shown
 
 
-def describe(counts: "LabelCounts", plan: "Plan") -> dict[str, object]:
+def describe(
+    counts: "LabelCounts", plan: "Plan", chosen: "Chosen", findings: Findings
+) -> dict[str, object]:
     """Return a plan as JSON holds it."""
     from fedeas.overfill import overfilled
     from fedeas.skew import skewness
@@ -91,6 +173,8 @@ def describe(counts: "LabelCounts", plan: "Plan") -> dict[str, object]:
     beyond = overfilled(counts, plan)
     return {
         **summary(plan, plan.cost),
+        **chosen.to_dict(),
+        **findings.to_dict(),
         "client_count": counts.K,
         "empty_count": len(counts.empty),
         "settings": dict(plan.settings),

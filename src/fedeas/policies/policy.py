@@ -7,13 +7,13 @@ from typing import ClassVar, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedeas import skew
 from fedeas.blocks import class_major, in_order, row_slices
 from fedeas.counts import CountsLike, LabelCounts, whole_matrix
 from fedeas.errors import InfeasibleError, InputError
 from fedeas.plan import Plan
 from fedeas.policy_settings import quality_of, shown_settings
 from fedeas.tables import LARGEST
+from fedeas.tally import Tally, add_tallies, make_tally
 from fedeas.targets import Target, aim, retarget, shares_of
 
 Floats = NDArray[np.float64]
@@ -89,12 +89,12 @@ class LocalPolicy(Shown, ABC):
         rule = aim(self, counts)
         samples = np.empty(counts.n.shape, np.int64)
 
-        def work(rows: slice) -> skew.Tally:
+        def work(rows: slice) -> Tally:
             filled, tally = rule.fill_and_tally(class_major(counts.n[rows]))
             samples[rows] = filled
             return tally
 
-        tally = skew.add_tallies(in_order(work, row_slices(counts.K, counts.C)))
+        tally = add_tallies(in_order(work, row_slices(counts.K, counts.C)))
         samples.setflags(write=False)
         return Plan.tallied(counts, samples, rule, tally)
 
@@ -102,12 +102,12 @@ class LocalPolicy(Shown, ABC):
         """Return the target's share of each class, None if it is uniform or there is none."""
         return shares_of(getattr(self, "target", None), classes)
 
-    def fill_and_tally(self, n: Floats) -> tuple[Floats, skew.Tally]:
+    def fill_and_tally(self, n: Floats) -> tuple[Floats, Tally]:
         """Fill a block of rows and score it while it is in the cache."""
         samples = self._fill_target(n)
         target, quality = getattr(self, "target", None), quality_of(self, n.shape[-1])
         with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused below
-            tally = skew.tally(n, samples, target, quality)
+            tally = make_tally(n, samples, target, quality)
         if not tally.total <= LARGEST:  # beyond, floats are no longer exact whole numbers
             raise InfeasibleError(
                 f"policy {self.name!r} asks for more than 2**53 samples",
