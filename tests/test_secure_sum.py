@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedeas import FedEAS, InfeasibleError, InputError, LabelCounts, WaterFill
+from fedeas.beta_path import path
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.negotiate import Holding, answer_negotiation, negotiate_beta, negotiate_price
 from fedeas.flower.secure_sum import Summand, answer_secure_sum, secure_sum
@@ -47,7 +48,7 @@ from fedeas.privacy.secure_sum.messages import (
 )
 from fedeas.privacy.secure_sum.server import Server
 from fedeas.privacy.secure_sum.shares import SHARE, join, split
-from fedeas.select import path, plainest_number
+from fedeas.select import plainest_number
 from strategies import counts
 
 LENGTH = 5

@@ -18,8 +18,9 @@ from fedeas import (
     beta_for_total,
     compare,
 )
+from fedeas.beta_path import path
 from fedeas.overfill import Overfill, balancing_beta, overfilled
-from fedeas.select import path, plainest_number
+from fedeas.select import plainest_number
 from strategies import betas, counts
 
 

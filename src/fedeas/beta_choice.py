@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedeas import skew
+from fedeas.beta_path import path, steps
 from fedeas.counts import CountsLike, LabelCounts
 from fedeas.errors import InfeasibleError
 from fedeas.policies.fedeas import FedEAS
@@ -12,9 +13,7 @@ from fedeas.select import (
     BetaInterval,
     admissible_betas,
     check_conditions,
-    path,
     plainest_number,
-    steps,
     top_beta,
 )
 
@@ -56,7 +55,7 @@ class BetaChoice:
         if self.chosen_by == NOTHING:
             return "the clients are close to the target already"
         if self.chosen_by == CONDITIONS:
-            return f"{got} removed (at least {removed}) at {used} synthetic (below {share})"
+            return f"removes {got} (>= {removed}) at {used} synthetic (< {share})"
         return f"removes most below {share} synthetic, {got} at {used}; no beta removes {removed}"
 
 

@@ -158,8 +158,8 @@ def _advise(found: Diagnosis) -> tuple[str, str]:
         )
     if found.lacking < _LACKING:
         return COPIES, (
-            f"copies or class weights may do: clients hold samples of "
-            f"{100 * (1 - found.lacking):.0f} % of what they are short of"
+            f"copies or class weights may do: {100 * (1 - found.lacking):.0f} % of what clients "
+            f"are short of is in classes that they hold samples of"
         )
     return GENERATE, (
         f"worth generating: {100 * found.lacking:.0f} % of what clients are short of is in classes "

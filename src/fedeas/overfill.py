@@ -10,8 +10,9 @@ from fedeas.counts import LabelCounts
 from fedeas.plan import Plan
 from fedeas.policies.fedeas import FedEAS
 from fedeas.policies.policy import without_absent_classes
+from fedeas.policy_settings import settle
 from fedeas.tables import LARGEST
-from fedeas.targets import aim, shares_of
+from fedeas.targets import shares_of
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def balancing_beta(counts: LabelCounts, policy: FedEAS | None = None) -> float:
     >>> balancing_beta(LabelCounts([[10, 2, 0], [40, 40, 30]]))
     9.3...
     """
-    rule = aim(policy or FedEAS(), counts)
+    rule = settle(policy or FedEAS(), counts)
     t = shares_of(rule.target, counts.C)
     if t is not None and not t.all():
         rule, t, counts = without_absent_classes(rule, counts.C), t[t > 0], _columns(counts, t > 0)

@@ -11,13 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedeas import plotting, tables
 from fedeas.blocks import class_major, in_order, row_slices
-from fedeas.cost import Cost
+from fedeas.cost import Cost, SiteCosts
 from fedeas.counts import LabelCounts, names, whole_matrix
 from fedeas.errors import InputError
 from fedeas.notebook import data_frame, html_table, polars_frame
-from fedeas.policy_settings import policy_name, quality_of, settings_of
+from fedeas.per_name import PerNameLike, described, make_per_name
+from fedeas.policy_settings import policy_name, quality_of, settings_of, settle
 from fedeas.tally import Tally, add_tallies, make_tally
-from fedeas.targets import UNIFORM, Target, TargetLike, aim, make_target
+from fedeas.targets import UNIFORM, Target, TargetLike, make_target
 
 _FORMAT = "plan/1"
 
@@ -42,7 +43,7 @@ class Plan:
     harmful: int  # samples at a negative first-order gain
     clients: tuple[str, ...] | None = None
     classes: tuple[str, ...] | None = None
-    cost: Cost | None = field(default=None)
+    cost: Cost | SiteCosts | None = field(default=None)
 
     @classmethod
     def of(cls, counts: LabelCounts, samples: ArrayLike, policy: object) -> "Plan":
@@ -51,7 +52,7 @@ class Plan:
         `policy` is anything with a `name`; the fields of a dataclass are kept as its settings. If
         it has a `target` or a `quality`, the plan is scored with them.
         """
-        policy = aim(policy, counts)
+        policy = settle(policy, counts)
         name = policy_name(policy)
         chosen = whole_matrix(samples, f"samples of policy {name!r}")
         if chosen.shape != counts.n.shape:
@@ -92,12 +93,14 @@ class Plan:
             counts.classes,
         )
 
-    def with_cost(self, cost: Cost) -> "Plan":
-        """Return the same plan with the cost of a sample attached."""
+    def with_cost(self, cost: Cost | SiteCosts) -> "Plan":
+        """Return the same plan with the cost of a sample attached, one for all or one each."""
         return replace(self, cost=cost)
 
-    def scored_for(self, counts: LabelCounts, target: TargetLike) -> "Plan":
-        """Return the same samples, scored against another target.
+    def scored_for(
+        self, counts: LabelCounts, target: TargetLike, quality: PerNameLike = None
+    ) -> "Plan":
+        """Return the same samples, scored against another target or with other qualities.
 
         Parameters
         ----------
@@ -105,16 +108,23 @@ class Plan:
             The counts that the plan was made from.
         target : Target, str, path, mapping or sequence, optional
             The class distribution to measure against; None for uniform.
+        quality : number, sequence, mapping, str or path, optional
+            What a synthetic sample of each class is worth in real ones.
         """
         made = make_target(target)
         settled = made.for_counts(counts) if made else None
-        if (settled.shares if settled else None) == (self.target.shares if self.target else None):
-            return self
-        tally = make_tally(class_major(counts.n), class_major(self.samples), settled)
-        before, after = tally.before / tally.real, tally.after / tally.real
-        settings = {k: v for k, v in self.settings.items() if k != "target"}
-        if settled:
+        worth = make_per_name(quality, "quality")
+        rho = worth.ordered(counts.class_names, described("quality"), 1.0) if worth else None
+        settings = {k: v for k, v in self.settings.items() if k not in ("target", "quality")}
+        if settled and not settled.uniform:
             settings["target"] = settled.to_dict()
+        if rho:
+            settings["quality"] = list(rho.values)
+        if settings == self.settings:
+            return self
+        each = rho.array(counts.C, described("quality")) if rho else None
+        tally = make_tally(class_major(counts.n), class_major(self.samples), settled, each)
+        before, after = tally.before / tally.real, tally.after / tally.real
         return replace(
             self, settings=settings, score_before=before, score_after=after,
             harmful=int(tally.harmful),
@@ -203,7 +213,7 @@ class Plan:
                 _source=facts.pop("counts_hash"),
                 clients=names(table.clients, len(table.values), "client"),
                 classes=names(table.classes, table.values.shape[1], "class"),
-                cost=Cost(**cost) if cost else None,
+                cost=_read_cost(cost, len(table.values)) if cost else None,
                 **facts,
             )
         except (TypeError, KeyError):
@@ -282,6 +292,16 @@ def reduction(before: float, after: float) -> float:
     """Return 1 - I(B) / I(0), or 0 if there was no imbalance to remove."""
     part = 1.0 - after / before if before > 0 else 0.0
     return part if abs(part) > 1e-15 else 0.0
+
+
+def _read_cost(facts: dict[str, Any], clients: int) -> Cost | SiteCosts:
+    """Read the cost of a sample, one for all clients or one each."""
+    if not isinstance(facts["per_sample"], list):
+        return Cost(**facts)
+    each = tuple(map(float, facts["per_sample"]))
+    if len(each) != clients:
+        raise KeyError("per_sample")
+    return SiteCosts(each, str(facts["unit"]))
 
 
 def _well_formed(plan: Plan) -> bool:

@@ -1,14 +1,25 @@
 """The settings of a policy, as plans record them and as it is shown."""
 
 import json
-from dataclasses import fields, is_dataclass
-from typing import Any
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedeas.counts import LabelCounts
 from fedeas.errors import InputError
-from fedeas.targets import Target
+from fedeas.per_name import (
+    CLASSES,
+    CLIENTS,
+    PerName,
+    described,
+    make_per_name,
+    missing_number,
+)
+from fedeas.targets import Target, aim
+
+_P = TypeVar("_P")
 
 # Of a field that plans and records mention only where it is in use.
 OPTIONAL = {"optional": True}
@@ -50,8 +61,23 @@ def shown_settings(policy: Any) -> list[str]:
 
 def quality_of(policy: object, classes: int) -> NDArray[np.float64] | None:
     """Return what a policy takes a synthetic sample of each class to be worth; None for 1."""
-    return None
+    made = make_per_name(getattr(policy, "quality", None), "quality")
+    return None if made is None else made.array(classes, described("quality"))
+
+
+def settle(policy: _P, counts: LabelCounts) -> _P:
+    """Return a policy whose target, costs, limits and qualities are in the order of the counts."""
+    policy = aim(policy, counts)
+    settled: dict[str, Any] = {}
+    for kind in (*CLIENTS, *CLASSES):
+        given = make_per_name(getattr(policy, kind, None), kind)
+        if given is not None:
+            names = counts.client_names if kind in CLIENTS else counts.class_names
+            settled[kind] = given.ordered(names, described(kind), missing_number(kind))
+    return replace(policy, **settled) if settled else policy  # type: ignore[type-var]
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, PerName):
+        return list(value.values)
     return value.to_dict() if isinstance(value, Target) else value.item()

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedeas.blocks import outer_sum
 from fedeas.skew import ABOVE, Floats, divisor, settled, supported
 from fedeas.targets import TargetLike
 
@@ -53,9 +54,7 @@ def make_tally(
         before = level - 2.0 * near[0] + N * own
         after += own - 2.0 * near[1] / divisor(M)
         level -= near[0]  # a class is too large where n - N t is above it
-        np.multiply(N[..., np.newaxis], t, out=filled)
-        filled += (level + N * (ABOVE - 1))[..., np.newaxis]
-        misplaced = n > filled
+        misplaced = n > outer_sum(N, t, level + N * (ABOVE - 1))
     misplaced &= added > 0
     total = M.sum() - N.sum() if quality is None else added.sum()
     return Tally(

@@ -1,6 +1,7 @@
 """`fedeas plan`: who generates how many samples of which class."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,19 @@ def plan(
     cost: str | None = typer.Option(
         None, help="Cost of one sample: 0.8s, 0.002EUR, or a file from `generator bench`."
     ),
-    spend: str | None = typer.Option(None, help="Spend at most this: 3h, 100EUR; needs --cost."),
+    spend: str | None = typer.Option(None, help="Spend at most this: 3h, 100EUR; needs a cost."),
+    site_costs: Path | None = typer.Option(
+        None, metavar="FILE", help="Cost of a sample at each client: lines of 'client,0.8s'."
+    ),
+    limits: Path | None = typer.Option(
+        None, metavar="FILE", help="Most samples of a client: lines of 'client,1000'."
+    ),
+    quality: Path | None = typer.Option(
+        None,
+        metavar="FILE",
+        help="What a synthetic sample of a class is worth in real ones, 0 to 1: lines of "
+        "'class,0.8', or what `generator sample --judge --json` prints.",
+    ),
     out: Path | None = typer.Option(None, help="Write the plan: .csv, .tsv, .json or .parquet."),
     plot: Path | None = show.plot_option("what each client needs and where the imbalance is"),
     rows: int = typer.Option(20, min=1, help="Number of clients to show."),
@@ -60,25 +73,36 @@ def plan(
 
     Example: `fedeas plan counts.csv --cost 0.8s --out plan.csv`
     """
+    from fedeas.cost import SiteCosts
+    from fedeas.per_name import make_per_name
     from fedeas.policies import make_plan
     from fedeas.targets import make_target
 
     if plot is not None:
         show.check_picture(plot)
     price = show.read_cost(cost)
-    total = label_counts.affordable_total(total, price, spend)
-    if beta is not None and total is not None:
-        raise InputError("give --beta or a total, not both", got=(beta, total))
-    wanted = Wanted(policy, beta, total, make_target(target))
+    total = _budget(beta, total, price, spend, site_costs)
+    wanted = Wanted(
+        policy, beta, total, make_target(target),
+        make_per_name(limits, "limits"), make_per_name(quality, "quality"),
+    )  # fmt: skip
     if options.plain and _is_stream(counts_file, options.layout):
+        if wanted.differs or site_costs is not None:
+            raise _not_streamed("--site-costs, --limits or --quality")
         _plan_stream(counts_file, wanted, price, out, plot, metrics, as_json)
         return
     found = options.load(counts_file)
     counts = found.counts
+    if site_costs is not None:
+        costs = SiteCosts.load(site_costs, counts.client_names)
+        amount = None if spend is None else costs.amount_for(spend)
+        wanted = replace(wanted, costs=costs, amount=amount)
     chosen = choose(wanted, counts)
     made = make_plan(chosen.policy, counts)
-    made = made.scored_for(counts, wanted.target) if wanted.target else made
-    made = made.with_cost(price) if price else made
+    if wanted.target or wanted.quality:
+        made = made.scored_for(counts, made.target or wanted.target, wanted.quality)
+    priced = wanted.costs or price
+    made = made.with_cost(priced) if priced else made
     if out is not None:
         made.save(out)
     label_counts.note_counts(counts_file, found)
@@ -95,6 +119,23 @@ def plan(
         print_plan(counts, made, rows, chosen)
     for written in filter(None, (*_files(out), plot)):
         show.note(f"wrote {written}")
+
+
+def _budget(
+    beta: float | None,
+    total: int | None,
+    cost: "Cost | None",
+    spend: str | None,
+    sites: Path | None,
+) -> int | None:
+    """Return the total to stay within; what to spend at different costs is read with the costs."""
+    if sites is not None and cost is not None:
+        raise InputError("give --cost or --site-costs, not both", got=cost.each)
+    if sites is None or total is not None:
+        total = label_counts.affordable_total(total, cost, spend)
+    if beta is not None and (total is not None or spend is not None):
+        raise InputError("give --beta or a total, not both", got=(beta, total or spend))
+    return total
 
 
 def _files(out: Path | None) -> Iterator[Path]:

@@ -7,6 +7,8 @@ from fedeas.errors import InputError
 
 if TYPE_CHECKING:
     from fedeas import BetaChoice, LabelCounts, Target
+    from fedeas.cost import SiteCosts
+    from fedeas.per_name import PerName
     from fedeas.policies import Policy
     from fedeas.policies.policy import LocalPolicy
 
@@ -21,6 +23,15 @@ class Wanted:
     beta: "float | None"
     total: int | None
     target: "Target | None"
+    limits: "PerName | None" = None
+    quality: "PerName | None" = None
+    costs: "SiteCosts | None" = None
+    amount: float | None = None  # to spend at these costs
+
+    @property
+    def differs(self) -> bool:
+        """Whether sites or classes differ in cost, limit or quality."""
+        return not (self.limits is None and self.quality is None and self.costs is None)
 
     def settled(self, counts: "LabelCounts") -> "Wanted":
         """Return the same with a target whose shares are known from these counts."""
@@ -63,10 +74,12 @@ def choose(wanted: Wanted, counts: "LabelCounts") -> Chosen:
         _check_taken(policy, wanted)
         return Chosen(policy, None)
     in_spec = "beta" in parse(wanted.spec)[1]
-    if wanted.total is not None:
+    budget = wanted.total if wanted.amount is None else wanted.amount
+    if budget is not None:
         if in_spec:
-            raise InputError("give a beta or a total, not both", got=(wanted.spec, wanted.total))
-        return Chosen(replace(policy, beta=beta_for_total(counts, wanted.total, policy)), TOTAL)
+            raise InputError("give a beta or a total, not both", got=(wanted.spec, budget))
+        costs = wanted.costs.array if wanted.costs and wanted.amount is not None else None
+        return Chosen(replace(policy, beta=beta_for_total(counts, budget, policy, costs)), TOTAL)
     if wanted.beta is not None or in_spec:
         _check_taken(policy, wanted)
         return Chosen(policy, GIVEN)
@@ -82,20 +95,40 @@ def _make(wanted: Wanted) -> "Policy":
     name, settings = parse(wanted.spec)
     if wanted.target is not None and "target" in settings:
         raise InputError("give --target or a policy with a target, not both", got=wanted.spec)
-    offered = {"beta": wanted.beta, "target": wanted.target}
+    kinds = ("beta", "target", "limits", "quality")
+    offered: dict[str, object] = {kind: getattr(wanted, kind) for kind in kinds}
+    total: float | None = wanted.total
+    if wanted.costs is not None and (wanted.amount is not None or "price" in settings):
+        offered["costs"], total = wanted.costs.per_sample, wanted.amount
+    if wanted.limits is not None or wanted.amount is not None:
+        _check_sites(make_policy(wanted.spec, total=1, **offered), wanted)
     try:
-        return make_policy(wanted.spec, total=wanted.total, **offered)
+        return make_policy(wanted.spec, total=total, **offered)
     except InputError as error:
         try:
-            make_policy(wanted.spec, total=1 if wanted.total is None else wanted.total, **offered)
+            make_policy(wanted.spec, total=1 if total is None else total, **offered)
         except InputError:
             raise error from None
         raise InputError(f"{name} needs a budget", fix="add --total 1000") from None
 
 
+def _check_sites(policy: "Policy", wanted: Wanted) -> None:
+    """Refuse limits, or an amount at different costs, that a policy cannot keep to."""
+    name = getattr(policy, "name", type(policy).__name__)
+    takes = getattr(policy, "__dataclass_fields__", {})
+    if wanted.limits is not None and "limits" not in takes:
+        raise InputError(f"policy {name!r} takes no limits", allowed="fedeas, waterfill")
+    if wanted.amount is not None and not {"beta", "costs"} & takes.keys():
+        raise InputError(
+            f"policy {name!r} takes a number of samples",
+            fix="give --total, or use fedeas or waterfill",
+        )
+
+
 def _check_taken(policy: "Policy", wanted: Wanted) -> None:
     """Refuse a beta or total that the policy does not take, instead of ignoring it."""
-    for option, value in (("beta", wanted.beta), ("total", wanted.total)):
+    total = wanted.total if wanted.amount is None else wanted.amount
+    for option, value in (("beta", wanted.beta), ("total", total)):
         if value is not None and getattr(policy, option, None) != value:
             name = getattr(policy, "name", type(policy).__name__)
             raise InputError(

@@ -12,11 +12,12 @@ from fedeas.cli import show
 if TYPE_CHECKING:
     from fedeas import Cost, Diagnosis, LabelCounts, Plan, Target
     from fedeas.cli.plan_choice import Chosen
+    from fedeas.cost import SiteCosts
     from fedeas.stream import StreamedPlan
     from fedeas.targets import TargetLike
 
 _NAME = 24  # characters of a client in a line
-_WIDTH = 78  # of a line
+_WIDTH = 80  # of a line
 _HEAD = 17  # of it, for what the line is about
 
 
@@ -126,15 +127,22 @@ def print_plan(counts: "LabelCounts", plan: "Plan", rows: int, chosen: "Chosen")
         table.add_row(f"{len(order) - rows:,} more", "", "", f"{rest:,}", "", "")
     show.print_table(table)
     print_outcome(plan, plan.cost, chosen)
-    full = FullBalance(target=plan.target).plan(counts).total
+    balanced = FullBalance(target=plan.target).plan(counts)
+    full = balanced.total
     if plan.total and full > plan.total:
-        cost = f" ({plan.cost.of(full)})" if plan.cost else ""
+        cost = ""
+        if plan.cost:
+            from fedeas.cost import cost_text
+
+            cost = f" ({cost_text(_amount(balanced, plan.cost), plan.cost.unit)})"
         more = f"{full / plan.total:.1f} times as many"
         samples = show.count_of(full, "sample")
         typer.echo(f"full balance     {samples}{cost}, {more}")
 
 
-def print_outcome(plan: "Plan | StreamedPlan", cost: "Cost | None", chosen: "Chosen") -> None:
+def print_outcome(
+    plan: "Plan | StreamedPlan", cost: "Cost | SiteCosts | None", chosen: "Chosen"
+) -> None:
     """Print what a plan removes and costs."""
     if chosen.choice is not None:
         lines = textwrap.wrap(f"{chosen.choice.beta:.9g}: {chosen.choice}", _WIDTH - _HEAD)
@@ -144,8 +152,13 @@ def print_outcome(plan: "Plan | StreamedPlan", cost: "Cost | None", chosen: "Cho
     typer.echo(f"imbalance        {before:.4f} -> {after:.4f}, {removed} removed")
     typer.echo(f"synthetic share  {share} of all training samples")
     if cost:
-        each = f"{cost.per_sample:g} {cost.unit}"
-        typer.echo(f"cost             {cost.of(plan.total)} at {each} per sample")
+        from fedeas.cost import cost_text
+
+        amount = cost_text(_amount(plan, cost), cost.unit)
+        typer.echo(f"cost             {amount} at {cost.each} per sample")
+    if worth := plan.settings.get("quality"):
+        shown = f"{min(worth):g} to {max(worth):g}" if len(set(worth)) > 1 else f"{worth[0]:g}"
+        typer.echo(f"quality          a synthetic sample counts as {shown} of a real one")
 
 
 def _largest_classes(plan: "Plan", client: int, width: int) -> str:
@@ -171,6 +184,7 @@ def describe(
 
     skews = skewness(counts, target=plan.target)
     beyond = overfilled(counts, plan)
+    each = getattr(plan.cost, "array", None)  # of different clients
     return {
         **summary(plan, plan.cost),
         **chosen.to_dict(),
@@ -188,6 +202,7 @@ def describe(
                 "real": int(counts.sizes[k]),
                 "skew": float(skews[k]) if counts.sizes[k] else None,
                 "generate": int(plan.per_client[k]),
+                "cost": None if each is None else float(plan.per_client[k] * each[k]),
                 "samples": plan.samples[k].tolist(),
             }
             for k in range(counts.K)
@@ -195,9 +210,14 @@ def describe(
     }
 
 
-def summary(plan: "Plan | StreamedPlan", cost: "Cost | None") -> dict[str, object]:
+def _amount(plan: "Plan | StreamedPlan", cost: "Cost | SiteCosts") -> float:
+    """Return what a plan costs."""
+    return cost.amount(getattr(plan, "per_client", plan.total))
+
+
+def summary(plan: "Plan | StreamedPlan", cost: "Cost | SiteCosts | None") -> dict[str, object]:
     """Return the figures that all plans have, also those that are never held together."""
-    amount = None if cost is None else {"amount": plan.total * cost.per_sample, "unit": cost.unit}
+    amount = None if cost is None else {"amount": _amount(plan, cost), "unit": cost.unit}
     return {
         "policy": plan.policy,
         "target": plan.target_name,

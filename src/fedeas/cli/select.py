@@ -12,8 +12,8 @@ from fedeas.errors import InputError
 
 if TYPE_CHECKING:
     from fedeas import BetaInterval, Cost, FedEAS, LabelCounts
+    from fedeas.beta_path import BetaPath
     from fedeas.overfill import Overfill
-    from fedeas.select import BetaPath
 
 _SWEEP = (4.0, 8.0, 12.0, 16.0, 20.0)
 
@@ -104,7 +104,7 @@ def _report(
 ) -> None:
     import numpy as np
 
-    from fedeas.select import path
+    from fedeas.beta_path import path
     from fedeas.targets import target_name
 
     choice = rule.beta

@@ -6,6 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedeas.blocks import outer_sum
+from fedeas.per_name import PerName, PerNameLike, described, make_per_name
 from fedeas.policies.policy import Floats, LocalPolicy
 from fedeas.policy_settings import OPTIONAL
 from fedeas.scalars import keep, number, switch
@@ -39,6 +41,9 @@ class FedEAS(LocalPolicy):
         Whether only classes below the client's mean are filled.
     target : Target, str, path, mapping or sequence, optional
         The class distribution to aim at, uniform by default.
+    limits : number, sequence, mapping, str or path, optional
+        The most samples of each client. Where the rule asks for more, b_k is the largest whole
+        number that does not.
 
     >>> FedEAS(beta=12).local([90, 10, 0])
     array([ 0, 38, 48])
@@ -50,6 +55,7 @@ class FedEAS(LocalPolicy):
     entropy: bool = True
     below_mean: bool = True
     target: TargetLike = field(default=None, metadata=OPTIONAL)
+    limits: PerNameLike = field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         exponent = self.size_exponent
@@ -64,12 +70,29 @@ class FedEAS(LocalPolicy):
             entropy=switch(self.entropy, "entropy"),
             below_mean=switch(self.below_mean, "below_mean"),
             target=make_target(self.target),
+            limits=make_per_name(self.limits, "limits"),
         )
 
     def fill(self, n: Floats) -> Floats:
         """Return max(0, b_k - n_k^c) for every scarce class (Eq. 9)."""
         N = n.sum(axis=-1)
-        return self.fill_to(n, N, np.floor(self.rate(n, N) * self.beta))
+        return self.fill_within(n, N, np.floor(self.rate(n, N) * self.beta))
+
+    def fill_within(self, n: Floats, N: Floats, budget: Floats) -> Floats:
+        """Return what fills the scarce classes up to the budget, or to a lower one at the limit."""
+        samples = self.fill_to(n, N, budget)
+        if self.limits is None:
+            return samples
+        limits = _limits(self.limits, len(n))
+        low, high = np.zeros_like(budget), budget.copy()
+        over = samples.sum(axis=-1) > limits
+        if not over.any():
+            return samples
+        while (high - low > 1).any():
+            middle = np.floor((low + high) / 2)
+            fits = self.fill_to(n, N, middle).sum(axis=-1) <= limits
+            low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+        return np.where(over[:, np.newaxis], self.fill_to(n, N, low), samples)
 
     def budgets(self, n: Floats) -> Floats:
         """Return b_k of every client (Eq. 8)."""
@@ -93,12 +116,18 @@ class FedEAS(LocalPolicy):
         return samples
 
     def _fill_to_target(self, n: Floats, N: Floats, budget: Floats, t: Floats) -> Floats:
-        """Return what fills the scarce classes up to floor(b_k C t_c), class by class."""
-        samples = np.empty_like(n)
-        size = N * (1 - _ROUNDING)  # a class that is at its share is not scarce by rounding
-        for c, share in enumerate(t):
-            level = np.floor(budget * (n.shape[-1] * share * (1 + _ROUNDING)))
-            scarce = np.minimum(level, size * share) if self.below_mean else level
-            np.subtract(level, n[..., c], out=samples[..., c])
-            samples[..., c] *= n[..., c] < scarce
+        """Return what fills the scarce classes up to floor(b_k C t_c)."""
+        # A class that is at its share is not scarce by rounding.
+        scarce = n < outer_sum(N, (1 - _ROUNDING) * t) if self.below_mean else None
+        samples = outer_sum(budget, n.shape[-1] * (1 + _ROUNDING) * t)
+        np.floor(samples, out=samples)
+        samples -= n
+        np.maximum(samples, 0.0, out=samples)
+        if scarce is not None:
+            samples *= scarce
         return samples
+
+
+def _limits(given: PerNameLike, clients: int) -> Floats:
+    made = make_per_name(given, "limits")
+    return (made or PerName((np.inf,))).array(clients, described("limits"))

@@ -1,8 +1,8 @@
 """What a policy is: `plan(counts)` for a federation, and `local(n)` for one client where it can."""
 
 from abc import ABC, abstractmethod
-from dataclasses import is_dataclass
-from typing import ClassVar, Protocol, TypeVar, runtime_checkable
+from dataclasses import is_dataclass, replace
+from typing import ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from fedeas.blocks import class_major, in_order, row_slices
 from fedeas.counts import CountsLike, LabelCounts, whole_matrix
 from fedeas.errors import InfeasibleError, InputError
+from fedeas.per_name import CLIENTS, PerName
 from fedeas.plan import Plan
-from fedeas.policy_settings import quality_of, shown_settings
+from fedeas.policy_settings import quality_of, settle, shown_settings
 from fedeas.tables import LARGEST
 from fedeas.tally import Tally, add_tallies, make_tally
-from fedeas.targets import Target, aim, retarget, shares_of
+from fedeas.targets import Target, retarget, shares_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -86,17 +87,23 @@ class LocalPolicy(Shown, ABC):
     def plan(self, counts: CountsLike) -> Plan:
         """Return the plan of all clients, each row computed from that row alone."""
         counts = LabelCounts.of(counts)
-        rule = aim(self, counts)
+        rule = settle(self, counts)
         samples = np.empty(counts.n.shape, np.int64)
 
         def work(rows: slice) -> Tally:
-            filled, tally = rule.fill_and_tally(class_major(counts.n[rows]))
+            filled, tally = rule.for_rows(rows).fill_and_tally(class_major(counts.n[rows]))
             samples[rows] = filled
             return tally
 
         tally = add_tallies(in_order(work, row_slices(counts.K, counts.C)))
         samples.setflags(write=False)
         return Plan.tallied(counts, samples, rule, tally)
+
+    def for_rows(self, rows: slice) -> Self:
+        """Return the policy for some of the clients, with their costs and limits alone."""
+        given = {kind: getattr(self, kind, None) for kind in CLIENTS}
+        own = {kind: each.rows(rows) for kind, each in given.items() if isinstance(each, PerName)}
+        return replace(self, **own) if own else self  # type: ignore[type-var]
 
     def shares(self, classes: int) -> Floats | None:
         """Return the target's share of each class, None if it is uniform or there is none."""
@@ -128,4 +135,8 @@ class LocalPolicy(Shown, ABC):
 def without_absent_classes(policy: _Local, classes: int) -> _Local:
     """Return the policy for counts without the columns of classes with share 0."""
     t = policy.shares(classes)
-    return policy if t is None or t.all() else retarget(policy, Target(t[t > 0].tolist()))
+    if t is None or t.all():
+        return policy
+    smaller = retarget(policy, Target(t[t > 0].tolist()))
+    quality = getattr(policy, "quality", None)
+    return replace(smaller, quality=quality.kept(t > 0)) if quality else smaller  # type: ignore[type-var]

@@ -25,14 +25,17 @@ import numpy as np
 from fedeas.blocks import class_major
 from fedeas.counts import CountsLike, LabelCounts
 from fedeas.errors import InputError
+from fedeas.per_name import PerNameLike, described, make_per_name
 from fedeas.plan import Plan
+from fedeas.policies.effective import Effective
 from fedeas.policies.levels import CHEAPEST, Levels
 from fedeas.policies.matched import check_total
 from fedeas.policies.policy import Floats, LocalPolicy, without_absent_classes
 from fedeas.policies.target_levels import TargetLevels
-from fedeas.policy_settings import OPTIONAL
+from fedeas.policy_settings import OPTIONAL, settle
 from fedeas.scalars import keep, number
-from fedeas.targets import TargetLike, aim, make_target, shares_of
+from fedeas.tables import LARGEST
+from fedeas.targets import TargetLike, make_target, shares_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,6 +54,13 @@ class WaterFill(LocalPolicy):
         Instead: what a sample has to lower the score by. Each client plans by itself.
     target : Target, str, path, mapping or sequence, optional
         The class distribution to aim at, uniform by default.
+    quality : number, sequence, mapping, str or path, optional
+        What a synthetic sample of each class is worth in real ones, above 0 and up to 1.
+    costs : number, sequence, mapping, str or path, optional
+        What a sample costs at each client. `total` is then what all of them spend, and `price` what
+        a unit of cost has to lower the score by.
+    limits : number, sequence, mapping, str or path, optional
+        The most samples of each client.
 
     >>> WaterFill(total=100).plan(LabelCounts([[90, 10, 0], [30, 40, 30]])).samples
     array([[ 0, 45, 55],
@@ -60,16 +70,21 @@ class WaterFill(LocalPolicy):
     """
 
     name: ClassVar[str] = "waterfill"
-    total: int | None = None
+    total: float | None = None
     price: float | None = None
     target: TargetLike = field(default=None, metadata=OPTIONAL)
+    quality: PerNameLike = field(default=None, metadata=OPTIONAL)
+    costs: PerNameLike = field(default=None, metadata=OPTIONAL)
+    limits: PerNameLike = field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         if (self.total is None) == (self.price is None):
             raise InputError("water-filling takes a total or a price", got=(self.total, self.price))
         keep(self, target=make_target(self.target))
+        for kind in ("quality", "costs", "limits"):
+            keep(self, **{kind: make_per_name(getattr(self, kind), kind)})
         if self.total is not None:
-            keep(self, total=check_total(self.total))
+            keep(self, total=self._checked_total(self.total))
         else:
             price = number(
                 self.price,
@@ -79,12 +94,20 @@ class WaterFill(LocalPolicy):
             )
             keep(self, price=price)
 
+    def _checked_total(self, total: float) -> float:
+        """Return a number of samples, or an amount of any size where samples have costs."""
+        if self.costs is None:
+            return check_total(total)  # type: ignore[arg-type]
+        return number(total, "not a total", "a number from 0", lambda x: 0 <= x < math.inf)
+
     def fill(self, n: Floats) -> Floats:
         """Return what each row takes at the policy's price."""
         if self.price is None:
             raise InputError(
                 "one client cannot know its part of a total", fix="use a price instead"
             )
+        if (sites := self._effective(n)) is not None:
+            return sites.whole(sites.at_price(self.price), price=self.price)
         levels = _levels(n, self.target)
         return levels.raise_by(np.ceil(levels.amount(self.price)))
 
@@ -93,15 +116,37 @@ class WaterFill(LocalPolicy):
         counts = LabelCounts.of(counts)
         if self.total is None:
             return super().plan(counts)
-        rule = aim(self, counts)
+        rule = settle(self, counts)
         t = shares_of(rule.target, counts.C)
         kept = np.ones(counts.C, bool) if t is None else t > 0
-        levels = _levels(
-            class_major(counts.n[:, kept]), without_absent_classes(rule, counts.C).target
-        )
+        n, smaller = class_major(counts.n[:, kept]), without_absent_classes(rule, counts.C)
         samples = np.zeros(counts.n.shape)
-        samples[:, kept] = levels.raise_by(levels.amounts_for(self.total))
+        if (sites := smaller._effective(n)) is not None:
+            samples[:, kept] = sites.whole(sites.for_total(self.total), self.total)
+        else:
+            levels = _levels(n, smaller.target)
+            samples[:, kept] = levels.raise_by(levels.amounts_for(int(self.total)))
         return Plan.of(counts, samples, rule)
+
+    def _effective(self, n: Floats) -> Effective | None:
+        """Return the clients with their costs, limits and qualities, if there are any."""
+        given = {kind: getattr(self, kind) for kind in ("quality", "costs", "limits")}
+        if all(each is None for each in given.values()):
+            return None
+        K, C = n.shape
+        t = shares_of(self.target, C)
+
+        def array(kind: str, size: int, otherwise: float) -> Floats:
+            each = given[kind]
+            return np.full(size, otherwise) if each is None else each.array(size, described(kind))
+
+        return Effective(
+            n,
+            np.full(C, 1 / C) if t is None else t,
+            array("quality", C, 1.0),
+            array("costs", K, 1.0),
+            array("limits", K, float(LARGEST)),
+        )
 
 
 def price_for_total(counts: LabelCounts, total: int, target: TargetLike = None) -> float:
@@ -111,7 +156,7 @@ def price_for_total(counts: LabelCounts, total: int, target: TargetLike = None) 
     0.108
     """
     check_total(total)
-    rule = aim(WaterFill(total=total, target=target), counts)
+    rule = settle(WaterFill(total=total, target=target), counts)
     t = shares_of(rule.target, counts.C)
     kept = counts.n if t is None else counts.n[:, t > 0]
     aimed = without_absent_classes(rule, counts.C).target

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedeas import skew
+from fedeas.beta_path import BetaPath, Floats
 from fedeas.blocks import class_major
 from fedeas.counts import whole_matrix
 from fedeas.errors import FedeasError, InfeasibleError, InputError
@@ -25,15 +26,7 @@ from fedeas.policies.fedeas import FedEAS
 from fedeas.policies.matched import check_total
 from fedeas.policies.waterfill import WaterFill, fill_at
 from fedeas.privacy.secure_sum.messages import RefusedError, Words
-from fedeas.select import (
-    BetaInterval,
-    BetaPath,
-    Floats,
-    check_conditions,
-    interval_of,
-    nothing_admissible,
-    runs_of,
-)
+from fedeas.select import BetaInterval, check_conditions, interval_of, nothing_admissible, runs_of
 
 _MOST_REAL = 2**40  # samples of one client: sums over 2,000 clients then fit a word
 _MOST_CLASSES = 2**20

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedeas import skew
+from fedeas.beta_path import path
 from fedeas.counts import LabelCounts
 from fedeas.errors import InfeasibleError
 from fedeas.files import atomic_write
@@ -29,7 +30,7 @@ from fedeas.report.canvas import (
     picture,
 )
 from fedeas.report.labels import WHITE, Box, Label, draw_labels, text_box
-from fedeas.select import BetaInterval, path
+from fedeas.select import BetaInterval
 
 DEMAND_WIDTH, DEMAND_HEIGHT = 10.5, 4.2  # inches: two pictures side by side
 _MOST_CLIENTS = 40

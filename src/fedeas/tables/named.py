@@ -21,6 +21,17 @@ def read_numbers(path: Path | str, what: str) -> dict[str, float]:
     what : str
         What the numbers are, for error messages: 'share', 'cost'.
     """
+    found: dict[str, float] = {}
+    for name, value in read_values(path, what).items():
+        number = _number(value)
+        if number is None:
+            raise InputError(f"{path}: not a {what}", got=f"{name}: {value}", allowed="a number")
+        found[name] = number
+    return found
+
+
+def read_values(path: Path | str, what: str) -> dict[str, object]:
+    """Read a number per name as `read_numbers` does, each as it is written: '0.8s' stays text."""
     file = Path(path)
     text = read_text(file)
     pairs = _json_pairs(text) if file.suffix.lower() == ".json" else _text_pairs(text)
@@ -29,14 +40,11 @@ def read_numbers(path: Path | str, what: str) -> dict[str, float]:
             f"{path} does not hold a {what} per name",
             allowed="two columns, name and number, or a JSON object of them",
         )
-    found: dict[str, float] = {}
+    found: dict[str, object] = {}
     for name, value in pairs:
-        number = _number(value)
-        if number is None:
-            raise InputError(f"{path}: not a {what}", got=f"{name}: {value}", allowed="a number")
         if name in found:
             raise InputError(f"{path}: two lines for one name", got=name)
-        found[name] = number
+        found[name] = value
     return found
 
 
@@ -74,7 +82,7 @@ def _text_pairs(text: str) -> list[tuple[str, object]]:
     rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=delimiter)]
     if any(len(row) != 2 for row in rows):
         return []
-    if _number(rows[0][1]) is None:  # a heading
+    if not any(character.isdigit() for character in rows[0][1]):  # a heading
         rows = rows[1:]
     return [(name, value) for name, value in rows]
 
