@@ -95,9 +95,12 @@ _TITLES = {
 def print_plan(counts: "LabelCounts", plan: "Plan", rows: int, chosen: "Chosen") -> None:
     """Print the clients that generate most, and the outcome."""
     from fedeas import FullBalance
+    from fedeas.cost import SiteCosts
     from fedeas.skew import skewness
 
     scalars = {key: plan.settings.get(key) for key in ("beta", "total", "price")}
+    if plan.settings.get("costs") and isinstance(plan.cost, SiteCosts):
+        scalars["spend"] = scalars.pop("total")
     shown = [f"{key} {value:g}" for key, value in scalars.items() if value]
     shown += [f"target {plan.target_name}"] if plan.target else []
     settings = ", ".join(shown)
