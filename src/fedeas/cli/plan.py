@@ -1,7 +1,6 @@
 """`fedeas plan`: who generates how many samples of which class."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,43 +20,41 @@ from fedeas.errors import InputError
 from fedeas.progress import progress
 
 if TYPE_CHECKING:
-    from fedeas import Cost
+    from fedeas import Cost, LabelCounts, Plan
 
 # Above this many clients a Parquet file is planned as a stream and only the sums are shown.
 _STREAM_FROM = 200_000
+_METRICS = "Also show Hellinger, Jensen-Shannon and earth mover's distances."
+_QUALITY = (
+    "What a synthetic sample of a class is worth in real ones, 0 to 1: lines of 'class,0.8', or "
+    "what `generator sample --judge --json` prints."
+)
+
+
+def _file(text: str) -> Path | None:
+    """Declare an option for a file of a number per name."""
+    option: Path | None = typer.Option(None, metavar="FILE", help=text)
+    return option
 
 
 @label_counts.with_counts_options
 def plan(
     counts_file: Path = label_counts.counts_argument(),
     policy: str = typer.Option("fedeas", help="NAME or 'NAME(setting=value, ...)'."),
-    beta: float | None = typer.Option(
-        None, help="FedEAS's budget parameter; chosen from the counts if not given."
-    ),
+    beta: float | None = typer.Option(None, help="FedEAS's budget parameter; chosen by default."),
     target: str | None = label_counts.target_option(),
     total: int | None = typer.Option(None, help="Spend at most this many samples."),
     cost: str | None = typer.Option(
         None, help="Cost of one sample: 0.8s, 0.002EUR, or a file from `generator bench`."
     ),
     spend: str | None = typer.Option(None, help="Spend at most this: 3h, 100EUR; needs a cost."),
-    site_costs: Path | None = typer.Option(
-        None, metavar="FILE", help="Cost of a sample at each client: lines of 'client,0.8s'."
-    ),
-    limits: Path | None = typer.Option(
-        None, metavar="FILE", help="Most samples of a client: lines of 'client,1000'."
-    ),
-    quality: Path | None = typer.Option(
-        None,
-        metavar="FILE",
-        help="What a synthetic sample of a class is worth in real ones, 0 to 1: lines of "
-        "'class,0.8', or what `generator sample --judge --json` prints.",
-    ),
+    site_costs: Path | None = _file("Cost of a sample at each client: lines of 'client,0.8s'."),
+    limits: Path | None = _file("Most samples of a client: lines of 'client,1000'."),
+    quality: Path | None = _file(_QUALITY),
     out: Path | None = typer.Option(None, help="Write the plan: .csv, .tsv, .json or .parquet."),
     plot: Path | None = show.plot_option("what each client needs and where the imbalance is"),
     rows: int = typer.Option(20, min=1, help="Number of clients to show."),
-    metrics: bool = typer.Option(
-        False, "--metrics", help="Also show Hellinger, Jensen-Shannon and earth mover's distances."
-    ),
+    metrics: bool = typer.Option(False, "--metrics", help=_METRICS),
     *,
     options: label_counts.CountsOptions,
     as_json: bool = show.json_option(),
@@ -73,7 +70,6 @@ def plan(
 
     Example: `fedeas plan counts.csv --cost 0.8s --out plan.csv`
     """
-    from fedeas.cost import SiteCosts
     from fedeas.per_name import make_per_name
     from fedeas.policies import make_plan
     from fedeas.targets import make_target
@@ -94,23 +90,15 @@ def plan(
     found = options.load(counts_file)
     counts = found.counts
     if site_costs is not None:
-        costs = SiteCosts.load(site_costs, counts.client_names)
-        amount = None if spend is None else costs.amount_for(spend)
-        wanted = replace(wanted, costs=costs, amount=amount)
+        wanted = wanted.at_costs(site_costs, spend, counts)
     chosen = choose(wanted, counts)
-    made = make_plan(chosen.policy, counts)
-    if wanted.target or wanted.quality:
-        made = made.scored_for(counts, made.target or wanted.target, wanted.quality)
-    priced = wanted.costs or price
-    made = made.with_cost(priced) if priced else made
+    made = wanted.scored(make_plan(chosen.policy, counts), counts, price)
     if out is not None:
         made.save(out)
     label_counts.note_counts(counts_file, found)
     label_counts.note_plan(counts, made, chosen.policy)
     if plot is not None:
-        from fedeas.report import figures
-
-        figures.demand(counts, made, plot)
+        _draw(counts, made, plot)
     findings = Findings.of(counts, made.target, metrics)
     if as_json:
         show.print_json(describe(counts, made, chosen, findings))
@@ -119,6 +107,12 @@ def plan(
         print_plan(counts, made, rows, chosen)
     for written in filter(None, (*_files(out), plot)):
         show.note(f"wrote {written}")
+
+
+def _draw(counts: "LabelCounts", plan: "Plan", plot: Path) -> None:
+    from fedeas.report import figures
+
+    figures.demand(counts, plan, plot)
 
 
 def _budget(

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 from fedeas.errors import InputError
 
 if TYPE_CHECKING:
-    from fedeas import BetaChoice, LabelCounts, Target
+    from pathlib import Path
+
+    from fedeas import BetaChoice, Cost, LabelCounts, Plan, Target
     from fedeas.cost import SiteCosts
     from fedeas.per_name import PerName
     from fedeas.policies import Policy
@@ -32,6 +34,20 @@ class Wanted:
     def differs(self) -> bool:
         """Whether sites or classes differ in cost, limit or quality."""
         return not (self.limits is None and self.quality is None and self.costs is None)
+
+    def at_costs(self, file: "Path", spend: str | None, counts: "LabelCounts") -> "Wanted":
+        """Return the same with a cost for each client, and what to spend at these costs."""
+        from fedeas.cost import SiteCosts
+
+        costs = SiteCosts.load(file, counts.client_names)
+        return replace(self, costs=costs, amount=None if spend is None else costs.amount_for(spend))
+
+    def scored(self, plan: "Plan", counts: "LabelCounts", cost: "Cost | None") -> "Plan":
+        """Return a plan scored for the target and the qualities, with what its samples cost."""
+        if self.target or self.quality:
+            plan = plan.scored_for(counts, plan.target or self.target, self.quality)
+        priced = self.costs or cost
+        return plan.with_cost(priced) if priced else plan
 
     def settled(self, counts: "LabelCounts") -> "Wanted":
         """Return the same with a target whose shares are known from these counts."""
