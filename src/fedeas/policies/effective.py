@@ -13,16 +13,17 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedeas.policies.policy import Floats
 
 _ITERATIONS = 80  # of the root in M; three are usual
-_NEWTON = 3  # steps on a piece with the same classes raised
+_NEWTON = 2  # steps on a piece with the same classes raised
 _SEARCH = 200  # of the price; six are usual
 _APART = 2.0  # logarithms of prices at first
 _NOTHING = 20.0  # the logarithm of a part of the total that counts as nothing
-_NEAR = 0.01  # samples by which a total may be missed before rounding
-_PRECISE = 1e-13  # of the root, relative
+_NEAR = 0.5  # samples by which a total may be missed before rounding
+_PRECISE = 1e-8  # of the last step to the root, relative: what is left is its square
 _TOPPED_UP = 8  # rounds of one more sample for each client; one or two are usual
 _ROUNDING = 1e-9  # of an amount that would be a whole number
 
@@ -124,7 +125,8 @@ class Effective:
         for _ in range(_SEARCH):
             made = self.at_price(math.exp(at))
             off = self._excess(made, total)
-            if abs(off) * total <= _NEAR * self.costs.min() or high - low < 1e-14:
+            # Never above the total; what is left below it is spent in whole samples.
+            if -_NEAR * self.costs.min() <= off * total <= 0 or high - low < 1e-14:
                 break
             low, high = (at, high) if off > 0 else (low, at)
             if off > -_NOTHING and abs(at - last[0]) > 0:
@@ -166,12 +168,12 @@ class Effective:
         wanting = np.floor(made.sum(axis=1) + _ROUNDING) - samples.sum(axis=1)
         while (wanting > 0).any():  # the fractions of a client's own classes, fewer than C
             short = np.flatnonzero(wanting > 0)
-            samples[short, self._gains(samples)[short].argmax(axis=1)] += 1
+            samples[short, self._gains(samples, short).argmax(axis=1)] += 1
             wanting[short] -= 1
         room = self.limits - samples.sum(axis=1)
         left = total - float(self.costs @ samples.sum(axis=1))
         for _ in range(_TOPPED_UP):
-            gains = self._gains(samples)
+            gains = self._gains(samples, rows)
             best = gains.argmax(axis=1)
             worth = np.where(room > 0, gains[rows, best] / self.costs, -1.0)
             order = np.argsort(-worth, kind="stable")
@@ -184,14 +186,14 @@ class Effective:
             left -= float(self.costs[order].sum())
         return samples
 
-    def _gains(self, samples: Floats) -> Floats:
-        """Return by how much one more sample lowers N_k ||q_k - t||^2, exactly."""
-        x = self.n + samples * self.rho
+    def _gains(self, samples: Floats, rows: NDArray[np.intp]) -> Floats:
+        """Return by how much one more sample of these clients lowers N_k ||q_k - t||^2, exactly."""
+        x = self.n[rows] + samples[rows] * self.rho
         M = x.sum(axis=1, keepdims=True)
         M = np.where(M > 0, M, 1.0)
         squares, near = (x * x).sum(axis=1, keepdims=True), x @ self.t[:, np.newaxis]
         now = squares / M**2 - 2 * near / M
         N = M + self.rho
         then = (squares + (2 * x + self.rho) * self.rho) / N**2 - 2 * (near + self.rho * self.t) / N
-        gains: Floats = self.N[:, np.newaxis] * (now - then)
+        gains: Floats = self.N[rows, np.newaxis] * (now - then)
         return gains

@@ -27,10 +27,12 @@ class TargetLevels(Levels):
         self.sorted = np.take_along_axis(n, self.order, axis=1)
         self.shares = t[self.order]
         # Column j: what is left alone once j classes are raised; nothing in the last one.
-        self.A, self.B, self.D, self.T = (
-            np.pad(sums_from(x), ((0, 0), (0, 1)))
-            for x in (self.sorted**2, self.sorted, self.sorted * self.shares, self.shares)
-        )
+        self.A, self.B, self.D, self.T = np.zeros((4, len(n), len(t) + 1))
+        parts = (self.sorted**2, self.sorted, self.sorted * self.shares, self.shares)
+        for sums, x in zip((self.A, self.B, self.D, self.T), parts, strict=True):
+            sums[:, :-1] = sums_from(x)
+        j = np.maximum(np.arange(len(t) + 1), 1)
+        self.P, self.E = self.A + self.B**2 / j, self.D + self.B * self.T / j
 
     @cached_property
     def filled(self) -> Floats:
@@ -42,11 +44,9 @@ class TargetLevels(Levels):
     @cached_property
     def prices(self) -> Floats:
         """The price of a sample when the j-th class joins those raised; falls along a row."""
-        j = np.arange(1, self.n.shape[1] + 1)
-        B = self.B[:, 1:]
-        P, E = self.A[:, 1:] + B**2 / j, self.D[:, 1:] + B * self.T[:, 1:] / j
         M = np.maximum(self._sizes, 1.0)
-        worth: Floats = np.maximum(P - E * M, 0.0) * (self.N[:, np.newaxis] / M**3)
+        gain = np.maximum(self.P[:, 1:] - self.E[:, 1:] * M, 0.0)
+        worth: Floats = gain * (self.N[:, np.newaxis] / M**3)
         return np.minimum.accumulate(worth, axis=1)
 
     @cached_property
@@ -59,8 +59,8 @@ class TargetLevels(Levels):
     def _cubic(
         self, active: NDArray[np.intp], at: NDArray[np.intp], N: Floats, price: Floats
     ) -> tuple[Floats, Floats]:
-        A, B, D, T = (sums[active, at] for sums in (self.A, self.B, self.D, self.T))
-        return N * (D + B * T / at) / price, N * (A + B * B / at) / price
+        scale = N / price
+        return scale * self.E[active, at], scale * self.P[active, at]
 
     def _far(self, amounts: Floats) -> Floats:
         """Return N_k ||q_k - t||^2 once each client has spent its samples."""
