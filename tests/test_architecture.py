@@ -15,9 +15,10 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedeas"
 PACKAGES = [
     "errors", "plotting", "notebook",
     "cores", "limits", "scalars", "seeds", "specs", "blocks", "files", "locks", "hub",
-    "tensors", "parquet", "tables", "counts", "skew", "cost", "progress", "plan", "policies",
-    "select", "overfill", "comparison", "stream", "privacy", "partition", "settings", "sources",
-    "data",
+    "tensors", "parquet", "tables", "counts", "targets", "skew", "tally", "cost", "progress",
+    "per_name", "policy_settings", "plan", "policies", "beta_path", "select", "beta_choice",
+    "overfill", "diagnosis", "comparison", "stream",
+    "privacy", "partition", "settings", "sources", "data",
     "training", "generators", "cache", "dropin", "methods", "flower", "experiments", "report",
     "paper", "cli",
 ]  # fmt: skip

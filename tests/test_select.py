@@ -18,8 +18,9 @@ from fedeas import (
     beta_for_total,
     compare,
 )
+from fedeas.beta_path import path
 from fedeas.overfill import Overfill, balancing_beta, overfilled
-from fedeas.select import path, plainest_number
+from fedeas.select import plainest_number
 from strategies import betas, counts
 
 
@@ -83,7 +84,7 @@ def test_gaps_between_admissible_betas_are_seen():
 
 def test_millions_of_steps_are_closed_in_on(monkeypatch, paper):
     exact, beta = admissible_betas(paper), beta_for_total(paper, 9999)
-    monkeypatch.setattr("fedeas.select._MOST_CELLS", 0)
+    monkeypatch.setattr("fedeas.beta_path._MOST_CELLS", 0)
     close = admissible_betas(paper)
     assert close.low == pytest.approx(exact.low, rel=1e-8)
     assert close.high == pytest.approx(exact.high, rel=1e-8)

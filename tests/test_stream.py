@@ -48,7 +48,7 @@ def test_a_streamed_plan_is_the_plan(many, policy, tmp_path):
 
 def test_the_command_streams_large_files(many, fedeas, tmp_path):
     path, counts = many
-    result = fedeas("plan", path, "--out", tmp_path / "plan.parquet", "--json")
+    result = fedeas("plan", path, "--beta", 12, "--out", tmp_path / "plan.parquet", "--json")
     assert result.code == 0
     assert f'"total": {FedEAS().plan(counts).total}' in result.out
     assert fedeas("plan", path, "--policy", "uniform", "--total", 5).code == 2

@@ -9,6 +9,7 @@ python tools/gallery.py --check  fail when the page is not what the tables give
 
 import io
 import os
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from fedeas.report.figures import demand_picture
 
 DOCS = Path(__file__).parents[1] / "docs"
 SHARE = 0.25  # of all samples, that plans stay below
+_ROWS = 6  # clients of a printed plan
 _LARGEST = 12  # sites in the picture of counts
 _COLOURS = 160  # of a picture: charts need few, and few make small files
 
@@ -92,6 +94,7 @@ def page(folder: Path) -> str:
             f"## {site.title}", "", f"{site.about} {_numbers(counts)}", "",
             f"![Samples of every class at the {min(_LARGEST, counts.K)} largest sites]"
             f"(img/gallery-{site.file}-counts.png){{ width=\"520\" }}", "",
+            f"```\n$ fedeas plan {site.file}.csv\n{_printed(folder / site.file)}\n```", "",
             "```", command, "```", "", why, "",
             f"![What each site generates, next to full balance; and where the imbalance sits]"
             f"(img/gallery-{site.file}-plan.png)", "",
@@ -127,6 +130,18 @@ def choose(counts: LabelCounts, name: str) -> tuple[Plan, str, str]:
         "least half of the imbalance is removed while fewer than a quarter of all samples are "
         f"synthetic. {plan.total:,} samples remove {100 * plan.reduction:.0f} %.",
     )
+
+
+def _printed(table: Path) -> str:
+    """Return what `fedeas plan` prints for a table, without options but for the rows shown."""
+    done = subprocess.run(
+        [sys.executable, "-m", "fedeas", "plan", f"{table}.csv", "--rows", str(_ROWS)],
+        env=os.environ | {"COLUMNS": "80", "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return "\n".join(line.rstrip() for line in done.stdout.strip().splitlines())
 
 
 def _numbers(counts: LabelCounts) -> str:

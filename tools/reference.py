@@ -24,8 +24,10 @@ FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 # Every public name once, below what one has or wants to do.
 TASKS = {
     "I have counts": (
-        "LabelCounts Columns read_counts Plan Cost FedEAS WaterFill Uniform MissingOnly "
-        "FullBalance FillToMean Greedy NoGeneration BetaInterval admissible_betas beta_for_total "
+        "LabelCounts Columns read_counts Target Plan Cost Diagnosis diagnose "
+        "FedEAS WaterFill Uniform MissingOnly "
+        "FullBalance FillToMean Greedy NoGeneration BetaChoice choose_beta "
+        "BetaInterval admissible_betas beta_for_total "
         "Comparison compare plan_stream"
     ),
     "I have a Flower app": "augment real_examples_mod from_partitioner to_partitioner",

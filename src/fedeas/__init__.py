@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING
 from fedeas.plotting import set_drawing
 
 if TYPE_CHECKING:
+    from fedeas.beta_choice import BetaChoice, choose_beta
     from fedeas.cache import Cache
     from fedeas.cache.fill import fill
     from fedeas.comparison import Comparison, compare
     from fedeas.cost import Cost
     from fedeas.counts import LabelCounts
     from fedeas.data import load_images
+    from fedeas.diagnosis import Diagnosis, diagnose
     from fedeas.dropin import augment, real_examples_mod
     from fedeas.errors import (
         FedeasError,
@@ -80,18 +82,21 @@ if TYPE_CHECKING:
     from fedeas.settings.config import Config, read_config
     from fedeas.sources import Columns, read_counts
     from fedeas.stream import plan_stream
+    from fedeas.targets import Target
     from fedeas.training.task import Task
 
 __version__ = "0.1.0"
 
 __all__ = [
     "IID",
+    "BetaChoice",
     "BetaInterval",
     "Cache",
     "Columns",
     "Comparison",
     "Config",
     "Cost",
+    "Diagnosis",
     "Dirichlet",
     "FLBench",
     "FedEAS",
@@ -113,13 +118,16 @@ __all__ = [
     "Plan",
     "Policy",
     "Shards",
+    "Target",
     "Task",
     "Uniform",
     "WaterFill",
     "admissible_betas",
     "augment",
     "beta_for_total",
+    "choose_beta",
     "compare",
+    "diagnose",
     "fill",
     "from_partitioner",
     "load_images",
@@ -139,9 +147,12 @@ _MODULES = (
     "errors",
     "cost",
     "counts",
+    "targets",
     "plan",
     "policies",
     "select",
+    "beta_choice",
+    "diagnosis",
     "comparison",
     "stream",
     "privacy.ledger",

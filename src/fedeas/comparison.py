@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from fedeas.counts import CountsLike, LabelCounts
 from fedeas.errors import InfeasibleError
-from fedeas.plan import Plan, policy_name
+from fedeas.plan import Plan
 from fedeas.policies import FedEAS, Policy, make_plan, make_policy
+from fedeas.policy_settings import policy_name
+from fedeas.targets import Target
 
 DEFAULT_POLICIES = (
     "fedeas",
@@ -59,7 +61,8 @@ def compare(
     policies : sequence of str or Policy
         Names with settings, or policies.
     reference : Policy, optional
-        Its total is what the others spend; FedEAS with beta 12 by default.
+        Its total is what the others spend, and its target what all are measured against; FedEAS
+        with beta 12 by default.
 
     >>> for row in compare(LabelCounts([[90, 10, 0], [30, 40, 30]]), ["fedeas", "uniform"]):
     ...     print(row.policy, row.total, round(row.reduction, 3))
@@ -68,23 +71,25 @@ def compare(
     """
     chosen = reference or FedEAS()
     counts = LabelCounts.of(counts)
-    matched = make_plan(chosen, counts).total
+    planned = make_plan(chosen, counts)
+    matched, target = planned.total, planned.target
     rows = []
     for given in policies:
-        policy = _resolve(given, chosen, matched) if isinstance(given, str) else given
+        policy = _resolve(given, chosen, matched, target) if isinstance(given, str) else given
         label = given if isinstance(given, str) else policy_name(given)
         try:
-            rows.append(_row(label, make_plan(policy, counts)))
+            plan = make_plan(policy, counts).scored_for(counts, target)
+            rows.append(_row(label, plan))
         except InfeasibleError as error:
             rows.append(Row(label, note=str(error)))
     return Comparison(matched, tuple(rows))
 
 
-def _resolve(spec: str, reference: Policy, total: int) -> Policy:
+def _resolve(spec: str, reference: Policy, total: int, target: Target | None) -> Policy:
     """Make a policy; the reference's own name stands for the reference with all its settings."""
     if spec == getattr(reference, "name", None):
         return reference
-    return make_policy(spec, total=total)
+    return make_policy(spec, total=total, target=target)
 
 
 def _row(label: str, plan: Plan) -> Row:

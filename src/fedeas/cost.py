@@ -3,9 +3,14 @@
 import math
 import re
 from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from fedeas.errors import InputError
 from fedeas.tables import LARGEST
+from fedeas.tables.named import match_names, read_values
 
 _SECONDS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
@@ -47,8 +52,16 @@ class Cost:
 
     def of(self, samples: int) -> str:
         """Return what that many samples cost, as text."""
-        amount = samples * self.per_sample
-        return duration(amount) if self.unit == "s" else f"{amount:,.2f} {self.unit}"
+        return cost_text(samples * self.per_sample, self.unit)
+
+    def amount(self, per_client: ArrayLike) -> float:
+        """Return what the samples of all clients cost together."""
+        return float(np.sum(per_client)) * self.per_sample
+
+    @property
+    def each(self) -> str:
+        """What one sample costs, as text."""
+        return f"{self.per_sample:g} {self.unit}"
 
     def samples_for(self, spend: str) -> int:
         """Return how many samples an amount such as '3h' or '100EUR' buys."""
@@ -63,6 +76,70 @@ class Cost:
         if not samples <= LARGEST:
             raise InputError("that buys too many samples", got=spend, allowed="up to 2**53 of them")
         return math.floor(samples)
+
+
+@dataclass(frozen=True)
+class SiteCosts:
+    """The cost of one sample at each client, in seconds or in one currency.
+
+    Parameters
+    ----------
+    per_sample : tuple of float
+        What one sample costs, in the order of the clients.
+    unit : str
+        's', or the name of a currency.
+
+    >>> SiteCosts((2.0, 0.5), "EUR").of([10, 100])
+    '70.00 EUR'
+    """
+
+    per_sample: tuple[float, ...]
+    unit: str = "s"
+
+    @classmethod
+    def load(cls, path: Path | str, clients: tuple[str, ...]) -> "SiteCosts":
+        """Read a file of a cost per client: '0.8s', '0.002EUR'; a bare number is in seconds."""
+        read = {name: _parse(str(cost)) for name, cost in read_values(path, "cost").items()}
+        units = {unit for _, unit in read.values()}
+        if len(units) > 1:
+            raise InputError(f"{path} has costs of different units", got=", ".join(sorted(units)))
+        amounts = {name: amount for name, (amount, _) in read.items()}
+        return cls(tuple(match_names(amounts, clients, "cost of client")), units.pop())
+
+    @property
+    def array(self) -> NDArray[np.float64]:
+        """The costs as an array."""
+        return np.array(self.per_sample)
+
+    def amount(self, per_client: ArrayLike) -> float:
+        """Return what the samples of all clients cost together."""
+        return float(np.dot(per_client, self.per_sample))
+
+    def of(self, per_client: ArrayLike) -> str:
+        """Return the same as text."""
+        return cost_text(self.amount(per_client), self.unit)
+
+    def amount_for(self, spend: str) -> float:
+        """Return the amount of '3h' or '100EUR', in the unit of these costs."""
+        amount, unit = _parse(spend)
+        if unit != self.unit:
+            raise InputError(
+                "the amount to spend and the costs of the clients have different units",
+                got=spend,
+                allowed="a time" if self.unit == "s" else f"an amount of {self.unit}",
+            )
+        return amount
+
+    @property
+    def each(self) -> str:
+        """What one sample costs, as text."""
+        low, high = min(self.per_sample), max(self.per_sample)
+        return f"{low:g} to {high:g} {self.unit}"
+
+
+def cost_text(amount: float, unit: str) -> str:
+    """Return an amount of time or money as text."""
+    return duration(amount) if unit == "s" else f"{amount:,.2f} {unit}"
 
 
 def _parse(text: str) -> tuple[float, str]:

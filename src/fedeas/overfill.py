@@ -3,12 +3,16 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedeas.blocks import class_major
 from fedeas.counts import LabelCounts
 from fedeas.plan import Plan
 from fedeas.policies.fedeas import FedEAS
+from fedeas.policies.policy import without_absent_classes
+from fedeas.policy_settings import settle
 from fedeas.tables import LARGEST
+from fedeas.targets import shares_of
 
 
 @dataclass(frozen=True)
@@ -16,7 +20,7 @@ class Overfill:
     """Clients that are given more of a scarce class than they hold of any, and the worst of them.
 
     Filling every class up to the largest one balances a client; what goes beyond unbalances it
-    again.
+    again. For a target, `largest` is what would match it in the class that goes furthest beyond.
     """
 
     clients: int  # how many there are
@@ -34,6 +38,8 @@ def overfilled(counts: LabelCounts, plan: Plan) -> Overfill | None:
     >>> overfilled(c, FedEAS(beta=12).plan(c))
     Overfill(clients=1, client='small', largest=10, filled_to=14, samples=26, full=18)
     """
+    if plan.target is not None:
+        return _beyond_target(counts, plan, plan.target.array)
     n, g = counts.n, plan.samples
     largest = n.max(axis=1)
     scarce = (g > 0) & (n * counts.C < counts.sizes[:, np.newaxis])
@@ -58,8 +64,48 @@ def balancing_beta(counts: LabelCounts, policy: FedEAS | None = None) -> float:
     >>> balancing_beta(LabelCounts([[10, 2, 0], [40, 40, 30]]))
     9.3...
     """
-    rule = policy or FedEAS()
+    rule = settle(policy or FedEAS(), counts)
+    t = shares_of(rule.target, counts.C)
+    if t is not None and not t.all():
+        rule, t, counts = without_absent_classes(rule, counts.C), t[t > 0], _columns(counts, t > 0)
     n = class_major(counts.n)
-    rate = rule.rate(n, n.sum(axis=-1))
+    N = n.sum(axis=-1)
     with np.errstate(divide="ignore"):
-        return float(np.min((n.max(axis=-1) + 1) / rate))
+        rate = rule.rate(n, N)
+        if t is None:
+            return float(np.min((n.max(axis=-1) + 1) / rate))
+        scarce = n < N[:, np.newaxis] * t
+        past = np.where(scarce, (_matching(n, t) + 1) / (counts.C * t), np.inf)
+        return float(np.min(past.min(axis=1) / rate))
+
+
+def _beyond_target(counts: LabelCounts, plan: Plan, t: NDArray[np.float64]) -> Overfill | None:
+    """Return where a scarce class ends above what matches the target."""
+    n, g = counts.n[:, t > 0].astype(np.float64), plan.samples[:, t > 0]
+    t = t[t > 0]
+    full = _matching(n, t)
+    scarce = (g > 0) & (n < n.sum(axis=1, keepdims=True) * t)
+    excess = np.where(scarce, n + g - full, 0.0)
+    if not (beyond := excess.max(axis=1) > 0).any():
+        return None
+    needed = np.maximum(full - n, 0.0).sum(axis=1)
+    k = int(np.argmax(np.where(beyond, plan.per_client - needed, -LARGEST)))
+    c = int(np.argmax(excess[k]))
+    return Overfill(
+        int(beyond.sum()),
+        counts.client_names[k],
+        int(full[k, c]),
+        int(n[k, c] + g[k, c]),
+        int(plan.per_client[k]),
+        int(needed[k]),
+    )
+
+
+def _matching(n: NDArray[np.float64], t: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the smallest counts that are not below `n` and match the target, rounded."""
+    counts: NDArray[np.float64] = np.rint((n / t).max(axis=1, keepdims=True) * t)
+    return counts
+
+
+def _columns(counts: LabelCounts, kept: NDArray[np.bool_]) -> LabelCounts:
+    return LabelCounts(counts.n[:, kept], counts.clients)

@@ -1,8 +1,7 @@
 """`Plan`: how many samples of each class each client generates, and what that buys."""
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedeas import plotting, skew, tables
+from fedeas import plotting, tables
 from fedeas.blocks import class_major, in_order, row_slices
-from fedeas.cost import Cost
+from fedeas.cost import Cost, SiteCosts
 from fedeas.counts import LabelCounts, names, whole_matrix
 from fedeas.errors import InputError
 from fedeas.notebook import data_frame, html_table, polars_frame
+from fedeas.per_name import PerNameLike, described, make_per_name
+from fedeas.policy_settings import policy_name, quality_of, settings_of, settle
+from fedeas.tally import Tally, add_tallies, make_tally
+from fedeas.targets import UNIFORM, Target, TargetLike, make_target
 
 _FORMAT = "plan/1"
 
@@ -40,14 +43,16 @@ class Plan:
     harmful: int  # samples at a negative first-order gain
     clients: tuple[str, ...] | None = None
     classes: tuple[str, ...] | None = None
-    cost: Cost | None = field(default=None)
+    cost: Cost | SiteCosts | None = field(default=None)
 
     @classmethod
     def of(cls, counts: LabelCounts, samples: ArrayLike, policy: object) -> "Plan":
         """Make a plan from the samples that `policy` chose for `counts`, and score it.
 
-        `policy` is anything with a `name`; the fields of a dataclass are kept as its settings.
+        `policy` is anything with a `name`; the fields of a dataclass are kept as its settings. If
+        it has a `target` or a `quality`, the plan is scored with them.
         """
+        policy = settle(policy, counts)
         name = policy_name(policy)
         chosen = whole_matrix(samples, f"samples of policy {name!r}")
         if chosen.shape != counts.n.shape:
@@ -57,23 +62,30 @@ class Plan:
                 allowed=f"{counts.n.shape}",
             )
 
-        def score(rows: slice) -> skew.Tally:
-            return skew.tally(class_major(counts.n[rows]), class_major(chosen[rows]))
+        target, quality = make_target(getattr(policy, "target", None)), quality_of(policy, counts.C)
+
+        def score(rows: slice) -> Tally:
+            real, added = class_major(counts.n[rows]), class_major(chosen[rows])
+            return make_tally(real, added, target, quality)
 
         parts = in_order(score, row_slices(counts.K, counts.C))
-        return cls.tallied(counts, chosen, policy, skew.add_tallies(parts))
+        return cls.tallied(counts, chosen, policy, add_tallies(parts))
 
     @classmethod
     def tallied(
-        cls, counts: LabelCounts, samples: NDArray[np.int64], policy: object, tally: skew.Tally
+        cls, counts: LabelCounts, samples: NDArray[np.int64], policy: object, tally: Tally
     ) -> "Plan":
         """Make a plan whose samples are checked and scored already."""
+        if not tally.real:
+            raise InputError(
+                "no client has samples of the target's classes", fix="choose another target"
+            )
         return cls(
             samples,
             policy_name(policy),
             settings_of(policy),
             counts,
-            int(tally.real),
+            int(tally.held),
             tally.before / tally.real,
             tally.after / tally.real,
             int(tally.harmful),
@@ -81,9 +93,42 @@ class Plan:
             counts.classes,
         )
 
-    def with_cost(self, cost: Cost) -> "Plan":
-        """Return the same plan with the cost of a sample attached."""
+    def with_cost(self, cost: Cost | SiteCosts) -> "Plan":
+        """Return the same plan with the cost of a sample attached, one for all or one each."""
         return replace(self, cost=cost)
+
+    def scored_for(
+        self, counts: LabelCounts, target: TargetLike, quality: PerNameLike = None
+    ) -> "Plan":
+        """Return the same samples, scored against another target or with other qualities.
+
+        Parameters
+        ----------
+        counts : LabelCounts
+            The counts that the plan was made from.
+        target : Target, str, path, mapping or sequence, optional
+            The class distribution to measure against; None for uniform.
+        quality : number, sequence, mapping, str or path, optional
+            What a synthetic sample of each class is worth in real ones.
+        """
+        made = make_target(target)
+        settled = made.for_counts(counts) if made else None
+        worth = make_per_name(quality, "quality")
+        rho = worth.ordered(counts.class_names, described("quality"), 1.0) if worth else None
+        settings = {k: v for k, v in self.settings.items() if k not in ("target", "quality")}
+        if settled and not settled.uniform:
+            settings["target"] = settled.to_dict()
+        if rho:
+            settings["quality"] = list(rho.values)
+        if settings == self.settings:
+            return self
+        each = rho.array(counts.C, described("quality")) if rho else None
+        tally = make_tally(class_major(counts.n), class_major(self.samples), settled, each)
+        before, after = tally.before / tally.real, tally.after / tally.real
+        return replace(
+            self, settings=settings, score_before=before, score_after=after,
+            harmful=int(tally.harmful),
+        )  # fmt: skip
 
     @cached_property
     def per_client(self) -> NDArray[np.int64]:
@@ -116,6 +161,17 @@ class Plan:
     def synthetic_share(self) -> float:
         """The synthetic share of all samples, real and generated."""
         return self.total / (self.total + self.real)
+
+    @property
+    def target(self) -> Target | None:
+        """The class distribution that the plan aims at; None for the uniform one."""
+        given = self.settings.get("target")
+        return Target(given["shares"], None, given["name"]) if given else None
+
+    @property
+    def target_name(self) -> str:
+        """What the target is called: uniform, federation, given, or the name of its file."""
+        return self.target.name if self.target else UNIFORM
 
     @property
     def client_names(self) -> tuple[str, ...]:
@@ -157,7 +213,7 @@ class Plan:
                 _source=facts.pop("counts_hash"),
                 clients=names(table.clients, len(table.values), "client"),
                 classes=names(table.classes, table.values.shape[1], "class"),
-                cost=Cost(**cost) if cost else None,
+                cost=_read_cost(cost, len(table.values)) if cost else None,
                 **facts,
             )
         except (TypeError, KeyError):
@@ -238,24 +294,14 @@ def reduction(before: float, after: float) -> float:
     return part if abs(part) > 1e-15 else 0.0
 
 
-def policy_name(policy: object) -> str:
-    """Return a policy's name, or that of its class."""
-    return str(getattr(policy, "name", type(policy).__name__))
-
-
-def settings_of(policy: object) -> dict[str, Any]:
-    """Return the fields of a policy that is a dataclass, as plain values."""
-    if not is_dataclass(policy):
-        return {}
-    values = {f.name: getattr(policy, f.name) for f in fields(policy)}
-    try:
-        # As they come back from a file: a tuple as a list, a NumPy number as a plain one.
-        plain: dict[str, Any] = json.loads(json.dumps(values, default=lambda x: x.item()))
-    except (TypeError, ValueError, AttributeError):
-        raise InputError(
-            f"policy {policy_name(policy)!r} has settings that cannot be saved", got=values
-        ) from None
-    return plain
+def _read_cost(facts: dict[str, Any], clients: int) -> Cost | SiteCosts:
+    """Read the cost of a sample, one for all clients or one each."""
+    if not isinstance(facts["per_sample"], list):
+        return Cost(**facts)
+    each = tuple(map(float, facts["per_sample"]))
+    if len(each) != clients:
+        raise KeyError("per_sample")
+    return SiteCosts(each, str(facts["unit"]))
 
 
 def _well_formed(plan: Plan) -> bool:
@@ -264,6 +310,18 @@ def _well_formed(plan: Plan) -> bool:
         isinstance(plan.policy, str)
         and plan.policy.isprintable()
         and isinstance(plan.settings, dict)
+        and _well_formed_target(plan.settings.get("target"))
         and isinstance(plan._source, str)
         and all(isinstance(x, int | float) and 0 <= x < float("inf") for x in numbers)
     )
+
+
+def _well_formed_target(given: object) -> bool:
+    """Tell whether a file's target can be one: None, or a name and shares."""
+    if given is None:
+        return True
+    try:
+        Target(given["shares"], None, given["name"])  # type: ignore[index]
+    except (TypeError, KeyError, InputError):
+        return False
+    return isinstance(given["name"], str) and given["name"].isprintable()  # type: ignore[index]

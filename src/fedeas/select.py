@@ -9,46 +9,22 @@ betas.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedeas import skew
-from fedeas.blocks import class_major, in_order, row_slices
+from fedeas.beta_path import BetaPath, Floats, path, steps
 from fedeas.counts import LabelCounts
 from fedeas.errors import InfeasibleError, InputError
-from fedeas.plan import reduction
 from fedeas.policies.fedeas import FedEAS
 from fedeas.policies.matched import check_total
 
-Floats = NDArray[np.float64]
-
-_MOST_CELLS = 5_000_000  # steps x classes above which a grid of betas is used instead
-_GRID = 256
 _PASSES, _POINTS = 11, 8  # of closing in on an edge between two betas of the grid
 _DOUBLINGS = 100
-
-
-class BetaPath(NamedTuple):
-    """What a range of betas does: samples, score, and from them the two quantities of selection."""
-
-    betas: Floats
-    totals: Floats
-    scores: Floats
-    score_before: float
-    real: int
-    exact: bool = False  # whether these are all the steps there are
-
-    @property
-    def reductions(self) -> Floats:
-        """1 - I(B) / I(0) at every beta."""
-        return np.array([reduction(self.score_before, score) for score in self.scores])
-
-    @property
-    def shares(self) -> Floats:
-        """Synthetic samples as a part of all, at every beta."""
-        return self.totals / (self.totals + self.real)
+_ENORMOUS = 1e12  # a beta at which every limit is reached
+_ROUNDING = 1e-15  # of a score that would be 0
 
 
 _Condition = Callable[[BetaPath], NDArray[np.bool_]]
@@ -91,61 +67,6 @@ class BetaInterval:
         return (low, high) if self.low <= low < high < self.high else (self.low, self.high)
 
 
-def path(counts: LabelCounts, betas: Floats, policy: FedEAS | None = None) -> BetaPath:
-    """Return the samples and the imbalance score at the given betas, reading the counts once.
-
-    >>> path(LabelCounts([[90, 10, 0], [30, 40, 30]]), np.array([6.0, 12.0])).totals
-    array([38., 86.])
-    """
-    rule = policy or FedEAS()
-
-    def sums(rows: slice) -> Floats:
-        n = class_major(counts.n[rows])
-        N = n.sum(axis=-1)
-        rate = rule.rate(n, N)
-        result = np.empty((2, len(betas)))
-        for i, beta in enumerate(betas):
-            g = rule.fill_to(n, N, np.floor(rate * beta))
-            result[:, i] = g.sum(), N @ skew.deviation(n + g)
-        return result
-
-    totals, scores = sum(in_order(sums, row_slices(counts.K, counts.C)), np.zeros((2, len(betas))))
-    return BetaPath(betas, totals, scores / counts.total, skew.imbalance(counts), counts.total)
-
-
-def steps(counts: LabelCounts, top: float, policy: FedEAS | None = None) -> BetaPath:
-    """Return every step of the path up to `top`: what holds from each beta up to the next.
-
-    Where there are millions of steps (many thousand clients) a grid of betas stands in for them.
-
-    >>> steps(LabelCounts([[90, 10, 0], [30, 40, 30]]), 0.6).betas.round(3)
-    array([0.246, 0.492])
-    """
-    rule = policy or FedEAS()
-    n = class_major(counts.n)
-    N = n.sum(axis=-1)
-    rate = rule.rate(n, N)
-    budgets = np.floor(rate * top)
-    if budgets.sum() * counts.C > _MOST_CELLS:
-        return path(counts, np.linspace(0.0, top, _GRID + 1), rule)
-    most = budgets.astype(np.int64)
-    betas, samples, scores = [np.empty(0)], [np.empty(0)], [np.empty(0)]
-    for k in np.flatnonzero(most):
-        budget = np.arange(most[k] + 1, dtype=np.float64)
-        rows = np.broadcast_to(n[k], (len(budget), counts.C))
-        g = rule.fill_to(rows, np.full(len(budget), N[k]), budget)
-        betas.append(_starts(budget[1:], rate[k]))
-        samples.append(np.diff(g.sum(axis=-1)))
-        scores.append(np.diff(N[k] * skew.deviation(rows + g)))
-    order = np.argsort(np.concatenate(betas), kind="stable")
-    at = np.concatenate(betas)[order]
-    last = np.append(at[1:] != at[:-1], True) if at.size else np.empty(0, bool)
-    before = skew.imbalance(counts)
-    after = before + np.cumsum(np.concatenate(scores)[order]) / counts.total
-    totals = np.cumsum(np.concatenate(samples)[order])
-    return BetaPath(at[last], totals[last], after[last], before, counts.total, exact=True)
-
-
 def admissible_betas(
     counts: LabelCounts,
     min_reduction: float = 0.5,
@@ -171,9 +92,7 @@ def admissible_betas(
     5.0
     """
     check_conditions(min_reduction, max_share)
-    found = steps(
-        counts, _enough(counts, max_share / (1 - max_share) * counts.total, policy), policy
-    )
+    found = steps(counts, top_beta(counts, max_share, policy), policy)
 
     def satisfied(at: BetaPath) -> NDArray[np.bool_]:
         # Sums over steps are rounded: what is exactly at the threshold must not fall below it.
@@ -183,17 +102,24 @@ def admissible_betas(
     if not good.any():
         raise nothing_admissible(found, max_share)
     # The last step is past the share, so every run of good steps ends at the start of a bad one.
-    runs = [(float(found.betas[i]), float(found.betas[j])) for i, j in runs_of(good)]
+    # With limits it may not be: they hold the share down, whatever beta is.
+    ends = np.append(found.betas, 2 * found.betas[-1])
+    runs = [(float(ends[i]), float(ends[j])) for i, j in runs_of(good)]
     if not found.exact:
         betas = found.betas
         runs = [
             (
                 _edge(counts, policy, satisfied, good=betas[i], bad=betas[i - 1])[0],
-                _edge(counts, policy, satisfied, good=betas[j - 1], bad=betas[j])[1],
+                _edge(counts, policy, satisfied, good=betas[j - 1], bad=ends[j])[1],
             )
             for i, j in runs_of(good)
         ]
     return interval_of(runs, min_reduction, max_share)
+
+
+def top_beta(counts: LabelCounts, max_share: float, policy: FedEAS | None = None) -> float:
+    """Return a beta whose plan is past a synthetic share, and not far past it."""
+    return _enough(counts, max_share / (1 - max_share) * counts.total, policy)
 
 
 def check_conditions(min_reduction: float, max_share: float) -> None:
@@ -234,7 +160,12 @@ def nothing_admissible(found: BetaPath, max_share: float, none: str = "no beta")
     )
 
 
-def beta_for_total(counts: LabelCounts, total: int, policy: FedEAS | None = None) -> float:
+def beta_for_total(
+    counts: LabelCounts,
+    total: float,
+    policy: FedEAS | None = None,
+    costs: Floats | None = None,
+) -> float:
     """Return the largest beta, to nine digits where they do, whose plan stays within `total`.
 
     Parameters
@@ -242,28 +173,36 @@ def beta_for_total(counts: LabelCounts, total: int, policy: FedEAS | None = None
     counts : LabelCounts
         Whole numbers, clients x classes.
     total : int
-        The most samples to generate.
+        The most samples to generate; with `costs` the most to spend.
     policy : FedEAS, optional
         A variant of the rule; its beta is not used.
+    costs : array_like, optional
+        The cost of a sample at each client.
 
     >>> beta_for_total(LabelCounts([[90, 10, 0], [30, 40, 30]]), 86)
     12.0538...
     """
-    check_total(total)
-    if total < 1:
-        raise InputError("no samples to spend", got=total, allowed="a total of at least 1")
-    found = steps(counts, _enough(counts, total + 1, policy), policy)
+    if costs is None:
+        check_total(total)  # type: ignore[arg-type]
+        if total < 1:
+            raise InputError("no samples to spend", got=total, allowed="a total of at least 1")
+    past = total + 1 if costs is None else total * (1 + 1e-12)
+    found = steps(counts, _enough(counts, past, policy, costs), policy, costs)
+    if not (found.totals > total).any():  # limits stop it before
+        return float(found.betas[-1])
     above = int(np.argmax(found.totals > total))
     low, high = (float(found.betas[above - 1]) if above else 0.0), float(found.betas[above])
     if not found.exact:
-        high, low = _edge(counts, policy, lambda at: at.totals > total, good=high, bad=low)
+        past_total = partial(_past, total=total)
+        high, low = _edge(counts, policy, past_total, good=high, bad=low, costs=costs)
     digits = 9 - math.ceil(math.log10(high))
     beta: float = math.floor(high * 10**digits) / 10**digits
     if not low <= beta < high:
         beta = math.nextafter(high, 0.0) if found.exact else low
     if path(counts, np.array([beta]), policy).totals[0] == 0:
+        unit = "samples" if costs is None else "units of cost"
         raise InfeasibleError(
-            f"the smallest non-empty plan takes more than {total:,} samples",
+            f"the smallest non-empty plan takes more than {total:,} {unit}",
             fix="spend more, or use waterfill, which takes any total",
         )
     return beta
@@ -283,14 +222,24 @@ def plainest_number(low: float, high: float) -> float:
     return low
 
 
-def _enough(counts: LabelCounts, total: float, policy: FedEAS | None) -> float:
+def _past(at: BetaPath, total: float) -> NDArray[np.bool_]:
+    return at.totals > total
+
+
+def _enough(
+    counts: LabelCounts, total: float, policy: FedEAS | None, costs: Floats | None = None
+) -> float:
     """Return a beta whose plan takes at least `total` samples, and its half does not."""
 
     def enough(beta: float) -> bool:
-        return bool(path(counts, np.array([beta]), policy).totals[0] >= total)
+        return bool(path(counts, np.array([beta]), policy, costs).totals[0] >= total)
 
-    if skew.imbalance(counts) == 0:
-        raise InfeasibleError("every client is balanced already", fix="nothing needs generating")
+    target = (policy or FedEAS()).target
+    if skew.imbalance(counts, target=target) <= (0.0 if target is None else _ROUNDING):
+        said = "balanced" if target is None else "at the target"
+        raise InfeasibleError(f"every client is {said} already", fix="nothing needs generating")
+    if (most := _limited(counts, policy, costs)) is not None:
+        total = min(total, most)
     beta = 1.0
     for _ in range(_DOUBLINGS):
         if not enough(beta):
@@ -302,24 +251,25 @@ def _enough(counts: LabelCounts, total: float, policy: FedEAS | None) -> float:
     raise InfeasibleError("no beta spends that much", got=total)
 
 
+def _limited(counts: LabelCounts, policy: FedEAS | None, costs: Floats | None) -> float | None:
+    """Return the most samples that limits allow, whatever beta is; None without limits."""
+    if policy is None or policy.limits is None:
+        return None
+    return float(path(counts, np.array([_ENORMOUS]), policy, costs).totals[0])
+
+
 def _edge(
-    counts: LabelCounts, policy: FedEAS | None, condition: _Condition, *, good: float, bad: float
+    counts: LabelCounts,
+    policy: FedEAS | None,
+    condition: _Condition,
+    *,
+    good: float,
+    bad: float,
+    costs: Floats | None = None,
 ) -> tuple[float, float]:
     """Close in on the edge between a beta where a condition holds and one where it does not."""
     for _ in range(_PASSES):
         betas = np.linspace(bad, good, _POINTS + 1)[1:]
-        first = int(np.argmax(condition(path(counts, betas, policy))))
+        first = int(np.argmax(condition(path(counts, betas, policy, costs))))
         bad, good = (float(betas[first - 1]) if first else bad), float(betas[first])
     return good, bad
-
-
-def _starts(budgets: Floats, rate: float) -> Floats:
-    """Return the smallest betas at which floor(rate beta) is each budget, in floating point."""
-    betas = budgets / rate
-    for _ in range(2):
-        short = np.floor(rate * betas) < budgets
-        betas = np.where(short, np.nextafter(betas, np.inf), betas)
-    for _ in range(2):
-        before = np.nextafter(betas, 0.0)
-        betas = np.where(np.floor(rate * before) >= budgets, before, betas)
-    return betas

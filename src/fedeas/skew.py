@@ -3,18 +3,23 @@ r"""How skewed label counts are, as plain functions of a matrix of counts.
 Everywhere `n` has clients in rows and classes along the last axis, N_k is a row's sum,
 q_k = n_k / N_k, p_k = N_k / sum_j N_j and u = 1/C. A client without samples counts as balanced
 and weighs nothing.
+
+`target` is the class distribution t that counts are measured against, u by default (see
+`fedeas.Target`). A class with share 0 is left out of `n`. `quality` says what a synthetic sample of
+each class is worth in real ones, 1 by default: n + rho m is what a client effectively holds.
 """
 
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedeas.targets import FEDERATION, Target, TargetLike, make_target, shares_of
+
 Floats = NDArray[np.float64]
 _TINY = np.finfo(np.float64).tiny
-_ABOVE = 1 + 1e-14  # a gain of zero must not look negative by rounding
+ABOVE = 1 + 1e-14  # a gain of zero must not look negative by rounding
 
 
 class Split(NamedTuple):
@@ -22,18 +27,6 @@ class Split(NamedTuple):
 
     cross_client: float
     overall: float
-
-
-class Tally(NamedTuple):
-    """Sums over clients from which all figures of a plan follow; tallies of parts add up."""
-
-    clients: int
-    empty: int
-    real: float
-    total: float
-    before: float  # sum_k N_k ||q_k - u||^2, so that I = before / real
-    after: float  # the same with the plan's samples
-    harmful: float
 
 
 class Concentration(NamedTuple):
@@ -44,52 +37,82 @@ class Concentration(NamedTuple):
     budget: Floats
 
 
-def skewness(n: ArrayLike, sizes: Floats | None = None) -> Floats:
+def skewness(n: ArrayLike, sizes: Floats | None = None, target: TargetLike = None) -> Floats:
     r"""Return 1 - H_k / log C per client: 0 when balanced, 1 when all samples are of one class.
 
-    H_k = -sum_c q_k^c log q_k^c, with 0 log 0 = 0 (Eq. 3). `sizes` are the N_k, if known.
+    H_k = -sum_c q_k^c log q_k^c, with 0 log 0 = 0 (Eq. 3). `sizes` are the N_k, if known. For a
+    target it is KL(q_k || t) / log(1 / min_c t_c): 1 when all samples are of the rarest class of t.
 
     >>> skewness([[5, 5], [10, 0]])
     array([0., 1.])
+    >>> skewness([[5, 5], [3, 1], [0, 4]], target=[0.75, 0.25]).round(3)
+    array([0.104, 0.   , 1.   ])
     """
-    x = _floats(n)
+    whole = _floats(n)
+    x, t = supported(whole, settled(whole, target))
     C = x.shape[-1]
-    N = x.sum(axis=-1) if sizes is None else sizes
+    N = x.sum(axis=-1) if sizes is None or x.shape != np.shape(n) else sizes
     logs = np.maximum(x, _TINY)  # 0 log 0 = 0: the log of anything finite will do
     np.log(logs, out=logs)
     logs *= x
-    size = _divisor(N)
+    size = divisor(N)
     # sum q log q = (sum n log n) / N - log N: one logarithm a cell and no division.
+    if t is not None:
+        far = (logs.sum(axis=-1) - x @ np.log(t)) / size - np.log(size)
+        return np.where(N > 0, np.clip(far / -np.log(t.min()), 0.0, 1.0), 0.0)
     skew = (logs.sum(axis=-1) / size - np.log(size) + np.log(C)) / np.log(C)
     return np.where(N > 0, np.clip(skew, 0.0, 1.0), 0.0)
 
 
-def normalised_entropy(n: ArrayLike) -> Floats:
+def normalised_entropy(n: ArrayLike, target: TargetLike = None) -> Floats:
     """Return H_k / log C per client (Eq. 3): 1 when balanced, 0 when there is only one class."""
-    return 1.0 - skewness(n)
+    return 1.0 - skewness(n, target=target)
 
 
-def deviation(n: ArrayLike) -> Floats:
-    """Return ||q_k - u||^2 per client, the distance of its classes from balance."""
-    x = _floats(n)
+def deviation(n: ArrayLike, target: TargetLike = None) -> Floats:
+    """Return ||q_k - u||^2 per client, the distance of its classes from balance, or from a target.
+
+    >>> deviation([[10, 0], [3, 1]], target=[0.75, 0.25])
+    array([0.125, 0.   ])
+    """
+    whole = _floats(n)
+    x, t = supported(whole, settled(whole, target))
     N = x.sum(axis=-1)
+    if t is not None:
+        far = x / divisor(N)[..., np.newaxis] - t
+        return np.where(N > 0, (far * far).sum(axis=-1), 0.0)
     squares = (x * x).sum(axis=-1)
-    distance = squares / _divisor(N) ** 2 - 1.0 / x.shape[-1]
+    distance = squares / divisor(N) ** 2 - 1.0 / x.shape[-1]
     return np.where(N > 0, np.maximum(distance, 0.0), 0.0)
 
 
-def imbalance(n: ArrayLike, added: ArrayLike = 0) -> float:
+def imbalance(
+    n: ArrayLike, added: ArrayLike = 0, target: TargetLike = None, quality: ArrayLike | None = None
+) -> float:
     """Return the score I = sum_k p_k ||q_k - u||^2 (Eq. 4), after adding synthetic samples.
 
     The weights p_k stay those of the real counts `n`.
+
+    Parameters
+    ----------
+    n : array_like
+        Counts, clients x classes.
+    added : array_like
+        Synthetic samples, clients x classes.
+    target : Target, str, path, mapping or sequence, optional
+        What takes the place of u.
+    quality : array_like, optional
+        The worth of a synthetic sample of each class.
 
     >>> imbalance([[10, 0], [5, 5]])
     0.25
     >>> imbalance([[10, 0], [5, 5]], added=[[0, 10], [0, 0]])
     0.0
     """
-    x = _floats(n)
-    return float(weights(x) @ deviation(x + _floats(added)))
+    x, g = _floats(n), _floats(added)
+    filled = x + (g if quality is None else g * _floats(quality))
+    aim = settled(x, target)
+    return float(weights(supported(x, aim)[0]) @ deviation(filled, aim))
 
 
 def weights(n: ArrayLike) -> Floats:
@@ -99,7 +122,7 @@ def weights(n: ArrayLike) -> Floats:
     return total
 
 
-def split(n: ArrayLike, added: ArrayLike = 0) -> Split:
+def split(n: ArrayLike, added: ArrayLike = 0, target: TargetLike = None) -> Split:
     """Split the score: sum_k p_k ||q_k - q||^2 between clients, and ||q - u||^2 overall (Eq. 5).
 
     Here q = sum_k p_k q_k. A client without samples has p_k = 0.
@@ -107,51 +130,121 @@ def split(n: ArrayLike, added: ArrayLike = 0) -> Split:
     >>> split([[10, 0], [0, 10]])
     Split(cross_client=0.5, overall=0.0)
     """
-    real, x = _floats(n), _floats(n) + _floats(added)
+    whole = _floats(n)
+    aim = settled(whole, target)
+    real, t = supported(whole, aim)
+    x = supported(whole + _floats(added), aim)[0]
     p = weights(real)
-    q = x / _divisor(x.sum(axis=-1, keepdims=True))
+    q = x / divisor(x.sum(axis=-1, keepdims=True))
     mean = p @ q
     between = float(p @ ((q - mean) ** 2).sum(axis=-1))
-    return Split(between, float(((mean - 1.0 / x.shape[-1]) ** 2).sum()))
+    level = 1.0 / x.shape[-1] if t is None else t
+    return Split(between, float(((mean - level) ** 2).sum()))
 
 
-def gain(n: ArrayLike) -> Floats:
+def gain(n: ArrayLike, target: TargetLike = None) -> Floats:
     """Return what one more sample takes off the score, to first order, per client and class.
 
     Delta_k^c = 2 p_k / N_k (||q_k||^2 - q_k^c), Eq. (7); negative where the class is large already.
+    For a target, with d = q_k - t, it is 2 p_k / N_k (d . q_k - d_c), and 0 for a class left out.
 
     >>> gain([[10, 0], [5, 5]])
     array([[0. , 0.1],
            [0. , 0. ]])
     """
-    x = _floats(n)
+    whole = _floats(n)
+    aim = settled(whole, target)
+    x, t = supported(whole, aim)
     N = x.sum(axis=-1, keepdims=True)
-    q = x / _divisor(N)
+    q = x / divisor(N)
     # p_k / N_k = 1 / sum_j N_j for every client that holds anything.
     factor = np.where(N > 0, 2.0 / N.sum(), 0.0)
-    change: Floats = factor * ((q * q).sum(axis=-1, keepdims=True) - q)
-    return change
+    d = q if t is None else q - t
+    change: Floats = factor * ((q * d).sum(axis=-1, keepdims=True) - d)
+    if change.shape == whole.shape:
+        return change
+    full = np.zeros_like(whole)
+    full[..., np.asarray(shares_of(aim, whole.shape[-1])) > 0] = change
+    return full
 
 
-def harmful(n: ArrayLike, added: ArrayLike) -> int:
+def harmful(n: ArrayLike, added: ArrayLike, target: TargetLike = None) -> int:
     """Count the added samples at a negative gain: those of a class with q_k^c > ||q_k||^2.
 
     >>> harmful([[10, 0], [9, 1]], added=[[3, 3], [2, 2]])
     2
     """
-    x, g = _floats(n), _floats(added)
-    level = (x * x).sum(axis=-1, keepdims=True) / _divisor(x.sum(axis=-1, keepdims=True))
-    return int((g * (x > level * _ABOVE)).sum())
+    whole = _floats(n)
+    aim = settled(whole, target)
+    (x, t), g = supported(whole, aim), supported(_floats(added), aim)[0]
+    N = x.sum(axis=-1, keepdims=True)
+    level = (x * x).sum(axis=-1, keepdims=True) / divisor(N)
+    if t is None:
+        return int((g * (x > level * ABOVE)).sum())
+    level += N * (t + (ABOVE - 1)) - (x * t).sum(axis=-1, keepdims=True)
+    return int((g * (x > level)).sum())
 
 
-def concentration(n: ArrayLike, added: ArrayLike) -> Concentration:
+def hellinger(n: ArrayLike, target: TargetLike = None) -> Floats:
+    """Return the Hellinger distance of each client from the target: 0 when equal, at most 1.
+
+    >>> hellinger([[5, 5], [10, 0]]).round(3)
+    array([0.   , 0.541])
+    """
+    q, t = _distributions(n, target)
+    roots = np.sqrt(q) - np.sqrt(t)
+    return np.where(q.any(axis=-1), np.sqrt((roots * roots).sum(axis=-1) / 2), 0.0)
+
+
+def jensen_shannon(n: ArrayLike, target: TargetLike = None) -> Floats:
+    """Return the Jensen-Shannon distance from the target, the root of the divergence in bits.
+
+    >>> jensen_shannon([[5, 5], [10, 0]]).round(3)
+    array([0.   , 0.558])
+    """
+    q, t = _distributions(n, target)
+    middle = (q + t) / 2
+    twice = _relative_entropy(q, middle) + _relative_entropy(np.broadcast_to(t, q.shape), middle)
+    far = np.sqrt(np.maximum(twice / (2 * np.log(2)), 0.0))
+    return np.where(q.any(axis=-1), far, 0.0)
+
+
+def earth_movers(n: ArrayLike, target: TargetLike = None, *, ordered: bool = False) -> Floats:
+    """Return the earth mover's distance of each client from the target.
+
+    It is the part of the samples that has to change its class, from 0 to 1 (total variation); half
+    of the sum of absolute differences that Zhao et al. (2018) use. With `ordered`, classes stand in
+    a row, a step to the next costs 1, and it is the mean number of steps.
+
+    >>> earth_movers([[5, 5], [10, 0]])
+    array([0. , 0.5])
+    """
+    q, t = _distributions(n, target)
+    d = np.cumsum(q - t, axis=-1) if ordered else (q - t) / 2
+    return np.where(q.any(axis=-1), np.abs(d).sum(axis=-1), 0.0)
+
+
+def mutual_information(n: ArrayLike) -> float:
+    """Return how much of the label a client's name gives away: sum_k p_k KL(q_k || q) / log C.
+
+    >>> mutual_information([[5, 5], [10, 10]]), mutual_information([[10, 0], [0, 10]])
+    (0.0, 1.0)
+    """
+    x = _floats(n)
+    q = x / divisor(x.sum(axis=-1, keepdims=True))
+    p = weights(x)
+    return max(0.0, float(p @ _relative_entropy(q, p @ q)) / math.log(x.shape[-1]))
+
+
+def concentration(n: ArrayLike, added: ArrayLike, target: TargetLike = None) -> Concentration:
     """Return how few clients hold most of the imbalance, and which share of the samples they get.
 
     >>> concentration([[10, 0], [6, 4]], added=[[0, 8], [0, 2]]).budget
     array([0.8, 1. ])
     """
     x = _floats(n)
-    parts = weights(x) * deviation(x)
+    aim = settled(x, target)
+    parts = weights(supported(x, aim)[0]) * deviation(x, aim)
     order = np.argsort(-parts, kind="stable")
     return Concentration(
         order,
@@ -160,52 +253,12 @@ def concentration(n: ArrayLike, added: ArrayLike) -> Concentration:
     )
 
 
-def tally(n: Floats, added: Floats) -> Tally:
-    """Count and score a block of clients in one go; see `deviation` and `harmful` for the formulas.
-
-    >>> tally(np.array([[10.0, 0.0]]), np.array([[0.0, 10.0]])).after
-    0.0
-    """
-    N = n.sum(axis=-1)
-    filled = n + added
-    M = filled.sum(axis=-1)
-    filled *= filled
-    far = np.where(N > 0, filled.sum(axis=-1) / _divisor(M) ** 2 - 1.0 / n.shape[-1], 0.0)
-    np.multiply(n, n, out=filled)
-    level = filled.sum(axis=-1) / _divisor(N)
-    misplaced = n > (level * _ABOVE)[..., np.newaxis]
-    misplaced &= added > 0
-    return Tally(
-        len(N),
-        int((N == 0).sum()),
-        float(N.sum()),
-        float(M.sum() - N.sum()),
-        float(np.maximum(level - N / n.shape[-1], 0.0).sum()),
-        float(N @ np.maximum(far, 0.0)),
-        float(added[misplaced].sum()) if misplaced.any() else 0.0,
-    )
-
-
-def add_tallies(parts: Iterable[Tally]) -> Tally:
-    """Return the tally of all parts together."""
-    clients, empty, real, total, before, after, harmful = zip(*parts, strict=True)
-    return Tally(
-        sum(clients),
-        sum(empty),
-        math.fsum(real),
-        math.fsum(total),
-        math.fsum(before),
-        math.fsum(after),
-        math.fsum(harmful),
-    )
-
-
 def _cumulative_share(parts: Floats) -> Floats:
     total = parts.sum()
     return np.cumsum(parts) / (total if total > 0 else 1.0)
 
 
-def _divisor(x: Floats) -> Floats:
+def divisor(x: Floats) -> Floats:
     """Return x with ones for zeros: what is divided by it, or multiplied with its log, is zero."""
     divisor: Floats = x + (x == 0)
     return divisor
@@ -213,3 +266,35 @@ def _divisor(x: Floats) -> Floats:
 
 def _floats(n: ArrayLike) -> Floats:
     return np.asarray(n, dtype=np.float64)
+
+
+def _distributions(n: ArrayLike, target: TargetLike) -> tuple[Floats, Floats]:
+    """Return q_k and t over the classes that the target has."""
+    whole = _floats(n)
+    x, t = supported(whole, settled(whole, target))
+    C = x.shape[-1]
+    return x / divisor(x.sum(axis=-1, keepdims=True)), np.full(C, 1.0 / C) if t is None else t
+
+
+def _relative_entropy(q: Floats, t: Floats) -> Floats:
+    """Return sum_c q_c log(q_c / t_c), where t is not 0 if q is not."""
+    logs = np.log(np.maximum(q, _TINY)) - np.log(np.maximum(t, _TINY))
+    sums: Floats = (q * logs).sum(axis=-1)
+    return sums
+
+
+def settled(n: Floats, target: TargetLike) -> Target | None:
+    """Return a target whose shares are known: the federation's own are those of `n`."""
+    made = make_target(target)
+    if made is None or made.shares is not None:
+        return made
+    return Target(n.reshape(-1, n.shape[-1]).sum(axis=0).tolist(), name=FEDERATION)
+
+
+def supported(x: Floats, target: TargetLike) -> tuple[Floats, Floats | None]:
+    """Return the columns of the classes that a target has, and its shares, None if all equal."""
+    t = shares_of(target, x.shape[-1])
+    if t is None or t.all():
+        return x, t
+    t, x = t[t > 0], x[..., t > 0]
+    return x, None if t.max() == t.min() else t

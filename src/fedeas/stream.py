@@ -4,21 +4,25 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas import parquet, skew
+from fedeas import parquet
 from fedeas.blocks import in_order, row_slices
 from fedeas.cost import Cost
-from fedeas.counts import Fingerprint, names
+from fedeas.counts import Fingerprint, LabelCounts, names
 from fedeas.errors import InputError
 from fedeas.files import atomic_write
-from fedeas.plan import plan_facts, reduction, settings_of
+from fedeas.plan import plan_facts, reduction
 from fedeas.policies import LocalPolicy
+from fedeas.policy_settings import settings_of
 from fedeas.tables import LARGEST, names_clients
+from fedeas.tally import Tally, add_tallies
+from fedeas.targets import FEDERATION, Target, make_target, retarget, target_name
 
+_SAMPLED = 20_000  # clients that stand for all of them
 _NAMED_ROWS = 10  # clients without samples that are named
 
 
@@ -34,6 +38,8 @@ class StreamedPlan:
     score_before: float
     score_after: float
     harmful: int
+    target_name: str
+    settings: dict[str, Any]  # of the policy
     empty_rows: tuple[int, ...]  # the first few clients without samples, counted from 0
 
     @property
@@ -48,7 +54,7 @@ class StreamedPlan:
 
 
 class _Part(NamedTuple):
-    tally: skew.Tally
+    tally: Tally
     empty_rows: list[int]
     counts: NDArray[np.int64] | None
     samples: NDArray[np.int64] | None
@@ -59,6 +65,21 @@ def client_count(path: Path) -> int:
     """Return how many clients a Parquet file of counts has, without reading them."""
     with parquet.opened(path, names_clients) as source:
         return source.rows
+
+
+def sample_clients(path: Path | str, about: int = _SAMPLED) -> tuple[LabelCounts, int]:
+    """Return every r-th client of a Parquet file of counts, about so many, and r.
+
+    Enough to choose a beta and to see what kind of skew there is, in one pass.
+    """
+    with parquet.opened(Path(path), names_clients) as source:
+        every = max(1, source.rows // about)
+        parts, begin = [], 0
+        for batch in source.batches():
+            rows = slice(-begin % every, None, every)
+            parts.append(np.stack([column[rows] for column in batch.columns], axis=1))
+            begin += len(batch.columns[0])
+        return LabelCounts(np.concatenate(parts), None, source.columns), every
 
 
 def plan_stream(
@@ -96,6 +117,7 @@ def plan_stream(
                 allowed="at least one client and two classes",
             )
         names(source.columns, len(source.columns), "class")
+        policy = _settle_target(policy, path, source.columns)
         writer = None
         if out is not None:
             temporary = stack.enter_context(atomic_write(out))
@@ -107,12 +129,12 @@ def plan_stream(
             return _plan_batch(batch, policy, keep=writer is not None)
 
         fingerprint = Fingerprint()
-        tally = skew.Tally(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        tally = Tally(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         empty: list[int] = []
         for part in in_order(work, source.batches(named=writer is not None)):
             if len(empty) < _NAMED_ROWS:
                 empty += [tally.clients + row for row in part.empty_rows]
-            tally = skew.add_tallies([tally, part.tally])
+            tally = add_tallies([tally, part.tally])
             if writer is not None and part.counts is not None and part.samples is not None:
                 fingerprint.add(part.counts, part.clients)
                 writer.add(part.samples, part.clients)
@@ -124,7 +146,7 @@ def plan_stream(
             writer.add_meta(
                 plan_facts(
                     policy=result.policy,
-                    settings=settings_of(policy),
+                    settings=result.settings,
                     counts_hash=fingerprint.digest(None if numbered else source.columns),
                     real=result.real,
                     score_before=result.score_before,
@@ -136,20 +158,41 @@ def plan_stream(
         return result
 
 
-def _result(policy: LocalPolicy, tally: skew.Tally, empty: list[int]) -> StreamedPlan:
-    if not 0 < tally.real <= LARGEST or tally.total > LARGEST:
+def _settle_target(policy: LocalPolicy, path: Path, columns: list[str]) -> LocalPolicy:
+    """Return the policy with the target's shares in the order of the file's columns.
+
+    The federation's own distribution takes a pass over the file.
+    """
+    target = make_target(getattr(policy, "target", None))
+    if target is None:
+        return policy
+    if target.shares is None:
+        sums = np.zeros(len(columns))
+        with parquet.opened(path, names_clients) as source:
+            for batch in source.batches():
+                sums += [float(column.sum(dtype=np.float64)) for column in batch.columns]
+        target = Target(sums.tolist(), None, FEDERATION)
+    return retarget(policy, target.for_classes(tuple(columns)))
+
+
+def _result(policy: LocalPolicy, tally: Tally, empty: list[int]) -> StreamedPlan:
+    if not 0 < tally.held <= LARGEST or tally.total > LARGEST:
         raise InputError(
-            "counts too large, or none", got=tally.real, allowed="a sum from 1 to 2**53"
+            "counts too large, or none", got=tally.held, allowed="a sum from 1 to 2**53"
         )
+    if not tally.real:
+        raise InputError("no client has samples of the target's classes")
     return StreamedPlan(
         policy.name,
         tally.clients,
         tally.empty,
-        int(tally.real),
+        int(tally.held),
         int(tally.total),
         tally.before / tally.real,
         tally.after / tally.real,
         int(tally.harmful),
+        target_name(getattr(policy, "target", None)),
+        settings_of(policy),
         tuple(empty),
     )
 
@@ -159,7 +202,7 @@ def _plan_batch(batch: parquet.Batch, policy: LocalPolicy, *, keep: bool) -> _Pa
     rows, C = len(batch.columns[0]), len(batch.columns)
     counts = np.empty((rows, C), np.int64) if keep else None
     samples = np.empty((rows, C), np.int64) if keep else None
-    tallies: list[skew.Tally] = []
+    tallies: list[Tally] = []
     empty: list[int] = []
     if batch.clients is not None:
         names(batch.clients, rows, "client")  # printable, and different within the batch
@@ -173,4 +216,4 @@ def _plan_batch(batch: parquet.Batch, policy: LocalPolicy, *, keep: bool) -> _Pa
             empty += (part.start + np.flatnonzero(~n.any(axis=1))[:_NAMED_ROWS]).tolist()
         if counts is not None and samples is not None:
             counts[part], samples[part] = n, g
-    return _Part(skew.add_tallies(tallies), empty[:_NAMED_ROWS], counts, samples, batch.clients)
+    return _Part(add_tallies(tallies), empty[:_NAMED_ROWS], counts, samples, batch.clients)

@@ -23,6 +23,7 @@ from fedeas.data.kinds import Array
 from fedeas.errors import InputError
 from fedeas.generators import Classes, Generator, open_generator
 from fedeas.progress import Progress, progress
+from fedeas.targets import aim_at_classes
 
 _LOG = logging.getLogger(__name__)
 
@@ -70,7 +71,8 @@ class ClientSamples:
 
         Samples that do not look `like` the real ones are refused.
         """
-        wanted = self._affordable(self.policy.local(n)).tolist()
+        policy = aim_at_classes(self.policy, classes)
+        wanted = self._affordable(policy.local(n)).tolist()
         if not any(wanted):
             nothing = np.empty((0, 0)) if like is None else like[:0]
             return nothing, np.empty(0, np.int64)

@@ -1,6 +1,6 @@
 """`fedeas compare`: several policies at the same total, without training."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 def compare(
     counts_file: Path = label_counts.counts_argument(),
     beta: float | None = typer.Option(
-        None, help="Beta of FedEAS (default 12); the other policies get the same total."
+        None, help="Beta of FedEAS, chosen if not given; the other policies get the same total."
     ),
     total: int | None = typer.Option(
         None, help="Match the largest FedEAS plan that stays within this total."
     ),
+    target: str | None = label_counts.target_option(),
     policy: list[str] | None = typer.Option(
         None, help="A policy to compare, NAME or 'NAME(setting=value)'; may be repeated."
     ),
@@ -36,9 +37,10 @@ def compare(
 
     Example: `fedeas compare counts.csv --beta 12 --policy fedeas --policy uniform`
     """
-    from fedeas import FedEAS, beta_for_total
+    from fedeas import FedEAS, beta_for_total, choose_beta
     from fedeas import compare as compare_policies
     from fedeas.comparison import DEFAULT_POLICIES
+    from fedeas.targets import make_target
 
     if plot is not None:
         show.check_picture(plot)
@@ -46,14 +48,16 @@ def compare(
         raise InputError("give --beta or --total, not both", got=(beta, total))
     found = options.load(counts_file)
     counts = found.counts
-    reference = FedEAS() if beta is None else FedEAS(beta=beta)
+    reference = FedEAS(12.0 if beta is None else beta, target=make_target(target))
     if total is not None:
-        reference = FedEAS(beta=beta_for_total(counts, total))
+        reference = replace(reference, beta=beta_for_total(counts, total, reference))
+    elif beta is None:
+        reference = replace(reference, beta=choose_beta(counts, policy=reference).beta)
     table = compare_policies(counts, policy or DEFAULT_POLICIES, reference)
     if plot is not None:
         from fedeas.report import figures
 
-        figures.reduction(counts, plot, mark=table.total)
+        figures.reduction(counts, plot, mark=table.total, rule=reference)
     label_counts.note_counts(counts_file, found)
     if as_json:
         show.print_json([asdict(row) for row in table])

@@ -31,6 +31,17 @@ def counts_argument() -> Path:
     return argument
 
 
+def target_option() -> str | None:
+    """Declare the option that names the class distribution to aim at."""
+    option: str | None = typer.Option(
+        None,
+        metavar="uniform|federation|FILE",
+        help="The class distribution to aim at: uniform (default), that of all clients together, "
+        "or a file with a share per class.",
+    )
+    return option
+
+
 @dataclass(frozen=True)
 class CountsOptions:
     """The options that say how to read label counts."""
@@ -190,9 +201,11 @@ def note_overfilled(counts: "LabelCounts", plan: "Plan", policy: "Policy") -> No
     found = overfilled(counts, plan)
     if found is None:
         return
-    are, such_as = ("is filled beyond its", ":") if found.clients == 1 else (
-        "are filled beyond their", ", such as"
-    )  # fmt: skip
+    one = found.clients == 1
+    are, such_as = ("is filled", ":") if one else ("are filled", ", such as")
+    what, largest = f"{'its' if one else 'their'} largest class", "largest"
+    if plan.target is not None:
+        what, largest = "the target", "target"
     name = found.client if counts.clients else f"client {found.client}"
     smaller = "a smaller --total"
     if isinstance(policy, FedEAS):
@@ -200,8 +213,8 @@ def note_overfilled(counts: "LabelCounts", plan: "Plan", policy: "Policy") -> No
         digits = 3 - math.floor(math.log10(limit))
         smaller = f"a beta below {math.floor(limit * 10**digits) / 10**digits:g}, {smaller}"
     show.note(
-        f"note: {show.count_of(found.clients, 'client')} {are} largest class{such_as} "
-        f"{name} (largest {found.largest:,}, filled to {found.filled_to:,}; "
+        f"note: {show.count_of(found.clients, 'client')} {are} beyond {what}{such_as} "
+        f"{name} ({largest} {found.largest:,}, filled to {found.filled_to:,}; "
         f"{found.samples:,} samples where full balance takes {found.full:,}); "
         f"use {smaller}, or --policy waterfill"
     )

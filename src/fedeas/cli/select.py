@@ -1,6 +1,6 @@
 """`fedeas select`: which beta."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,9 @@ from fedeas.cli import label_counts, show
 from fedeas.errors import InputError
 
 if TYPE_CHECKING:
-    from fedeas import BetaInterval, Cost, LabelCounts
+    from fedeas import BetaInterval, Cost, FedEAS, LabelCounts
+    from fedeas.beta_path import BetaPath
     from fedeas.overfill import Overfill
-    from fedeas.select import BetaPath
 
 _SWEEP = (4.0, 8.0, 12.0, 16.0, 20.0)
 
@@ -27,6 +27,7 @@ def select(
     max_share: float | None = typer.Option(
         None, help="Upper bound on the synthetic share of all samples (default 0.25)."
     ),
+    target: str | None = label_counts.target_option(),
     total: int | None = typer.Option(None, help="Instead: the largest beta within this total."),
     cost: str | None = typer.Option(
         None, help="Cost of one sample: 0.8s, 0.002EUR, or a file from `generator bench`."
@@ -45,6 +46,7 @@ def select(
     """
     from fedeas import FedEAS
     from fedeas.overfill import overfilled
+    from fedeas.targets import make_target
 
     if plot is not None:
         show.check_picture(plot)
@@ -52,24 +54,29 @@ def select(
     counts = found.counts
     price = show.read_cost(cost)
     total = label_counts.affordable_total(total, price, spend)
-    choice, interval = _choose(counts, total, min_reduction, max_share)
+    rule = FedEAS(target=make_target(target))
+    choice, interval = _choose(counts, total, min_reduction, max_share, rule)
+    rule = replace(rule, beta=choice)
     if plot is not None:
         from fedeas.report import figures
 
-        figures.beta_selection(counts, plot, choice, interval)
+        figures.beta_selection(counts, plot, choice, interval, rule)
     label_counts.note_counts(counts_file, found)
-    rule = FedEAS(beta=choice)
     plan = rule.plan(counts)
     if total is not None:
         label_counts.note_share(plan.synthetic_share)
     label_counts.note_overfilled(counts, plan, rule)
-    _report(counts, choice, interval, price, as_json, overfilled(counts, plan))
+    _report(counts, rule, interval, price, as_json, overfilled(counts, plan))
     if plot is not None:
         show.note(f"wrote {plot}")
 
 
 def _choose(
-    counts: "LabelCounts", total: int | None, min_reduction: float | None, max_share: float | None
+    counts: "LabelCounts",
+    total: int | None,
+    min_reduction: float | None,
+    max_share: float | None,
+    rule: "FedEAS",
 ) -> "tuple[float, BetaInterval | None]":
     """Return beta by a total, or by the two conditions with all betas that meet them."""
     from fedeas import admissible_betas, beta_for_total
@@ -77,18 +84,19 @@ def _choose(
     if total is not None:
         if min_reduction is not None or max_share is not None:
             raise InputError("give a total or the two conditions, not both", got=total)
-        return beta_for_total(counts, total), None
+        return beta_for_total(counts, total, rule), None
     interval = admissible_betas(
         counts,
         0.5 if min_reduction is None else min_reduction,
         0.25 if max_share is None else max_share,
+        rule,
     )
     return interval.choice, interval
 
 
 def _report(
     counts: "LabelCounts",
-    choice: float,
+    rule: "FedEAS",
     interval: "BetaInterval | None",
     cost: "Cost | None",
     as_json: bool,
@@ -96,14 +104,17 @@ def _report(
 ) -> None:
     import numpy as np
 
-    from fedeas.select import path
+    from fedeas.beta_path import path
+    from fedeas.targets import target_name
 
+    choice = rule.beta
     betas = np.array(sorted({*_SWEEP, choice}))
-    found = path(counts, betas)
+    found = path(counts, betas, rule)
     if as_json:
         show.print_json(
             {
                 "beta": choice,
+                "target": target_name(rule.target),
                 "interval": None if interval is None else asdict(interval),
                 "overfilled": asdict(beyond) if beyond else None,
                 "path": [

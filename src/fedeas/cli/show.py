@@ -85,6 +85,7 @@ def new_table(title: str, *columns: tuple[str, bool]) -> Table:
         title=Text(title),
         title_justify="left",
         title_style="bold",
+        min_width=cell_len(title),
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         padding=(0, 1, 0, 0),

@@ -20,6 +20,7 @@ from fedeas.generators import Classes, Generator
 from fedeas.generators.generator import heavy
 from fedeas.policies import FedEAS, LocalPolicy, make_policy
 from fedeas.seeds import check_seed
+from fedeas.targets import TargetLike, make_target
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -50,6 +51,7 @@ def augment(
     generator: str | Generator,
     beta: float | None = None,
     policy: str | LocalPolicy | None = None,
+    target: TargetLike = None,
     client: str | int = "client",
     labels: Any = None,
     label_column: str | None = None,
@@ -87,6 +89,9 @@ def augment(
     policy : str or LocalPolicy, optional
         Any policy that needs only the client's own counts, by name or as an object: a negotiated
         `"waterfill(price=0.003)"`, for example.
+    target : Target, mapping, sequence, str or path, optional
+        With beta: the class distribution to aim at, uniform by default. A client does not know the
+        federation's own; the server has to tell it.
     client : str or int
         Its name, or better its partition-id. Clients that share a cache need different names to
         get different samples, and `real_examples_mod` recognises a node by its partition-id.
@@ -135,7 +140,7 @@ def augment(
     """
     samples = ClientSamples(
         _name(client),
-        _policy(beta, policy),
+        _policy(beta, policy, target),
         generator,
         Path(cache) if cache is not None else store_folder() / "images",
         check_seed(seed),
@@ -189,14 +194,18 @@ def _of_its_kind(
     )
 
 
-def _policy(beta: float | None, policy: str | LocalPolicy | None) -> LocalPolicy:
+def _policy(
+    beta: float | None, policy: str | LocalPolicy | None, target: TargetLike
+) -> LocalPolicy:
     """Return the requested policy: one that needs the client's own counts alone."""
     if (beta is None) == (policy is None):
         raise InputError(
             "pass either beta or policy", got=(beta, policy), fix='beta=8, policy="fedeas(beta=8)"'
         )
     if beta is not None:
-        return FedEAS(beta=beta)
+        return _known(FedEAS(beta=beta, target=target))
+    if target is not None:
+        raise InputError("target goes with beta", got=policy, fix="put the target into the policy")
     made = make_policy(policy) if isinstance(policy, str) else policy
     if not isinstance(made, LocalPolicy):
         raise InputError(
@@ -204,7 +213,18 @@ def _policy(beta: float | None, policy: str | LocalPolicy | None) -> LocalPolicy
             got=policy,
             allowed="a local policy, such as fedeas",
         )
-    return made
+    return _known(made)
+
+
+def _known(policy: LocalPolicy) -> LocalPolicy:
+    """Refuse the federation's distribution: one client does not know it."""
+    target = make_target(getattr(policy, "target", None))
+    if target is not None and target.shares is None:
+        raise InputError(
+            "one client does not know the federation's class distribution",
+            fix="pass target=[...], a share per class, as the server tells it",
+        )
+    return policy
 
 
 def _name(client: str | int) -> str:

@@ -33,7 +33,7 @@ from fedeas.generators import Generator, check_classes, open_generator
 from fedeas.locks import locked
 from fedeas.partition import make_recipe
 from fedeas.plan import Plan
-from fedeas.policies import make_plan, make_policy
+from fedeas.policies import make_plan, make_policy, settled_spec
 from fedeas.progress import Progress
 from fedeas.settings.config import Config, read_config
 from fedeas.tensors import Tensors, choose_device
@@ -104,7 +104,9 @@ def prepare(config: Config) -> Prepared:
     drawn_by = "" if generator is None else generator.fingerprint
     weights = config.federated.model.weights
     known = file_hash(Path(weights)) if weights else ""
-    named = partial(config.experiment, federation.data.fingerprint, drawn_by, known)
+    policy = settled_spec(config.augment.policy, plan)
+    known_by = config.replace(augment=config.augment.replace(policy=policy))
+    named = partial(known_by.experiment, federation.data.fingerprint, drawn_by, known)
     return Prepared(federation, plan, named, generator, (code_hash(),))
 
 

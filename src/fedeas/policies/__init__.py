@@ -5,7 +5,7 @@ from fedeas.policies.fedeas import FedEAS
 from fedeas.policies.greedy import Greedy
 from fedeas.policies.matched import MissingOnly, Uniform
 from fedeas.policies.policy import LocalPolicy, Policy, make_plan
-from fedeas.policies.registry import make_policy, policy_names
+from fedeas.policies.registry import make_policy, policy_names, settled_spec
 from fedeas.policies.waterfill import WaterFill, price_for_total
 
 __all__ = [
@@ -23,4 +23,5 @@ __all__ = [
     "make_policy",
     "policy_names",
     "price_for_total",
+    "settled_spec",
 ]

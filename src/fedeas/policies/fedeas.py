@@ -1,17 +1,23 @@
 """The FedEAS rule: an entropy-adaptive budget per client, spent on its scarce classes only."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
+from fedeas.blocks import outer_sum
+from fedeas.per_name import PerName, PerNameLike, described, make_per_name
 from fedeas.policies.policy import Floats, LocalPolicy
+from fedeas.policy_settings import OPTIONAL
 from fedeas.scalars import keep, number, switch
 from fedeas.skew import skewness
+from fedeas.targets import TargetLike, make_target
+
+_ROUNDING = 1e-12  # of a product that would be a whole number
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FedEAS(LocalPolicy):
     """Fill every scarce class of client k up to b_k = floor(mean_k**gamma (1 - H_k/log C) beta).
 
@@ -19,6 +25,9 @@ class FedEAS(LocalPolicy):
     while n_k^c < mean_k: the paper prints no such clause, but only with it do its totals come out
     (`below_mean=False` gives the printed equations). `entropy=False` and `size_exponent=1` are the
     variants of the paper's ablation.
+
+    For a target t, 1 - H_k/log C becomes KL(q_k || t) / log(1 / min_c t_c), a class is scarce while
+    n_k^c < N_k t_c, and it is filled up to floor(b_k C t_c).
 
     Parameters
     ----------
@@ -30,6 +39,11 @@ class FedEAS(LocalPolicy):
         Whether the budget grows with a client's skew.
     below_mean : bool
         Whether only classes below the client's mean are filled.
+    target : Target, str, path, mapping or sequence, optional
+        The class distribution to aim at, uniform by default.
+    limits : number, sequence, mapping, str or path, optional
+        The most samples of each client. Where the rule asks for more, b_k is the largest whole
+        number that does not.
 
     >>> FedEAS(beta=12).local([90, 10, 0])
     array([ 0, 38, 48])
@@ -40,6 +54,8 @@ class FedEAS(LocalPolicy):
     size_exponent: float = 0.5
     entropy: bool = True
     below_mean: bool = True
+    target: TargetLike = field(default=None, metadata=OPTIONAL)
+    limits: PerNameLike = field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         exponent = self.size_exponent
@@ -53,12 +69,30 @@ class FedEAS(LocalPolicy):
             ),
             entropy=switch(self.entropy, "entropy"),
             below_mean=switch(self.below_mean, "below_mean"),
+            target=make_target(self.target),
+            limits=make_per_name(self.limits, "limits"),
         )
 
     def fill(self, n: Floats) -> Floats:
         """Return max(0, b_k - n_k^c) for every scarce class (Eq. 9)."""
         N = n.sum(axis=-1)
-        return self.fill_to(n, N, np.floor(self.rate(n, N) * self.beta))
+        return self.fill_within(n, N, np.floor(self.rate(n, N) * self.beta))
+
+    def fill_within(self, n: Floats, N: Floats, budget: Floats) -> Floats:
+        """Return what fills the scarce classes up to the budget, or to a lower one at the limit."""
+        samples = self.fill_to(n, N, budget)
+        if self.limits is None:
+            return samples
+        limits = _limits(self.limits, len(n))
+        low, high = np.zeros_like(budget), budget.copy()
+        over = samples.sum(axis=-1) > limits
+        if not over.any():
+            return samples
+        while (high - low > 1).any():
+            middle = np.floor((low + high) / 2)
+            fits = self.fill_to(n, N, middle).sum(axis=-1) <= limits
+            low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+        return np.where(over[:, np.newaxis], self.fill_to(n, N, low), samples)
 
     def budgets(self, n: Floats) -> Floats:
         """Return b_k of every client (Eq. 8)."""
@@ -69,11 +103,31 @@ class FedEAS(LocalPolicy):
         mean = N / n.shape[-1]
         size: Floats = np.sqrt(mean) if self.size_exponent == 0.5 else mean**self.size_exponent
         size = np.where(mean > 0, size, 0.0)  # 0**0 would be 1: an empty client gets nothing
-        return size * skewness(n, N) if self.entropy else size
+        return size * skewness(n, N, self.target) if self.entropy else size
 
     def fill_to(self, n: Floats, N: Floats, budget: Floats) -> Floats:
         """Return what fills the scarce classes of each row up to its budget."""
+        t = self.shares(n.shape[-1])
+        if t is not None:
+            return self._fill_to_target(n, N, budget, t)
         scarce = np.minimum(budget, N / n.shape[-1]) if self.below_mean else budget
         samples: Floats = budget[..., np.newaxis] - n
         samples *= n < scarce[..., np.newaxis]
         return samples
+
+    def _fill_to_target(self, n: Floats, N: Floats, budget: Floats, t: Floats) -> Floats:
+        """Return what fills the scarce classes up to floor(b_k C t_c)."""
+        # A class that is at its share is not scarce by rounding.
+        scarce = n < outer_sum(N, (1 - _ROUNDING) * t) if self.below_mean else None
+        samples = outer_sum(budget, n.shape[-1] * (1 + _ROUNDING) * t)
+        np.floor(samples, out=samples)
+        samples -= n
+        np.maximum(samples, 0.0, out=samples)
+        if scarce is not None:
+            samples *= scarce
+        return samples
+
+
+def _limits(given: PerNameLike, clients: int) -> Floats:
+    made = make_per_name(given, "limits")
+    return (made or PerName((np.inf,))).array(clients, described("limits"))

@@ -1,20 +1,25 @@
 """What a policy is: `plan(counts)` for a federation, and `local(n)` for one client where it can."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Protocol, runtime_checkable
+from dataclasses import is_dataclass, replace
+from typing import ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedeas import skew
 from fedeas.blocks import class_major, in_order, row_slices
 from fedeas.counts import CountsLike, LabelCounts, whole_matrix
 from fedeas.errors import InfeasibleError, InputError
+from fedeas.per_name import CLIENTS, PerName
 from fedeas.plan import Plan
+from fedeas.policy_settings import quality_of, settle, shown_settings
 from fedeas.tables import LARGEST
+from fedeas.tally import Tally, add_tallies, make_tally
+from fedeas.targets import Target, retarget, shares_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+_Local = TypeVar("_Local", bound="LocalPolicy")
 
 
 @runtime_checkable
@@ -45,8 +50,21 @@ def make_plan(policy: Policy, counts: CountsLike) -> Plan:
     return made if isinstance(made, Plan) else Plan.of(table, made, policy)
 
 
-class LocalPolicy(ABC):
-    """A policy whose answer for a client depends on that client's counts alone."""
+class Shown:
+    """A dataclass whose text leaves out optional settings that are not in use."""
+
+    def __repr__(self) -> str:
+        if not is_dataclass(self):
+            return super().__repr__()
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown_settings(self))
+        return f"{type(self).__name__}({shown})"
+
+
+class LocalPolicy(Shown, ABC):
+    """A policy whose answer for a client depends on that client's counts alone.
+
+    With a field `target` it plans for that class distribution; `shares` is what `fill` needs.
+    """
 
     name: ClassVar[str]
 
@@ -69,25 +87,56 @@ class LocalPolicy(ABC):
     def plan(self, counts: CountsLike) -> Plan:
         """Return the plan of all clients, each row computed from that row alone."""
         counts = LabelCounts.of(counts)
+        rule = settle(self, counts)
         samples = np.empty(counts.n.shape, np.int64)
 
-        def work(rows: slice) -> skew.Tally:
-            filled, tally = self.fill_and_tally(class_major(counts.n[rows]))
+        def work(rows: slice) -> Tally:
+            filled, tally = rule.for_rows(rows).fill_and_tally(class_major(counts.n[rows]))
             samples[rows] = filled
             return tally
 
-        tally = skew.add_tallies(in_order(work, row_slices(counts.K, counts.C)))
+        tally = add_tallies(in_order(work, row_slices(counts.K, counts.C)))
         samples.setflags(write=False)
-        return Plan.tallied(counts, samples, self, tally)
+        return Plan.tallied(counts, samples, rule, tally)
 
-    def fill_and_tally(self, n: Floats) -> tuple[Floats, skew.Tally]:
+    def for_rows(self, rows: slice) -> Self:
+        """Return the policy for some of the clients, with their costs and limits alone."""
+        given = {kind: getattr(self, kind, None) for kind in CLIENTS}
+        own = {kind: each.rows(rows) for kind, each in given.items() if isinstance(each, PerName)}
+        return replace(self, **own) if own else self  # type: ignore[type-var]
+
+    def shares(self, classes: int) -> Floats | None:
+        """Return the target's share of each class, None if it is uniform or there is none."""
+        return shares_of(getattr(self, "target", None), classes)
+
+    def fill_and_tally(self, n: Floats) -> tuple[Floats, Tally]:
         """Fill a block of rows and score it while it is in the cache."""
-        samples = self.fill(n)
+        samples = self._fill_target(n)
+        target, quality = getattr(self, "target", None), quality_of(self, n.shape[-1])
         with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused below
-            tally = skew.tally(n, samples)
+            tally = make_tally(n, samples, target, quality)
         if not tally.total <= LARGEST:  # beyond, floats are no longer exact whole numbers
             raise InfeasibleError(
                 f"policy {self.name!r} asks for more than 2**53 samples",
                 fix="choose a smaller beta or total",
             )
         return samples, tally
+
+    def _fill_target(self, n: Floats) -> Floats:
+        """Fill the classes that the target has, as if the rows had no other columns."""
+        t = self.shares(n.shape[-1])
+        if t is None or t.all():
+            return self.fill(n)
+        samples = np.zeros_like(n)
+        samples[:, t > 0] = without_absent_classes(self, n.shape[-1]).fill(n[:, t > 0])
+        return samples
+
+
+def without_absent_classes(policy: _Local, classes: int) -> _Local:
+    """Return the policy for counts without the columns of classes with share 0."""
+    t = policy.shares(classes)
+    if t is None or t.all():
+        return policy
+    smaller = retarget(policy, Target(t[t > 0].tolist()))
+    quality = getattr(policy, "quality", None)
+    return replace(smaller, quality=quality.kept(t > 0)) if quality else smaller  # type: ignore[type-var]

@@ -1,6 +1,7 @@
 """Policies by name: built in, from installed packages (entry points), or by dotted path."""
 
 from fedeas.errors import InputError
+from fedeas.plan import Plan
 from fedeas.policies.balance import FillToMean, FullBalance, NoGeneration
 from fedeas.policies.fedeas import FedEAS
 from fedeas.policies.greedy import Greedy
@@ -8,6 +9,7 @@ from fedeas.policies.matched import MissingOnly, Uniform
 from fedeas.policies.policy import Policy
 from fedeas.policies.waterfill import WaterFill
 from fedeas.specs import Registry, parse
+from fedeas.targets import FEDERATION, UNIFORM, inline_shares
 
 _OURS = (FedEAS, Uniform, MissingOnly, WaterFill, Greedy, FillToMean, FullBalance, NoGeneration)
 _REGISTRY = Registry(
@@ -46,3 +48,16 @@ def make_policy(spec: str, **offered: object) -> Policy:
             f"{spec!r} is not a policy", allowed="an object with a method `plan(counts)`"
         )
     return policy
+
+
+def settled_spec(spec: str, plan: Plan) -> str:
+    """Return a spec with the shares of its target in the place of a file's name.
+
+    What a run depends on is the content of a file, not where it is.
+    """
+    name, settings = parse(spec, "policy")
+    target = settings.get("target")
+    if plan.target is None or plan.target.shares is None or target in (None, UNIFORM, FEDERATION):
+        return spec
+    settings["target"] = inline_shares(plan.target.shares)
+    return f"{name}({', '.join(f'{key}={value}' for key, value in settings.items())})"

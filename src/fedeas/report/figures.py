@@ -4,6 +4,7 @@ Every series differs in marker or hatching as well as in colour. Each figure end
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedeas import skew
+from fedeas.beta_path import path
 from fedeas.counts import LabelCounts
 from fedeas.errors import InfeasibleError
 from fedeas.files import atomic_write
@@ -28,7 +30,7 @@ from fedeas.report.canvas import (
     picture,
 )
 from fedeas.report.labels import WHITE, Box, Label, draw_labels, text_box
-from fedeas.select import BetaInterval, path
+from fedeas.select import BetaInterval
 
 DEMAND_WIDTH, DEMAND_HEIGHT = 10.5, 4.2  # inches: two pictures side by side
 _MOST_CLIENTS = 40
@@ -51,7 +53,7 @@ def client_pictures(counts: LabelCounts, plan: Plan) -> tuple[bytes, bytes]:
     """Return the two parts of `demand`, each a picture of its own."""
 
     def samples(figure: Any) -> None:
-        full = FullBalance().plan(counts)
+        full = FullBalance(target=plan.target).plan(counts)
         draw_demand(figure.subplots(), counts, plan, full)
         caption(figure, _against_full_balance(plan, full))
 
@@ -65,7 +67,7 @@ def client_pictures(counts: LabelCounts, plan: Plan) -> tuple[bytes, bytes]:
 def draw_demand_figure(figure: Any, counts: LabelCounts, plan: Plan) -> None:
     """Draw the two parts of `demand`."""
     left, right = figure.subplots(1, 2, width_ratios=[1.5, 1])
-    full = FullBalance().plan(counts)
+    full = FullBalance(target=plan.target).plan(counts)
     draw_demand(left, counts, plan, full)
     draw_concentration(right, counts, plan)
     caption(figure, _against_full_balance(plan, full))
@@ -78,22 +80,29 @@ def _against_full_balance(plan: Plan, full: Plan) -> str:
     )
 
 
-def reduction(counts: LabelCounts, file: Path, mark: int | None = None) -> None:
+def reduction(
+    counts: LabelCounts, file: Path, mark: int | None = None, rule: FedEAS | None = None
+) -> None:
     """Draw the imbalance that each policy removes against the samples it spends."""
-    write_picture(file, reduction_picture(counts, mark, _kind(file)))
+    write_picture(file, reduction_picture(counts, mark, _kind(file), rule))
 
 
-def reduction_picture(counts: LabelCounts, mark: int | None = None, kind: str = "svg") -> bytes:
-    """Return the picture of `reduction`."""
+def reduction_picture(
+    counts: LabelCounts, mark: int | None = None, kind: str = "svg", rule: FedEAS | None = None
+) -> bytes:
+    """Return the picture of `reduction`; `rule` is FedEAS with the beta and target to show."""
+    rule = rule or FedEAS()
+    last = 24 * max(1.0, rule.beta / 12)  # beta = 12 is in the middle
+    aim = rule.target
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
-        top = max(FedEAS(beta=24).plan(counts).total, 2 * (mark or 0), 10)
+        top = max(replace(rule, beta=last).plan(counts).total, 2 * (mark or 0), 10)
         totals = np.unique(np.linspace(0, top, 49).astype(int)).tolist()
         makers: list[tuple[str, Callable[[int], Policy], str, str]] = [
-            ("water-filling (the optimum)", lambda t: WaterFill(total=t), GREY, "--"),
-            ("missing-only", lambda t: MissingOnly(total=t), GREEN, "-."),
-            ("uniform", lambda t: Uniform(total=t), ORANGE, ":"),
+            ("water-filling (the optimum)", lambda t: WaterFill(total=t, target=aim), GREY, "--"),
+            ("missing-only", lambda t: MissingOnly(total=t, target=aim), GREEN, "-."),
+            ("uniform", lambda t: Uniform(total=t, target=aim), ORANGE, ":"),
         ]
         for label, make, colour, line in makers:
             try:
@@ -101,14 +110,14 @@ def reduction_picture(counts: LabelCounts, mark: int | None = None, kind: str = 
             except InfeasibleError:
                 continue  # no client lacks a class: missing-only does not apply
             axes.plot(totals, np.multiply(removed, 100), line, color=colour, label=label, lw=1.8)
-        found = path(counts, np.linspace(0.25, 24, 96))
+        found = path(counts, np.linspace(last / 96, last, 96), rule)
         axes.plot(found.totals, 100 * found.reductions, color=BLUE, label="FedEAS", lw=2.2)
-        swept = path(counts, np.array([4.0, 8, 12, 16, 20]))
+        swept = path(counts, np.arange(1, 6) * last / 6, rule)
         axes.plot(swept.totals, 100 * swept.reductions, "o", color=BLUE, ms=5)
         gap = ""
         if mark:
             axes.axvline(mark, color=GREY, lw=0.8, ls=(0, (1, 3)))
-            uniform = Uniform(total=mark).plan(counts).reduction
+            uniform = Uniform(total=mark, target=aim).plan(counts).reduction
             best = float(np.interp(mark, found.totals, found.reductions))
             axes.annotate(
                 "",
@@ -142,21 +151,29 @@ def reduction_picture(counts: LabelCounts, mark: int | None = None, kind: str = 
 
 
 def beta_selection(
-    counts: LabelCounts, file: Path, choice: float, interval: BetaInterval | None = None
+    counts: LabelCounts,
+    file: Path,
+    choice: float,
+    interval: BetaInterval | None = None,
+    rule: FedEAS | None = None,
 ) -> None:
     """Draw imbalance removed against synthetic share along beta, with the two conditions."""
-    write_picture(file, beta_picture(counts, choice, interval, _kind(file)))
+    write_picture(file, beta_picture(counts, choice, interval, _kind(file), rule))
 
 
 def beta_picture(
-    counts: LabelCounts, choice: float, interval: BetaInterval | None = None, kind: str = "svg"
+    counts: LabelCounts,
+    choice: float,
+    interval: BetaInterval | None = None,
+    kind: str = "svg",
+    rule: FedEAS | None = None,
 ) -> bytes:
     """Return the picture of `beta_selection`."""
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
         top = max(24.0, 1.5 * choice)
-        found = path(counts, np.linspace(top / 200, top, 200))
+        found = path(counts, np.linspace(top / 200, top, 200), rule)
         axes.plot(100 * found.shares, 100 * found.reductions, color=BLUE, lw=2)
         right, upper = 1.05 * 100 * found.shares.max(), 105 * found.reductions.max()
         said = f"The path of beta from 0 to {top:g}; beta = {choice:g} is chosen."
@@ -185,7 +202,7 @@ def beta_picture(
             )
         axes.set_xlim(0, right)
         axes.set_ylim(0, upper)
-        at = path(counts, np.array(sorted({*_marks(top), choice})))
+        at = path(counts, np.array(sorted({*_marks(top), choice})), rule)
         chosen = at.betas == choice
         for these, marker, colour, size in ((~chosen, "o", BLUE, 5), (chosen, "D", VERMILION, 8)):
             points = 100 * at.shares[these], 100 * at.reductions[these]
@@ -265,7 +282,7 @@ def _short(samples: int) -> str:
 
 def draw_concentration(axes: Any, counts: LabelCounts, plan: Plan) -> None:
     """Draw how few clients hold most of the imbalance, and what the plan gives them."""
-    found = skew.concentration(counts, plan.samples)
+    found = skew.concentration(counts, plan.samples, plan.target)
     x = np.arange(counts.K + 1) / counts.K * 100
     every = max(1, counts.K // 20)
     for part, label, colour, marker, width, size in (

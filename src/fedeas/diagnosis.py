@@ -1,0 +1,167 @@
+"""What kind of skew a federation has, and whether generating samples is worth it.
+
+The rules of the advice are in `_advise`, in the order in which they apply.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from fedeas import skew
+from fedeas.beta_choice import CLOSE
+from fedeas.counts import CountsLike, LabelCounts
+from fedeas.targets import TargetLike, aim_shares, target_name
+
+GENERATE, COPIES, NOTHING, UNCLEAR = "generate", "copies", "nothing", "unclear"
+_LITTLE = 0.10  # part of the imbalance between clients below which it is the federation's own
+_CHANCE = 2.0  # times what clients of one distribution would differ by
+_LACKING = 0.25  # part of what is missing, in classes that a client hardly has
+FEW = 6  # samples of a class below which there is too little to copy: SMOTE takes six
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What kind of skew there is, and what to do about it.
+
+    Parameters
+    ----------
+    target : str
+        What the counts are measured against.
+    clients, classes : int
+        Clients with samples, and classes of the target.
+    score : float
+        The imbalance score.
+    between : float
+        The part of it that lies between clients; the rest is the federation's own distance from
+        the target.
+    empty_pairs, pairs : int
+        Pairs of a client and a class without samples, and all pairs.
+    label_skew, size_skew : float
+        From 0 to 1: how much of the label a client's name gives away (mutual information over
+        log C), and 1 - H(p) / log K of the clients' sizes.
+    lacking : float
+        The part of what clients are short of, to have the target's shares at their size, that is
+        in classes of which they have fewer than six samples: copies cannot help there.
+    chance : float
+        The score that would lie between clients of these sizes if they differed only by chance.
+    advice : str
+        'generate', 'copies', 'nothing' or 'unclear'.
+    advice_text : str
+        The same in a sentence.
+
+    >>> print(diagnose([[90, 10, 0], [30, 40, 30]]).advice)
+    generate
+    """
+
+    target: str
+    clients: int
+    classes: int
+    score: float
+    between: float
+    empty_pairs: int
+    pairs: int
+    label_skew: float
+    size_skew: float
+    lacking: float
+    chance: float
+    advice: str = ""
+    advice_text: str = ""
+
+    @property
+    def dominant(self) -> str:
+        """Which skew is larger, of labels or of sizes."""
+        return "label" if self.label_skew >= self.size_skew else "size"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain values."""
+        return {**asdict(self), "dominant": self.dominant}
+
+    def __str__(self) -> str:
+        return "\n".join(f"{head:<17}{text}" for head, text in self.lines())
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return a few lines of text, each with a heading."""
+        rest = f"{100 * (1 - self.between):.1f} %"
+        own = f"{rest} is the federation's own"
+        if self.target != "uniform":
+            own = f"{rest} lies between all of them and the target"
+        return [
+            ("between clients", f"{100 * self.between:.1f} % of the imbalance; {own}"),
+            ("empty pairs", f"{self.empty_pairs:,} of {self.pairs:,} client-class pairs"),
+            (
+                "skew",
+                f"labels {self.label_skew:.2f}, sizes {self.size_skew:.2f}: "
+                f"{self.dominant} skew dominates",
+            ),
+            ("advice", self.advice_text),
+        ]
+
+
+def diagnose(counts: CountsLike, target: TargetLike = None) -> Diagnosis:
+    """Return what kind of skew the counts have, and whether generating is worth it.
+
+    Parameters
+    ----------
+    counts : LabelCounts or array_like
+        Whole numbers, clients x classes.
+    target : Target, str, path, mapping or sequence, optional
+        What clients should come closer to, uniform by default.
+    """
+    table = LabelCounts.of(counts)
+    t = aim_shares(target, table)
+    n = table.n[:, t > 0].astype(np.float64)
+    n, t = n[n.any(axis=1)], t[t > 0]
+    K, C = n.shape
+    N = n.sum(axis=1)
+    p = N / N.sum()
+    parts = skew.split(n, target=t.tolist())
+    score = parts.cross_client + parts.overall
+    mean = p @ (n / N[:, np.newaxis])
+    short = np.maximum(N[:, np.newaxis] * t - n, 0.0)
+    missing = float(short.sum())
+    found = Diagnosis(
+        target_name(target),
+        K,
+        C,
+        score,
+        parts.cross_client / score if score > 0 else 0.0,
+        int((n == 0).sum()),
+        n.size,
+        skew.mutual_information(n),
+        float(skew.skewness(N)) if K > 1 else 0.0,
+        float(short[n < FEW].sum()) / missing if missing > 1e-9 else 0.0,
+        (K - 1) * (1.0 - float(mean @ mean)) / float(N.sum()),
+    )
+    advice, text = _advise(found)
+    return Diagnosis(**{**vars(found), "advice": advice, "advice_text": text})
+
+
+def _advise(found: Diagnosis) -> tuple[str, str]:
+    """Return the advice and its sentence; the first rule that applies wins."""
+    between = found.score * found.between
+    part = f"{100 * found.between:.1f} %"
+    if found.clients < 2:
+        return UNCLEAR, "a single client: nothing can lie between clients"
+    if found.score < CLOSE:
+        return NOTHING, "nothing to gain: the clients are close to the target already"
+    if between < _CHANCE * found.chance and found.between >= _LITTLE:
+        return UNCLEAR, (
+            "too few samples to tell: clients of this size would differ about as much by chance"
+        )
+    if found.between < _LITTLE:
+        other = "; --target federation plans for that part alone"
+        hint = "" if found.target == "federation" else other
+        return COPIES, (
+            f"little to gain by generating: only {part} lies between clients. Class weights or "
+            f"copies change the federation's own classes at no cost{hint}"
+        )
+    if found.lacking < _LACKING:
+        return COPIES, (
+            f"copies or class weights may do: {100 * (1 - found.lacking):.0f} % of what clients "
+            f"are short of is in classes that they hold samples of"
+        )
+    return GENERATE, (
+        f"worth generating: {100 * found.lacking:.0f} % of what clients are short of is in classes "
+        f"with fewer than {FEW} samples, which copies cannot make"
+    )

@@ -1,0 +1,116 @@
+"""`PerName`: a number per client or per class: costs, limits, qualities."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas.errors import InputError
+from fedeas.files import read_text
+from fedeas.tables import LARGEST
+from fedeas.tables.named import match_names, read_numbers
+
+
+@dataclass(frozen=True)
+class PerName:
+    """Numbers in the order of clients or classes, or by their names; a single one is for all."""
+
+    values: tuple[float, ...]
+    names: tuple[str, ...] | None = None
+
+    def ordered(self, names: tuple[str, ...], what: str, missing: float | None = None) -> "PerName":
+        """Return a number for each of these names, in their order."""
+        if self.names is not None:
+            numbers = dict(zip(self.names, self.values, strict=True))
+            return PerName(tuple(match_names(numbers, names, what, missing)))
+        self.array(len(names), what)
+        return self
+
+    def array(self, size: int, what: str) -> NDArray[np.float64]:
+        """Return that many numbers."""
+        if len(self.values) not in (1, size):
+            raise InputError(
+                f"not a {what} each", got=f"{len(self.values)} numbers", allowed=f"1 or {size}"
+            )
+        return np.broadcast_to(np.array(self.values), size)
+
+    def rows(self, rows: slice) -> "PerName":
+        """Return the numbers of some clients."""
+        return self if len(self.values) == 1 else PerName(self.values[rows])
+
+    def kept(self, kept: NDArray[np.bool_]) -> "PerName":
+        """Return the numbers of some classes."""
+        return self if len(self.values) == 1 else PerName(tuple(np.array(self.values)[kept]))
+
+
+PerNameLike: TypeAlias = PerName | Mapping[str, float] | Sequence[float] | float | str | Path | None
+# What each kind of number is called, what it may be, and which one a name has that is not listed.
+_KINDS: dict[str, tuple[str, str, Callable[[float], bool], float | None]] = {
+    "costs": ("cost of client", "above 0", lambda x: 0 < x < math.inf, None),
+    "limits": ("limit of client", "from 0", lambda x: 0 <= x <= LARGEST, float(LARGEST)),
+    "quality": ("quality of class", "above 0, up to 1", lambda x: 0 < x <= 1, 1.0),
+}
+CLIENTS, CLASSES = ("costs", "limits"), ("quality",)
+
+
+def make_per_name(given: PerNameLike, kind: str) -> PerName | None:
+    """Return numbers of a kind, 'costs', 'limits' or 'quality', from what a caller gives.
+
+    Parameters
+    ----------
+    given : number, sequence, mapping, str or path, optional
+        One number for all, one each in order, by name, or a file of a name and a number per line.
+    kind : str
+        Which numbers they are.
+
+    >>> make_per_name({"north": 2, "south": 1}, "costs")
+    PerName(values=(2.0, 1.0), names=('north', 'south'))
+    """
+    what, allowed, good, _ = _KINDS[kind]
+    if given is None or isinstance(given, PerName):
+        return given
+    if isinstance(given, str | Path):
+        given = _read(given, kind, what)
+    values: Any = given
+    names = None
+    if isinstance(given, Mapping):
+        values, names = list(given.values()), tuple(map(str, given))
+    try:
+        numbers = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    except (TypeError, ValueError):
+        numbers = np.empty(0)
+    wrong = [x for x in numbers.reshape(-1).tolist() if not good(x)]
+    if numbers.ndim != 1 or not numbers.size or wrong:
+        raise InputError(f"not a {what}", got=wrong[0] if wrong else given, allowed=allowed)
+    return PerName(tuple(numbers.tolist()), names)
+
+
+def missing_number(kind: str) -> float | None:
+    """Return the number of a name that is not listed; None if all have to be."""
+    return _KINDS[kind][3]
+
+
+def described(kind: str) -> str:
+    """Return what a kind of number is called."""
+    return _KINDS[kind][0]
+
+
+def _read(path: str | Path, kind: str, what: str) -> dict[str, float]:
+    """Read a file; for qualities also what `fedeas generator sample --judge --json` prints."""
+    if kind == "quality" and Path(path).suffix.lower() == ".json":
+        try:
+            found = json.loads(read_text(Path(path)))["agreement"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            pass
+        else:
+            if isinstance(found, dict):
+                return {name: max(share, _LEAST) for name, share in found.items()}
+    return read_numbers(path, what)
+
+
+_LEAST = 0.01  # of a class that a judge never recognises: such a sample is worth next to nothing
