@@ -206,17 +206,9 @@ def _train(
 
     def main(grid: Any) -> Trained:
         return run_rounds(
-            grid,
-            config.federated,
-            task,
-            config.seed,
-            folder / "checkpoint.safetensors",
-            ready.experiment,
-            evaluate,
-            log.add,
-            log.go_on,
-            members=simulated_members(clients),
-        )
+            grid, config.federated, task, config.seed, folder / "checkpoint.safetensors",
+            ready.experiment, evaluate, log.add, log.go_on, members=simulated_members(clients),
+        )  # fmt: skip
 
     clients, threads = len(ready.federation.partition.train), config.federated.threads
     with ExitStack() as stack:
