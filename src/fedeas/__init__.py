@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from fedeas.targets import Target
     from fedeas.training.task import Task
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "IID",
