@@ -37,7 +37,7 @@ main()
 
 
 # Whose `open` does not open a text file.
-OTHERS = {"os", "library", "archive", "cls", "Dataset", "cache", "self", "self.cache"}
+OTHERS = {"os", "library", "archive", "cls", "Dataset", "Ledger", "cache", "self", "self.cache"}
 
 
 def lacks_encoding(call: ast.Call) -> bool:

@@ -158,7 +158,7 @@ def make_identity(path: str | Path) -> bytes:
         raise InputError(f"{path} exists already", fix="keep it: it is a private key") from None
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
-    with os.fdopen(handle, "w") as file:
+    with os.fdopen(handle, "w", encoding="ascii") as file:
         file.write(private.hex() + "\n")
     return private
 
