@@ -49,7 +49,7 @@ def rounding(c, water, policy, costs) -> float:
     M = np.maximum(n.sum(axis=1), 1)
     weights = skew.weights(c)
     off = (c.C / 4 + 1) / M**2 + 2 * c.C / M * np.minimum(1, c.C / M)
-    # A sample moves ||q - t||^2 by at most 2 ||q - t|| ||e_c - q|| / M, and no norm is above sqrt 2.
+    # A sample moves ||q - t||^2 by 2 ||q - t|| ||e_c - q|| / M at most; no norm is above sqrt 2.
     left = (weights * 4 / M)[c.sizes > 0].max() * max(costs) / min(costs)
     return float((weights * off).sum() + left) + 1e-12
 
