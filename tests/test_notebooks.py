@@ -10,11 +10,7 @@ import pytest
 from paths import python_path
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
-SLOW = {"flower_in_two_lines"}  # trains two federations
-NAMES = [
-    pytest.param(path.stem, marks=[pytest.mark.slow] if path.stem in SLOW else [])
-    for path in sorted(NOTEBOOKS.glob("*.ipynb"))
-]
+NAMES = [path.stem for path in sorted(NOTEBOOKS.glob("*.ipynb"))]
 
 
 @pytest.mark.parametrize("name", NAMES)
