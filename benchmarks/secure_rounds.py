@@ -39,7 +39,7 @@ def open_member(folder: str, clients: int, context: Context) -> Site:
     """Open a client that knows the others."""
     site = open_site(folder, EACH, context)
     who = simulated_identities(clients)[site.partition]
-    return replace(site, identity=who, sums=site.folder / "sums")
+    return replace(site, identity=lambda: who, sums=site.folder / "sums")
 
 
 def inline(clients: int, rounds: int) -> dict[str, object]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,9 +20,12 @@ from fedeas.flower.grids import InlineGrid
 from fedeas.flower.rounds import run_rounds
 from fedeas.flower.secure_round import Layout, content_digest, read_question
 from fedeas.flower.server import serve
-from fedeas.flower.simulated import simulated_members
+from fedeas.flower.simulated import open_simulated, simulated_members
 from fedeas.methods.registry import make_method
+from fedeas.partition import Partition
+from fedeas.partition.partition import IndexLists
 from fedeas.privacy.ledger import Ledger
+from fedeas.privacy.secure_sum.graph import MOST
 from fedeas.privacy.secure_sum.messages import STAGES, RefusedError
 from fedeas.settings.deployment import Deployment, RoundSum
 from fedeas.settings.training import ModelSettings
@@ -149,6 +153,20 @@ def test_a_server_cannot_send_one_client_another_model(made, tmp_path):
     )  # fmt: skip
     assert done.history[0]["missing"] == [1]
     assert "another round or another model" in done.history[0]["refused"][0]
+
+
+def test_a_plain_simulation_may_have_more_clients_than_a_sum(made, tmp_path):
+    """Nobody needs a key there: a list of members has an end, a simulation has none."""
+    clients = MOST + 1
+    parts = IndexLists.of([*[np.empty(0, np.int64)] * MOST, np.array([0])])
+    whole = Partition.load(made.simulation.partition)
+    replace(whole, train=parts).save(tmp_path / "many.npz")
+    many = replace(made.simulation, partition=str(tmp_path / "many.npz"), plan=None)
+    context = SimpleNamespace(node_config={"partition-id": clients - 1})
+    site = open_simulated(many, context)
+    assert len(site.real) == 1
+    with pytest.raises(InputError, match="too few or too many members"):
+        site.identity()
 
 
 @pytest.mark.parametrize(

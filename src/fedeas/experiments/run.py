@@ -207,10 +207,11 @@ def _train(
     def main(grid: Any) -> Trained:
         return run_rounds(
             grid, config.federated, task, config.seed, folder / "checkpoint.safetensors",
-            ready.experiment, evaluate, log.add, log.go_on, members=simulated_members(clients),
+            ready.experiment, evaluate, log.add, log.go_on, members=members,
         )  # fmt: skip
 
     clients, threads = len(ready.federation.partition.train), config.federated.threads
+    members = simulated_members(clients) if config.federated.secure else None
     with ExitStack() as stack:
         log.listeners += followers(track, folder, _about(config, ready), stack)
         return on_grid(config.grid, app, clients, threads, main, _gpus(config))

@@ -19,6 +19,7 @@ from fedeas.flower.site import OpenSite, Site
 from fedeas.flower.state import Kept
 from fedeas.methods.method import Method, Outcome, Turn
 from fedeas.methods.registry import make_method
+from fedeas.privacy.secure_sum.identity import Members
 from fedeas.privacy.secure_sum.memory import end_sums
 from fedeas.privacy.secure_sum.messages import RefusedError, Words
 from fedeas.seeds import child_rng
@@ -54,9 +55,10 @@ def make_client_app(
 
 def _later(site: Site) -> Summand:
     """Return a simulated client's part in a sum after its first message."""
-    if site.identity is None or site.sums is None:
+    identity = site.identity()
+    if identity is None or site.sums is None:
         raise RefusedError("this client has no list of members")
-    return Summand(site.identity, lambda _: np.empty(0, np.uint64), site.sums)
+    return Summand(identity, lambda _: np.empty(0, np.uint64), site.sums)
 
 
 def hello(message: Message, site: Site) -> Message:
@@ -138,14 +140,19 @@ def train(message: Message, site: Site) -> Message:
 def _train_secretly(message: Message, site: Site, request: _Request) -> Message:
     """Train, keep the update, and begin the secure sum that it goes into."""
     session = str(request.asked["secure"])
-    if site.identity is None or site.sums is None:
+    identity = site.identity()
+    if identity is None or site.sums is None:
         raise InputError("this site has no list of members", fix="set identity-key and members")
-    summand = Summand(site.identity, lambda asked: _update_words(asked, message, site, request),
-                      site.sums)  # fmt: skip
-    return reply_with(begin_sum(session, summand), message)
+
+    def words(asked: object) -> Words:
+        return _update_words(asked, message, site, request, identity.members)
+
+    return reply_with(begin_sum(session, Summand(identity, words, site.sums)), message)
 
 
-def _update_words(asked: object, message: Message, site: Site, request: _Request) -> Words:
+def _update_words(
+    asked: object, message: Message, site: Site, request: _Request, members: Members
+) -> Words:
     """Return the words of a client's update, with its part of the noise if there is any."""
     question = read_question(asked)
     sent = [records.tensors(message.content, group) for group in ("weights", "method")]
@@ -163,9 +170,7 @@ def _update_words(asked: object, message: Message, site: Site, request: _Request
         hidden * found.steps,
     )
     if question.rho:
-        assert site.identity is not None  # noqa: S101 -- `_train_secretly` looked
-        noise = layout.noise(site.identity.members)
-        words = words + noise.part(layout.length).view(np.uint64)
+        words = words + layout.noise(members).part(layout.length).view(np.uint64)
     return words
 
 

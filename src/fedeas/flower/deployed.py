@@ -89,6 +89,7 @@ def open_site(config: SiteConfig) -> Site:
     own_folder(Path(config.state))
     classes = read_classes(config.classes, "the site")
     data = _data(config.data, str(Path(config.state) / "store"), classes)
+    identity = _identity(config)
     real = Samples.of(data, np.arange(data.train_size))
     return Site(
         config.partition_id,
@@ -99,7 +100,7 @@ def open_site(config: SiteConfig) -> Site:
         tuple(config.methods.split()),
         hide_sample_counts=True,
         limits=config,
-        identity=_identity(config),
+        identity=lambda: identity,
         sums=_sums_folder(config),
     )
 

@@ -28,7 +28,8 @@ class Site:
     methods: tuple[str, ...] | None = None  # that it takes part in; None: in all
     hide_sample_counts: bool = False  # whether it does not tell how much it generated
     limits: SiteConfig | None = None  # of what a server may ask for; None in a simulation
-    identity: Identity | None = None  # and the members of the federation, for secure sums
+    # Its key and the members of the federation, for secure sums; None where it has no key.
+    identity: Callable[[], Identity | None] = lambda: None
     sums: Path | None = None  # folder of what it keeps during a secure sum
 
 
