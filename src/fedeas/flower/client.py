@@ -14,14 +14,14 @@ from fedeas.errors import InputError
 from fedeas.flower import records
 from fedeas.flower.limits import check_method, check_task, check_training
 from fedeas.flower.secure_round import Layout, content_digest, read_question
-from fedeas.flower.secure_sum import Summand, answer_later_stages, begin_sum, reply_with
+from fedeas.flower.secure_sum import Summand, answer_secure_sum, begin_sum, reply_with
 from fedeas.flower.site import OpenSite, Site
 from fedeas.flower.state import Kept
 from fedeas.methods.method import Method, Outcome, Turn
 from fedeas.methods.registry import make_method
 from fedeas.privacy.secure_sum.identity import Members
 from fedeas.privacy.secure_sum.memory import end_sums
-from fedeas.privacy.secure_sum.messages import RefusedError, Words
+from fedeas.privacy.secure_sum.messages import STAGES, RefusedError, Words
 from fedeas.seeds import child_rng
 from fedeas.settings.reading import read_settings
 from fedeas.settings.training import Local, ModelSettings
@@ -49,7 +49,8 @@ def make_client_app(
     app.query("hello")(lambda message, context: hello(message, open_site(context)))
     app.train()(lambda message, context: train(message, open_site(context)))
     if not answers_queries:
-        answer_later_stages(app, lambda context: _later(open_site(context)))
+        # A round's sum begins with training itself.
+        answer_secure_sum(app, lambda context: _later(open_site(context)), STAGES[1:])
     return app
 
 

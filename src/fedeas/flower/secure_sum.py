@@ -5,7 +5,7 @@ Does not import torch: in a deployment every message starts a new process.
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,15 +49,11 @@ class Sums(NamedTuple):
     left_out: dict[int, str]
 
 
-def answer_secure_sum(app: ClientApp, open_site: Callable[[Context], Summand]) -> None:
-    """Have a ClientApp answer the five messages of a secure sum."""
-    for stage in STAGES:
-        app.query(f"secure_{stage}")(_handler(stage, open_site))
-
-
-def answer_later_stages(app: ClientApp, open_site: Callable[[Context], Summand]) -> None:
-    """Have a ClientApp answer all but the first message, which is another one of the app's."""
-    for stage in STAGES[1:]:
+def answer_secure_sum(
+    app: ClientApp, open_site: Callable[[Context], Summand], stages: Sequence[str] = STAGES
+) -> None:
+    """Have a ClientApp answer the five messages of a secure sum, or those of some stages."""
+    for stage in stages:
         app.query(f"secure_{stage}")(_handler(stage, open_site))
 
 
@@ -89,7 +85,8 @@ def finish_sum(
 ) -> Sums:
     """Go through the stages after the first, given the clients' replies to that one."""
     requests = server.roster(begun)
-    for stage, step in zip(STAGES[1:], (server.deliver, server.survivors, server.agreed)):  # noqa: B905
+    steps = (server.deliver, server.survivors, server.agreed)
+    for stage, step in zip(STAGES[1:-1], steps, strict=True):
         requests = step(_ask(grid, session, stage, requests, timeout, server.left_out))
     replies = _ask(grid, session, STAGES[-1], requests, timeout, server.left_out)
     total, whose = server.total(replies)

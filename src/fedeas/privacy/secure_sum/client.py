@@ -96,8 +96,8 @@ class Client:
 
         def share() -> tuple[bytes, bytes]:
             own, n = self._own(), len(self._members)
-            _, keys = self._read_keys(request)
-            bound = digest(b"began", self._session, request[:n])
+            _, keys = self._read_keys(request, own)
+            bound = began_by(self._session, request[:n])
             holders = [place for place in self._graph.holders(self._at) if place in keys]
             threshold = self._graph.threshold(self._at)
             seeds, halves = (split(s, holders, threshold) for s in (own.seed, own.mask))
@@ -121,13 +121,13 @@ class Client:
 
         def cover() -> tuple[bytes, bytes]:
             own, n, began = self._own(), len(self._members), self._recall("shares").secret
-            places, keys = self._read_keys(began, checked=True)
+            places, keys = self._read_keys(began, own, checked=True)
             shared = read_marks(request[:n], n, self._quorum, places)
             holders = self._holders_among(shared)
             if len(request) != n + SEALED * len(holders):
                 raise RefusedError("not a sealed pair of every neighbour")
-            first = digest(b"began", self._session, began[:n])
-            bound = digest(b"shared", first, request[:n])
+            first = began_by(self._session, began[:n])
+            bound = shared_by(first, request[:n])
             release()
             total = own.words.copy()
             add_mask(total, own.seed, purpose(bound, self._at))
@@ -148,11 +148,13 @@ class Client:
         """Sign who began, who shared, and whose masked words came."""
 
         def consent() -> tuple[bytes, bytes]:
-            n, shared = len(self._members), self._recall("masked").secret
-            before = read_marks(shared[:n], n, self._quorum)
+            n = len(self._members)
+            shared = self._recall("masked").secret[:n]
+            before = read_marks(shared, n, self._quorum)
             holders = self._holders_among(read_marks(request[:n], n, self._quorum, before))
-            self._check_told(request[n:], [place for place in holders if place != self._at])
-            return sign(self._identity.private, self._agreement(request[:n])), request[:n]
+            near = [place for place in holders if place != self._at]
+            self._check_told(request[n:], near, shared)
+            return sign(self._identity.private, self._agreement(shared, request[:n])), request[:n]
 
         return self._once("agree", request, consent)
 
@@ -166,7 +168,7 @@ class Client:
             n, held = len(self._members), self._recall("masked").secret
             agreed = self._recall("agree").secret
             survivors = set(read_marks(agreed, n, self._quorum))
-            self._check_signatures(request, agreed)
+            self._check_signatures(request, held[:n], agreed)
             holders = self._holders_among(read_marks(held[:n], n, self._quorum))
             pairs = zip(holders, pieces(held[n:], 2 * SHARE), strict=True)
             chosen = (pair[:SHARE] if place in survivors else pair[SHARE:] for place, pair in pairs)
@@ -178,18 +180,18 @@ class Client:
         return reply
 
     def _read_keys(
-        self, request: bytes, *, checked: bool = False
+        self, request: bytes, own: _Own, *, checked: bool = False
     ) -> tuple[list[int], dict[int, bytes]]:
         """Read who began, and the keys of this client's neighbours among them, each signed.
 
         What comes from this client's own record was `checked` before.
         """
-        n, own = len(self._members), self._own().public()
+        n = len(self._members)
         began = read_marks(request[:n], n, self._quorum)
         neighbours = [place for place in self._holders_among(began) if place != self._at]
         if len(request) != n + SIGNED_KEYS * len(neighbours):
             raise RefusedError("not the keys of every neighbour")
-        found = {self._at: own}
+        found = {self._at: own.public()}
         for place, piece in zip(neighbours, pieces(request[n:], SIGNED_KEYS), strict=True):
             keys, signature = piece[: 2 * KEY], piece[2 * KEY :]
             content = signed_keys(self._session, keys)
@@ -212,12 +214,11 @@ class Client:
             raise RefusedError("too few neighbours", got=len(found), allowed=f"from {needed}")
         return found
 
-    def _agreement(self, survivors: bytes) -> bytes:
-        n = len(self._members)
-        began, shared = self._recall("shares").secret[:n], self._recall("masked").secret[:n]
+    def _agreement(self, shared: bytes, survivors: bytes) -> bytes:
+        began = self._recall("shares").secret[: len(self._members)]
         return agreement(self._session, began, shared, survivors)
 
-    def _check_told(self, signatures: bytes, neighbours: list[int]) -> None:
+    def _check_told(self, signatures: bytes, neighbours: list[int], shared: bytes) -> None:
         """Refuse survivors whose masks are with others than this client was told.
 
         The seed of such a neighbour must not be given up: its masks might be with clients that are
@@ -226,15 +227,14 @@ class Client:
         if len(signatures) != SIGNATURE * len(neighbours):
             raise RefusedError("not a signature of every neighbour whose words came")
         n = len(self._members)
-        first = digest(b"began", self._session, self._recall("shares").secret[:n])
-        bound = digest(b"shared", first, self._recall("masked").secret[:n])
-        content = told_list(bound)
+        first = began_by(self._session, self._recall("shares").secret[:n])
+        content = told_list(shared_by(first, shared))
         for place, signature in zip(neighbours, pieces(signatures, SIGNATURE), strict=True):
             if not is_signed(self._members.keys[place], signature, content):
                 name = self._members.names[place]
                 raise RefusedError(f"member {name} was told that others take part in this sum")
 
-    def _check_signatures(self, request: bytes, agreed: bytes) -> None:
+    def _check_signatures(self, request: bytes, shared: bytes, agreed: bytes) -> None:
         """Refuse to unmask unless a quorum of members signed what this client signed.
 
         Of all members: neighbours alone could be told another story than the rest.
@@ -244,7 +244,7 @@ class Client:
         signers = read_marks(request[:n], n, self._quorum, survivors)
         if len(request) != n + SIGNATURE * len(signers):
             raise RefusedError("not a signature of everyone who is said to agree")
-        content = self._agreement(agreed)
+        content = self._agreement(shared, agreed)
         for place, signature in zip(signers, pieces(request[n:], SIGNATURE), strict=True):
             if not is_signed(self._members.keys[place], signature, content):
                 name = self._members.names[place]
@@ -281,6 +281,16 @@ def bind_session(session: str, members: bytes) -> bytes:
 def signed_keys(session: bytes, keys: bytes) -> bytes:
     """Return what a client signs at the beginning."""
     return digest(b"keys", session, keys)
+
+
+def began_by(session: bytes, began: bytes) -> bytes:
+    """Return what ties the seals of shares to who began."""
+    return digest(b"began", session, began)
+
+
+def shared_by(first: bytes, shared: bytes) -> bytes:
+    """Return what ties masks to who shared, and by `began_by` to who began."""
+    return digest(b"shared", first, shared)
 
 
 def told_list(bound: bytes) -> bytes:

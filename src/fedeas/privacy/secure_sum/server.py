@@ -6,7 +6,14 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from fedeas.errors import FedeasError, InfeasibleError
-from fedeas.privacy.secure_sum.client import agreement, bind_session, signed_keys, told_list
+from fedeas.privacy.secure_sum.client import (
+    agreement,
+    began_by,
+    bind_session,
+    shared_by,
+    signed_keys,
+    told_list,
+)
 from fedeas.privacy.secure_sum.graph import quorum
 from fedeas.privacy.secure_sum.identity import Members
 from fedeas.privacy.secure_sum.keys import (
@@ -184,8 +191,7 @@ class Server:
 
     def _bound(self) -> bytes:
         n = len(self._members)
-        first = digest(b"began", self._session, marks(self._began, n))
-        return digest(b"shared", first, marks(self._shared, n))
+        return shared_by(began_by(self._session, marks(self._began, n)), marks(self._shared, n))
 
     def _unsound(self, reply: bytes, often: Mapping[bytes, int], probe: object) -> str:
         """Return what is wrong with a client's introduction, or nothing."""
