@@ -165,9 +165,10 @@ def trained(
     return run(made, folder, settings(method, projection)).weights
 
 
-def train_on_ray(folder: Path, methods: list[tuple]) -> None:
+def train_on_ray(folder: Path, methods: list[tuple], policy: str = "fedeas(beta=12)") -> None:
     """Train on Ray, in a process of its own, so that nothing of the inline server is left in it."""
-    script = [sys.executable, "-W", "ignore", TESTS / "on_ray.py", folder, json.dumps(methods)]
+    script = [sys.executable, "-W", "ignore", TESTS / "on_ray.py"]
+    script += [folder, json.dumps(methods), policy]
     environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
     environment["PYTHONPATH"] = os.pathsep.join([str(TESTS), *sys.path])
     done = subprocess.run(script, env=environment, capture_output=True, text=True, check=False)
