@@ -1,12 +1,20 @@
 """The matched-budget table: several policies on the same counts and the same total, no training."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedeas.counts import CountsLike, LabelCounts
 from fedeas.errors import InfeasibleError
 from fedeas.plan import Plan, policy_name
-from fedeas.policies import FedEAS, Policy, make_plan, make_policy
+from fedeas.policies import (
+    FedEAS,
+    OwnClasses,
+    Policy,
+    copyable,
+    make_plan,
+    make_policy,
+    reachable_reduction,
+)
 
 DEFAULT_POLICIES = (
     "fedeas",
@@ -15,12 +23,18 @@ DEFAULT_POLICIES = (
     "waterfill",
     "fill-to-mean",
     "full-balance",
+    "copies",
+    "class-weights",
 )
+_CLASS_WEIGHTS = "class-weights"  # a method of training: it generates nothing
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one policy does with the counts; only `policy` and `note` if it cannot be applied."""
+    """What one policy does with the counts; only `policy` and `note` if it cannot be applied.
+
+    `reach` is given for what has no part in classes that a client lacks.
+    """
 
     policy: str
     total: int | None = None
@@ -31,7 +45,9 @@ class Row:
     clients: int | None = None  # clients that generate anything
     classes: int | None = None  # classes of which anything is generated
     pairs: int | None = None  # client-class pairs that receive anything
+    reach: float | None = None  # the most of the imbalance that it could remove at any total
     note: str | None = None
+    remark: str | None = None  # what the numbers do not say
 
 
 @dataclass(frozen=True)
@@ -57,7 +73,8 @@ def compare(
     counts : LabelCounts or array_like
         Whole numbers, clients x classes.
     policies : sequence of str or Policy
-        Names with settings, or policies.
+        Names with settings, or policies. `class-weights` stands for no samples at all, and a loss
+        that counts rare classes for more.
     reference : Policy, optional
         Its total is what the others spend; FedEAS with beta 12 by default.
 
@@ -68,13 +85,19 @@ def compare(
     """
     chosen = reference or FedEAS()
     counts = LabelCounts.of(counts)
-    matched = make_plan(chosen, counts).total
+    planned = make_plan(chosen, counts)
+    matched = planned.total
     rows = []
     for given in policies:
+        if given == _CLASS_WEIGHTS:
+            rows.append(_class_weights(counts))
+            continue
         policy = _resolve(given, chosen, matched) if isinstance(given, str) else given
         label = given if isinstance(given, str) else policy_name(given)
         try:
-            rows.append(_row(label, make_plan(policy, counts)))
+            row = _row(label, make_plan(policy, counts))
+            free = isinstance(policy, OwnClasses)
+            rows.append(_with_reach(row, planned, counts) if free else row)
         except InfeasibleError as error:
             rows.append(Row(label, note=str(error)))
     return Comparison(matched, tuple(rows))
@@ -100,3 +123,26 @@ def _row(label: str, plan: Plan) -> Row:
         int(plan.samples.any(axis=0).sum()),
         int((plan.samples > 0).sum()),
     )
+
+
+def _with_reach(row: Row, planned: Plan, counts: LabelCounts) -> Row:
+    """Say what copies can and cannot reach."""
+    made, reach = int(copyable(planned.samples, counts.n).sum()), reachable_reduction(counts)
+    most = f"{reach:.1%}".replace("%", " %")
+    remark = (
+        f"could make {made:,} of the {planned.total:,} samples of the matched plan; at any total "
+        f"they remove at most {most}. The score takes a copy for a new sample"
+    )
+    return replace(row, reach=reach, remark=remark)
+
+
+def _class_weights(counts: LabelCounts) -> Row:
+    """Say what a weighted loss can and cannot reach."""
+    clients = counts.sizes > 0
+    empty, pairs = int((counts.n[clients] == 0).sum()), int(clients.sum()) * counts.C
+    remark = (
+        f"a loss instead of samples; no effect on the {empty:,} of {pairs:,} pairs of a client "
+        "and a class that are empty"
+    )
+    reach = reachable_reduction(counts)
+    return Row(_CLASS_WEIGHTS, 0, 0.0, 0.0, 0, None, 0, 0, 0, reach=reach, remark=remark)

@@ -130,6 +130,7 @@ def _check_taken(policy: "Policy", beta: float | None, total: int | None) -> Non
 
 def _print(counts: "LabelCounts", plan: "Plan", rows: int) -> None:
     from fedeas import FullBalance
+    from fedeas.policies import copyable
     from fedeas.skew import skewness
 
     scalars = {key: plan.settings.get(key) for key in ("beta", "total", "price")}
@@ -160,6 +161,8 @@ def _print(counts: "LabelCounts", plan: "Plan", rows: int) -> None:
         table.add_row(f"{len(order) - rows:,} more", "", "", f"{rest:,}", "", "")
     show.print_table(table)
     _print_outcome(plan, plan.cost)
+    if plan.total:
+        typer.echo(f"copies           {_copies(int(copyable(plan.samples, counts.n).sum()), plan)}")
     full = FullBalance().plan(counts).total
     if plan.total and full > plan.total:
         cost = f" ({plan.cost.of(full)})" if plan.cost else ""
@@ -178,6 +181,14 @@ def _print_outcome(plan: "Plan | StreamedPlan", cost: "Cost | None") -> None:
         typer.echo(f"cost             {cost.of(plan.total)} at {each} per sample")
 
 
+def _copies(made: int, plan: "Plan") -> str:
+    """Say how much of a plan copies of the clients' own samples could make."""
+    if made in (0, plan.total):
+        return f"could make {'all' if made else 'none'} of these samples"
+    part = f"{made:,} of these samples ({show.percent(made / plan.total)})"
+    return f"could make {part}; the rest is of missing classes"
+
+
 def _largest_classes(plan: "Plan", client: int, width: int) -> str:
     """List the classes that a client generates most of, as many as fit."""
     row = plan.samples[client]
@@ -194,12 +205,14 @@ def _largest_classes(plan: "Plan", client: int, width: int) -> str:
 
 def _as_json(counts: "LabelCounts", plan: "Plan") -> dict[str, object]:
     from fedeas.overfill import overfilled
+    from fedeas.policies import copyable
     from fedeas.skew import skewness
 
     skews = skewness(counts)
     beyond = overfilled(counts, plan)
     return {
         **_summary(plan, plan.cost),
+        "copyable": int(copyable(plan.samples, counts.n).sum()),
         "client_count": counts.K,
         "empty_count": len(counts.empty),
         "settings": dict(plan.settings),

@@ -2,6 +2,7 @@
 
 from fedeas.errors import InputError
 from fedeas.policies.balance import FillToMean, FullBalance, NoGeneration
+from fedeas.policies.copies import OwnClasses
 from fedeas.policies.fedeas import FedEAS
 from fedeas.policies.greedy import Greedy
 from fedeas.policies.matched import MissingOnly, Uniform
@@ -9,7 +10,10 @@ from fedeas.policies.policy import Policy
 from fedeas.policies.waterfill import WaterFill
 from fedeas.specs import Registry, parse
 
-_OURS = (FedEAS, Uniform, MissingOnly, WaterFill, Greedy, FillToMean, FullBalance, NoGeneration)
+_OURS = (
+    FedEAS, Uniform, MissingOnly, WaterFill, Greedy, FillToMean, FullBalance, OwnClasses,
+    NoGeneration,
+)  # fmt: skip
 _REGISTRY = Registry(
     "policy", "fedeas.policies", {policy.name: policy for policy in _OURS}, "plan(counts)"
 )
