@@ -185,7 +185,7 @@ def _copies(made: int, plan: "Plan") -> str:
     """Say how much of a plan copies of the clients' own samples could make."""
     if made in (0, plan.total):
         return f"could make {'all' if made else 'none'} of these samples"
-    part = f"{made:,} of these samples ({show.percent(made / plan.total)})"
+    part = f"{made:,} ({show.percent(made / plan.total)})"
     return f"could make {part}; the rest is of missing classes"
 
 
