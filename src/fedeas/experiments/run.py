@@ -230,7 +230,7 @@ def _generate(
     augment = config.augment
     cache = ready.open_cache(config)
     if ready.generator is None or cache is None:
-        return made
+        return made | {"made": ready.plan.total}  # copies are made while clients train
     real = ready.federation.data.samples
     filled = fill(ready.plan, ready.generator, cache, augment.batch, progress, like=real)
     try:
