@@ -70,13 +70,13 @@ class _Vacant(Correction):
             distance = functional.kl_div(own, taught, reduction="batchmean")
             total = total + self._settings.distillation * distance
         if self._settings.suppression:
-            total = total + self._settings.suppression * self._heights(logits.float(), labels)
+            total = total + self._settings.suppression * self._other_logits(logits.float(), labels)
         return total
 
-    def _heights(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def _other_logits(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return how high the logits of classes other than the label are, weighted by shares."""
         own = functional.one_hot(labels, logits.shape[1]).bool()
         kept = ~own.all(0) & (self._shares > 0)
         others = logits[:, kept].masked_fill(own[:, kept], -math.inf)
-        height = others.logsumexp(0) - math.log(len(labels))
-        return (self._shares[kept] * height).sum()
+        level = others.logsumexp(0) - math.log(len(labels))
+        return (self._shares[kept] * level).sum()
