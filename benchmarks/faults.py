@@ -2,6 +2,7 @@
 
     python benchmarks/faults.py [--moments 5] [--only KIND ...] [--folder FOLDER] [--sites 3]
     python benchmarks/faults.py --negotiate ...
+    python benchmarks/faults.py --stages [--negotiate] ...
 
 A SuperLink and its SuperNodes run on this machine (examples/federation/loopback.py, Fashion-MNIST
 from FEDEAS_DATA). Some seconds after a random round, or in the negotiation of beta before the first
@@ -12,6 +13,9 @@ one, comes one of
 - `superlink`: kill -9 of the SuperLink, which is started again; the run is submitted once more
 - `disk`: a site's cache is on a disk that is full after some images; later there is room again
 - `stop`: SIGSTOP of all processes of a site, for longer than a round may take
+
+With `--stages` the process of a site is killed in each of the five stages of a secure sum: of the
+sum of a round's updates, or with `--negotiate` of that which settles beta.
 
 A fault is survived if the run ends, at most after being submitted again, if its model is bit by bit
 that of a replay of its log on the inline grid, if no round took longer than its timeout, if every
@@ -40,13 +44,14 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "federation"))
 
 from loopback import Loopback, all_pids, session_of, signal_to
-from replay import is_right, site_counts
+from replay import is_right, run_config, site_counts
 
 from fedeas.cache import verify
 from fedeas.cache.verify import caches
 from fedeas.files import read_json
 from fedeas.privacy.queries.beta import BetaQuery
 from fedeas.privacy.queries.effects import choose_by_conditions
+from fedeas.privacy.secure_sum.messages import STAGES
 
 TIMEOUT = 75.0  # seconds of a round
 SLACK = 15.0  # for adding up and testing, on a busy machine
@@ -148,6 +153,8 @@ def trial(own: Loopback, kind: str, number: int, negotiate: bool) -> dict[str, o
         begun = time.monotonic()
         if kind == "disk":
             fault = strike_disk(own, chance)
+        elif kind in STAGES:
+            fault = strike_stage(own, kind, chance, negotiate)
         else:
             fault = strike_process(own, kind, chance, negotiate)
         if fault is not None:  # otherwise the moment came too late
@@ -173,6 +180,35 @@ def strike_process(
     if late or not pids:
         return None
     return {"after_round": after, "seconds_later": round(delay, 1), "site": site}
+
+
+def strike_stage(
+    own: Loopback, stage: str, chance: random.Random, negotiate: bool
+) -> dict[str, object] | None:
+    """Kill a site's process while it answers a stage; None if that was too late."""
+    site = chance.randrange(own.sites)
+    folder = own.folder / "sites" / str(site) / "state" / "sums"
+    running = own.submit()
+    after_rounds(own, running, 0 if negotiate else 1)
+    sums = set(folder.glob("*/"))
+    before = STAGES[STAGES.index(stage) - 1] if stage != STAGES[0] else ""
+    while before and running.poll() is None:
+        if any((own_sum / before).exists() for own_sum in set(folder.glob("*/")) - sums):
+            break
+        time.sleep(0.05)
+    old = set(own.children(f"site-{site}", "flwr-clientapp"))
+    while running.poll() is None:
+        if new := set(own.children(f"site-{site}", "flwr-clientapp")) - old:
+            break
+        time.sleep(0.05)
+    else:
+        new = set()
+    delay = chance.uniform(0, 1)
+    time.sleep(delay)
+    alive = [pid for pid in new if session_of(pid) is not None]
+    strike("clientapp", alive)
+    ended(running, own)
+    return {"site": site, "seconds_later": round(delay, 1)} if alive else None
 
 
 def strike_disk(own: Loopback, chance: random.Random) -> dict[str, object]:
@@ -208,9 +244,16 @@ def outcome(own: Loopback, begun: float) -> dict[str, object]:
         agreed = read_json(own.out / "policy.json")
         found |= {"agreed": agreed, "by": settled_by(own, agreed)}
     found["right"] = bool(found["ended"]) and is_right(own)
-    survived = found["right"] and found["caches_whole"] and longest <= TIMEOUT + SLACK
+    # A round under a secure sum has five stages, each with a timeout of its own.
+    most = TIMEOUT * (len(STAGES) if secure(own) else 1) + SLACK
+    survived = found["right"] and found["caches_whole"] and longest <= most
     found["survived"] = bool(survived and found.get("by", True))
     return found
+
+
+def secure(own: Loopback) -> bool:
+    """Tell whether updates are added up secretly."""
+    return bool(run_config(own).get("secure"))
 
 
 def settled_by(own: Loopback, agreed: dict[str, object]) -> list[list[int]]:
@@ -260,18 +303,24 @@ def main() -> int:
     """Try every fault that is still to be tried."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--moments", type=int, default=5, help="of every kind")
-    parser.add_argument("--only", nargs="*", choices=KINDS, help="default: all that apply")
+    kinds = (*KINDS, *STAGES)
+    parser.add_argument("--only", nargs="*", choices=kinds, help="default: all that apply")
+    parser.add_argument("--stages", action="store_true", help="strike every stage of a secure sum")
     parser.add_argument("--negotiate", action="store_true", help="strike while beta is settled")
     parser.add_argument("--folder", type=Path, help="kept; otherwise removed at the end")
     parser.add_argument("--sites", type=int, help="default: 3, or 4 to negotiate without one")
     given = parser.parse_args()
     # Nothing is generated while beta is settled.
-    kinds = given.only or (tuple(AIMS) if given.negotiate else KINDS)
+    kinds = given.only or (STAGES if given.stages else tuple(AIMS) if given.negotiate else KINDS)
     folder = given.folder or Path(tempfile.mkdtemp())
     os.environ["FEDEAS_STORE"] = str(folder / "store")
-    own = Loopback(folder, given.sites or (4 if given.negotiate else 3))
+    own = Loopback(folder, given.sites or (5 if given.stages else 4 if given.negotiate else 3))
     if not (folder / "run.toml").exists():
-        own.prepare(rounds=3, policy="negotiate" if given.negotiate else "fedeas(beta=12)")
+        # Without noise it can be told from the counts whether what was settled is right.
+        policy = "negotiate(epsilon=inf)" if given.negotiate else "fedeas(beta=12)"
+        allowed = {"allow": "class-totals beta price train exact"}
+        rounds, secure = (2, not given.negotiate) if given.stages else (3, False)
+        own.prepare(site=allowed, rounds=rounds, policy=policy, secure=secure)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # then, too, everything is stopped
     record = folder / "faults.jsonl"
     lines = record.read_text().splitlines() if record.exists() else []

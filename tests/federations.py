@@ -17,7 +17,7 @@ from fedeas.data import load_images
 from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.rounds import Trained, run_rounds
-from fedeas.flower.site import Simulation, simulated_members
+from fedeas.flower.simulated import Simulation, simulated_members
 from fedeas.partition import Partition
 from fedeas.partition.partition import IndexLists, hash_labels
 from fedeas.policies.registry import make_policy
@@ -165,13 +165,20 @@ def trained(
     return run(made, folder, settings(method, projection)).weights
 
 
-def train_on_ray(folder: Path, methods: list[tuple], policy: str = "fedeas(beta=12)") -> None:
+def train_on_ray(
+    folder: Path,
+    methods: list[tuple],
+    rounds: int = ROUNDS,
+    policy: str = "fedeas(beta=12)",
+) -> None:
     """Train on Ray, in a process of its own, so that nothing of the inline server is left in it."""
-    script = [sys.executable, "-W", "ignore", TESTS / "on_ray.py"]
-    script += [folder, json.dumps(methods), policy]
+    script = [sys.executable, "-W", "ignore", TESTS / "on_ray.py", folder, str(rounds)]
     environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
     environment["PYTHONPATH"] = os.pathsep.join([str(TESTS), *sys.path])
-    done = subprocess.run(script, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*script, json.dumps(methods), policy],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
 
 

@@ -13,6 +13,9 @@ import sys
 import time
 from pathlib import Path
 
+import torch._dynamo  # noqa: F401 - the first optimizer of every fork would load it
+
+from fedeas.experiments.code import code_hash
 from fedeas.experiments.run import run
 from fedeas.settings.config import read_config
 
@@ -26,6 +29,7 @@ def rounds_done(out: str) -> int:
 def main(config: str, out: str, kills: int, longest: float) -> int:
     """Fork, so that the seconds of importing are paid once; the kills are real ones."""
     chance = random.Random(0)
+    code_hash()
     settings = read_config(Path(config))
     done = 0
     for _ in range(10 * kills):

@@ -1,4 +1,4 @@
-"""Choose beta and train with every method on Ray: python on_ray.py FOLDER METHODS POLICY.
+"""Choose beta and train with every method on Ray: python on_ray.py FOLDER ROUNDS METHODS POLICY.
 
 METHODS is a JSON list of [method, projection] or [method, projection, model].
 """
@@ -14,7 +14,7 @@ from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import on_grid
 from fedeas.flower.negotiate import negotiate_beta
 from fedeas.flower.queries import Holding, answer_queries
-from fedeas.flower.site import simulated_identities, simulated_members
+from fedeas.flower.simulated import simulated_identities, simulated_members
 from federations import CLIENTS, counts_of, federation, run, settings
 
 
@@ -25,7 +25,7 @@ def hold(counts: object, folder: Path, context: object) -> Holding:
     return Holding(counts[number], folder / str(number) / "sums", who, None, ("beta", "exact"))
 
 
-def main(folder: Path, methods: list[list[object]], policy: str) -> None:
+def main(folder: Path, rounds: int, methods: list[list[object]], policy: str) -> None:
     """Leave the chosen beta and a checkpoint of every method in FOLDER/ray."""
     made = federation(folder, policy=policy)
     own = folder / "ray"
@@ -39,7 +39,7 @@ def main(folder: Path, methods: list[list[object]], policy: str) -> None:
         chosen = negotiate_beta(grid, nodes, 3, members, epsilon=math.inf).choice
         (own / "beta.json").write_text(json.dumps([chosen.policy.beta, chosen.samples.value]))
         for given in methods:
-            run(made, own, settings(*given), grid)
+            run(made, own, settings(*given).replace(rounds=rounds), grid)
         (own / "secure").mkdir()
         run(made, own / "secure", settings().replace(fraction=1.0, secure=True), grid)
 
@@ -47,4 +47,4 @@ def main(folder: Path, methods: list[list[object]], policy: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3])
+    main(Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]), sys.argv[4])

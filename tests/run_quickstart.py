@@ -1,6 +1,9 @@
-"""Run quick-start apps on a grid: python run_quickstart.py GRID CLIENTS OUT RUNS.
+"""Run quick-start apps on a grid: python run_quickstart.py GRID CLIENTS OUT RUNS [RUNS ...].
 
 A run is the folder of an app and its config; one process does many, since starting takes longest.
+More RUNS are done by processes that know nothing of those before, forked from one that has loaded
+the libraries alone.
+
 OUT gets, for every run, the accuracy of every round, the weights that the strategy got, and how far
 its means are from means by hand with real counts.
 """
@@ -8,11 +11,14 @@ its means are from means by hand with real counts.
 import importlib
 import json
 import logging
+import os
 import random
 import sys
 from pathlib import Path
 
+import flwr_datasets  # noqa: F401 - loaded before the forks
 import torch
+import torch._dynamo
 from flwr.app import Context, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
@@ -51,18 +57,16 @@ def configured(inner: ClientApp, config: dict) -> ClientApp:
     return outer
 
 
-def real_sizes(task, clients: int, alpha: float) -> list[int]:
+def real_sizes(task, clients: int, config: dict) -> list[int]:
     """N_k of every client, counted without fedeas."""
-    parts = [
-        task.federated_dataset(clients, CONFIG["num-samples"], alpha).load_partition(k)
-        for k in range(clients)
-    ]
+    dataset = task.federated_dataset(clients, config["num-samples"], config["alpha"])
+    parts = [dataset.load_partition(k) for k in range(clients)]
     return [len(p.train_test_split(test_size=0.2, seed=42)["train"]) for p in parts]
 
 
 def run(kind: str, clients: int, app: str, config: dict) -> dict:
     client_app, server_app, task = load(app)
-    sizes = real_sizes(task, clients, config["alpha"])
+    sizes = real_sizes(task, clients, config)
     noted = {"real": sizes, "trained": [], "tested": [], "off": []}
 
     class Noting(FedAvg):
@@ -110,8 +114,25 @@ def run(kind: str, clients: int, app: str, config: dict) -> dict:
     return noted
 
 
-if __name__ == "__main__":
-    logging.getLogger("flwr").setLevel(logging.CRITICAL)
-    kind, clients, out, runs = sys.argv[1:]
+def run_all(kind: str, clients: str, out: Path, runs: str) -> None:
     done = [run(kind, int(clients), app, CONFIG | config) for app, config in json.loads(runs)]
-    Path(out).write_text(json.dumps(done))
+    out.write_text(json.dumps(done))
+
+
+def main(kind: str, clients: str, out: str, *parts: str) -> None:
+    logging.getLogger("flwr").setLevel(logging.CRITICAL)
+    places = [Path(f"{out}.{number}") for number in range(len(parts))]
+    for place, runs in zip(places, parts, strict=True):
+        child = os.fork()
+        if child == 0:
+            return run_all(kind, clients, place, runs)
+        _, status = os.waitpid(child, 0)
+        if status:
+            sys.exit(1)
+    found = [noted for place in places for noted in json.loads(place.read_text())]
+    Path(out).write_text(json.dumps(found))
+    return None
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -6,7 +6,7 @@ from fedeas.privacy.secure_sum.client import Client
 from fedeas.privacy.secure_sum.identity import Identity, Members
 from fedeas.privacy.secure_sum.keys import identity_of, new_identity
 from fedeas.privacy.secure_sum.memory import StageRecord
-from fedeas.privacy.secure_sum.messages import STAGES, RefusedError
+from fedeas.privacy.secure_sum.messages import SIGNATURE, STAGES, RefusedError, marks
 from fedeas.privacy.secure_sum.server import Server
 
 
@@ -81,6 +81,12 @@ class Cohort:
         for before, step in zip(STAGES[: STAGES.index(stage)], steps, strict=False):
             self.requests = step(self.ask(before).items())
         return self
+
+    def survivors(self, k, places):
+        """Return what the member at a place is sent when these are said to have survived."""
+        near = (p for p in self.members.graph.neighbours(k) if p in set(places))
+        told = (self.memories[10 + p].recall("masked").reply[-SIGNATURE:] for p in near)
+        return marks(places, len(self.members)) + b"".join(told)
 
     def run(self):
         self.reach(STAGES[-1])

@@ -55,7 +55,7 @@ HEAVY = {
     "methods/fedmix.py", "methods/class_weights.py", "methods/fedlc.py", "methods/fedrs.py",
     "methods/fedvls.py", "methods/registry.py", "flower/sums.py", "flower/records.py",
     "flower/state.py", "flower/client.py", "flower/rounds.py", "flower/aggregate.py",
-    "flower/grids.py", "flower/site.py",
+    "flower/grids.py", "flower/simulated.py", "flower/site.py",
     "flower/exchange.py", "flower/limits.py", "flower/members.py", "flower/robust.py",
     "flower/deployed.py", "flower/server.py", "flower/private.py",
     "experiments/run.py", "experiments/sweep.py", "experiments/runner.py",
@@ -76,8 +76,6 @@ WITH_EXTRA = {
     **dict.fromkeys(
         [
             "Holding",
-            "Identity",
-            "Members",
             "answer_queries",
             "class_prior",
             "negotiate_beta",

@@ -165,8 +165,9 @@ def test_ctrl_c_stops_with_one_word_and_leaves_nothing(tmp_path):
 
 SWALLOWS = """
 import time
-from fedeas.cli.interrupt import HeardInterrupts
-with HeardInterrupts():
+from fedeas.cli import interrupt
+interrupt._PATIENCE = 0.5
+with interrupt.HeardInterrupts():
     try:
         print("ready", flush=True)
         time.sleep(60)
@@ -175,7 +176,7 @@ with HeardInterrupts():
     try:
         time.sleep(60)
     finally:
-        time.sleep(5)  # stopping takes its time, and is not interrupted once more
+        time.sleep(1.5)  # stopping takes its time, and is not interrupted once more
         print("stopped in order", flush=True)
 """
 

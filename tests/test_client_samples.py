@@ -10,7 +10,7 @@ from counting import drawn
 from fedeas import augment
 from fedeas.data import Dataset, load_images
 from fedeas.flower.deployed import open_site
-from fedeas.flower.site import open_simulated
+from fedeas.flower.simulated import open_simulated
 from fedeas.partition import Partition
 from fedeas.settings.deployment import SiteConfig
 from fedeas.settings.reading import read_settings

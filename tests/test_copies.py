@@ -18,7 +18,7 @@ from fedeas.data import load_images
 from fedeas.experiments.run import prepare
 from fedeas.experiments.run import run as run_config
 from fedeas.flower.deployed import open_site
-from fedeas.flower.site import open_simulated
+from fedeas.flower.simulated import open_simulated
 from fedeas.generators import Copies, Noise, make_generator
 from fedeas.partition import Partition
 from fedeas.plan import reduction

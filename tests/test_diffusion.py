@@ -17,6 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import warm
 from fedeas import InputError
 from fedeas.generators import Generator, make_generator
 from fedeas.generators.diffusion import Diffusion, UNetConfig, to_images, to_pixels
@@ -157,31 +158,28 @@ def test_a_flipped_byte_in_a_checkpoint_is_refused(data, tmp_path):
             train(data, tmp_path, MICRO, device="cpu")
 
 
-def command(out: Path, *launcher: str, batch: int = 4) -> list[str]:
-    launched = ["-m", "accelerate.commands.launch", *launcher] if launcher else []
+def training(out: Path) -> list[str]:
     arguments = ["generator", "train", "fashion_mnist", "--out", str(out), "--device", "cpu"]
-    sizes = ["--steps", "8", "--batch", str(batch), "--checkpoint", "1", "--no-grids"]
-    return [sys.executable, "-W", "ignore", *launched, "-m", "fedeas", *arguments, *sizes]
+    return [*arguments, "--steps", "8", "--batch", "4", "--checkpoint", "1", "--no-grids"]
 
 
 @pytest.fixture(scope="module")
 def fashion(tmp_path_factory, store) -> Path:
     """A few steps of the tiny preset on Fashion-MNIST, not interrupted."""
     out = tmp_path_factory.mktemp("fashion")
-    environment = {**os.environ, "FEDEAS_STORE": str(store)}
-    subprocess.run(command(out), check=True, env=environment, capture_output=True)
+    environment = {"FEDEAS_STORE": str(store)}
+    done = warm.call(training(out), environment=environment, libraries=warm.DRAWING)
+    assert done.returncode == 0, done.stderr
     return out
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_killed_at_random_moments_it_ends_with_the_same_bytes(fashion, tmp_path, store, times):
-    environment = {**os.environ, "FEDEAS_STORE": str(store)}
+    options = {"environment": {"FEDEAS_STORE": str(store)}, "libraries": warm.DRAWING}
     chance, checkpoint = random.Random(0), tmp_path / "checkpoint.safetensors"
     for _ in range(times):
         before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
-        process = subprocess.Popen(
-            command(tmp_path), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        process = warm.start(training(tmp_path), **options)
         # From its first new checkpoint on, at any moment of a step.
         while not checkpoint.exists() or checkpoint.stat().st_mtime_ns == before:
             assert process.poll() is None
@@ -189,7 +187,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(fashion, tmp_path,
         time.sleep(chance.uniform(0.0, 0.1))
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
-    done = subprocess.run(command(tmp_path), env=environment, capture_output=True, text=True)
+    done = warm.call(training(tmp_path), **options)
     assert done.returncode == 0, done.stderr
     assert files(tmp_path / "model") == files(fashion / "model")
 
@@ -199,9 +197,11 @@ def test_two_processes_share_one_batch(fashion, tmp_path, store):
     environment = {**os.environ, "FEDEAS_STORE": str(store), "OMP_NUM_THREADS": "1"}
     launcher = ["--cpu", "--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no",
                 "--dynamo_backend", "no"]  # fmt: skip
+    launched = [sys.executable, "-W", "ignore", "-m", "accelerate.commands.launch", *launcher]
     done = subprocess.run(
-        command(tmp_path, *launcher), env=environment, capture_output=True, text=True
-    )
+        [*launched, "-m", "fedeas", *training(tmp_path)],
+        env=environment, capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     one, two = (
         load_file(f / "model" / "unet" / "diffusion_pytorch_model.safetensors")
@@ -247,12 +247,12 @@ def test_the_shipped_model_draws_what_is_asked(fedeas, tmp_path):
     folder = models / "fashion_mnist"
     assert sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()) < 10_000_000
     result = fedeas(
-        "generator", "sample", "diffusion(model=fashion_mnist)", "--each", 12,
+        "generator", "sample", "diffusion(model=fashion_mnist)", "--each", 6,
         "--judge", JUDGE, "--out", tmp_path / "grid.png", "--json",
     )  # fmt: skip
     assert result.code == 0, result.err
     found = json.loads(result.out)
-    assert found["images"] == 120
+    assert found["images"] == 60
     assert found["judge_accuracy"] > 0.88
     assert found["agreement_mean"] >= 0.8
     assert (tmp_path / "grid.png").stat().st_size > 10_000

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fedeas import InputError, WaterFill
 from fedeas.experiments.sweep import plan_runs, read_sweep
 from fedeas.settings.config import Config
 from fedeas.settings.reading import read_settings
@@ -112,6 +113,64 @@ def test_the_readme_is_short_and_says_first_what_it_is_for():
         assert word in text, word
     # Relative addresses of pictures break on an index and on the site.
     assert not re.search(r"!\[[^\]]*\]\((?!https://)", text)
+
+
+# What readers did not understand, and what is there instead.
+CLEARER = {
+    "nothing and weigh nothing": "no samples and is ignored",
+    "not a count; got ''": "is empty",
+    "two with the same client name": "appears twice",
+    "takes a total or a price; got (None": "waterfill needs a budget",
+    "a pool without images of a class": "the pool",
+    "say mypolicy:f(counts": "a policy is a class",
+    "and goes without --total": "also needs --cost",
+    "hours of such a place": "total training time",
+    "others were in the cache before": "generated beforehand",
+    "samples as they are used (the first": "not cherry-picked",
+    'were there"': "already cached",
+    "called again, it goes on": "run again to resume",
+    "tells the whole story": "full pipeline",
+    "show a histogram to anybody": "label counts",
+    "read orders and differences": "absolute accuracy",
+    "the way that data takes": "data flow",
+    "Clients make only methods": "only installed methods",
+    "plainest number": "roundest",
+}
+WRITTEN = (".py", ".md", ".toml", ".html", ".css", ".ipynb", ".patch")
+
+
+def stumbled_over(text: str) -> list[str]:
+    """Return the old phrases in a text, whatever its line breaks."""
+    words = " ".join(text.split())
+    return [old for old in CLEARER if old in words]
+
+
+def test_phrases_that_readers_stumbled_over_are_gone(tmp_path, monkeypatch, fedeas):
+    """From what is written, and from messages that are put together when they are shown."""
+    folders = (ROOT / name for name in ("src", "docs", "examples", "notebooks"))
+    paths = [path for folder in folders for path in folder.rglob("*") if path.suffix in WRITTEN]
+    texts = {str(path): path.read_text() for path in [ROOT / "README.md", *paths]}
+    assert len(texts) > 200
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("own_rule.py").write_text("def f(counts):\n    return counts\n")
+    for name, rows in (
+        ("plain", "a,1,5\nb,2,3"), ("blank", "a,1,\nb,2,3"),
+        ("empty", "a,1,5\nb,0,0"), ("twice", "a,1,5\na,2,3"),
+    ):  # fmt: skip
+        Path(f"{name}.csv").write_text(f"client,cat,dog\n{rows}\n")
+        texts[name] = "".join(fedeas("plan", f"{name}.csv")[1:])
+    for policy in ("waterfill", "own_rule:f"):
+        texts[policy] = "".join(fedeas("plan", "plain.csv", "--policy", policy)[1:])
+    with pytest.raises(InputError) as refused:
+        WaterFill()
+    texts["WaterFill()"] = str(refused.value)
+    assert {name: found for name, text in texts.items() if (found := stumbled_over(text))} == {}
+    everything = " ".join(" ".join(text.split()) for text in texts.values())
+    assert [new for new in CLEARER.values() if new not in everything] == []
+    # The search itself finds each of them, also where a line ends in its middle.
+    for old in CLEARER:
+        assert stumbled_over(f"It {old.replace(' ', chr(10), 1)} here.") == [old]
 
 
 def test_the_map_of_rooms_is_complete():

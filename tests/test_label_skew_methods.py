@@ -174,7 +174,7 @@ def test_they_end_with_the_same_bits_on_ray(tmp_path):
     """Without synthetic samples: every client lacks a class."""
     made = federation(tmp_path)
     inline = {m: run(made, tmp_path, settings(m)).weights for m in METHODS}
-    train_on_ray(tmp_path, [(m, 0) for m in METHODS], "none")
+    train_on_ray(tmp_path, [(m, 0) for m in METHODS], policy="none")
     assert same_as_on_ray(tmp_path, inline)
 
 

@@ -20,10 +20,11 @@ from fedeas.data import Dataset
 from fedeas.experiments.run import run as run_config
 from fedeas.flower import records
 from fedeas.flower.aggregate import RoundAggregator, Weights
-from fedeas.flower.client import Site, make_client_app
+from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.members import Node
 from fedeas.flower.rounds import run_rounds
+from fedeas.flower.site import Site
 from fedeas.methods.fedgen import FedGen
 from fedeas.methods.fedmix import FedMix
 from fedeas.methods.fedprox import FedProx

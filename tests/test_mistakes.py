@@ -1,6 +1,6 @@
 """What goes wrong at a terminal: one helpful line, no traceback, nothing half-written.
 
-A command is a process of its own, as a user starts it, but where only its words matter.
+A command is a process of its own, but where only its words matter.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -19,9 +20,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import warm
 from paths import python_path
 from pictures import write_set
-from under_way import FEDEAS, interrupted
+from under_way import interrupted
 
 CONFIG = """
 [data]
@@ -76,16 +78,6 @@ def desk(tmp_path, data, monkeypatch):
         "a,900,0,0,9,0,0,0,0,0,0\nb,0,700,20,0,0,0,0,0,0,5\n"
     )
     return tmp_path
-
-
-def call(*arguments, environment=None, before=()):
-    return subprocess.run(
-        [*before, *FEDEAS, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, **(environment or {})},
-    )
 
 
 def files(folder):
@@ -152,7 +144,10 @@ def test_wrong_paths_columns_keys_sizes_and_devices(desk, arguments, words, fede
     ],
 )
 def test_a_missing_extra_is_named(desk, package, arguments, extra):
-    """The package is hidden in the command's process, as if it were not installed."""
+    """The package is hidden in the command's process, as if it were not installed.
+
+    A process that begins with nothing: what is hidden must not be loaded.
+    """
     (desk / "hide").mkdir()
     (desk / "hide" / "sitecustomize.py").write_text(
         "import sys\n"
@@ -164,28 +159,32 @@ def test_a_missing_extra_is_named(desk, package, arguments, extra):
     )
     before = files(desk)
     path = python_path(desk / "hide")
-    done = call(*arguments, environment={"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"})
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "fedeas", *arguments],
+        env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
     check_one_line(done.returncode, done.stderr, f"fedeas[{extra}]")
     assert files(desk) == before
 
 
-def test_a_cache_of_another_generator_is_not_used(desk):
+def test_a_cache_of_another_generator_is_not_used(desk, fedeas):
     """Somebody moves a cache to where another generator's would be."""
-    call("plan", "counts.csv", "--beta", 4, "--out", "plan.csv")
+    fedeas("plan", "counts.csv", "--beta", 4, "--out", "plan.csv")
     folders = {}
     for seed in (0, 1):
-        done = call(
+        done = fedeas(
             "fill", "plan.csv", "--generator", f"pool(data=fashion_mnist, seed={seed})", "--json"
         )
-        folders[seed] = Path(json.loads(done.stdout)["cache"])
+        folders[seed] = Path(json.loads(done.out)["cache"])
     assert folders[0] != folders[1]
     shutil.rmtree(folders[1])
     folders[0].rename(folders[1])
     before = files(desk)
-    done = call("fill", "plan.csv", "--generator", "pool(data=fashion_mnist, seed=1)")
+    done = fedeas("fill", "plan.csv", "--generator", "pool(data=fashion_mnist, seed=1)")
     check_one_line(
-        done.returncode,
-        done.stderr,
+        done.code,
+        done.err,
         str(folders[1]),
         "samples of another generator",
         "move it back",
@@ -259,12 +258,12 @@ def test_an_interrupted_download(desk, tmp_path_factory):
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     }
     with hub(source, share=0.5) as address:
-        done = call("run", "hub.toml", environment={**environment, "HF_ENDPOINT": address})
+        done = warm.call(["run", "hub.toml"], environment=environment | {"HF_ENDPOINT": address})
     check_one_line(done.returncode, done.stderr, "some/set", "run it again")
     assert files(desk) == before
     assert not list(store.rglob("*"))
     with hub(source, share=1.0) as address:
-        done = call("run", "hub.toml", environment={**environment, "HF_ENDPOINT": address})
+        done = warm.call(["run", "hub.toml"], environment=environment | {"HF_ENDPOINT": address})
     assert done.returncode == 0, done.stderr
 
 
@@ -302,16 +301,16 @@ AS_OTHERS = (
     ],
     ids=lambda arguments: "-".join(arguments[:2]).replace("../", ""),
 )
-def test_a_folder_that_cannot_be_written_to(desk, arguments, monkeypatch):
+def test_a_folder_that_cannot_be_written_to(desk, arguments, monkeypatch, fedeas):
     """Found at once, not after the work is done."""
-    call("plan", "counts.csv", "--beta", 4, "--out", "plan.csv")
+    fedeas("plan", "counts.csv", "--beta", 4, "--out", "plan.csv")
     closed = desk / "closed"
     closed.mkdir(mode=0o555)
     monkeypatch.chdir(closed)
     assert subprocess.run([*AS_OTHERS, "touch", "x"], capture_output=True).returncode
     before = files(desk)
     begun = time.monotonic()
-    done = call(*arguments, before=AS_OTHERS)
+    done = warm.call(arguments, before=AS_OTHERS, libraries=warm.DRAWING)
     check_one_line(done.returncode, done.stderr, "ermission denied", "choose a folder")
     assert time.monotonic() - begun < 60
     assert files(desk) == before
@@ -334,10 +333,10 @@ HALF = re.compile(r"^\.[0-9a-f]{8}\.|\.tmp$|\.part$|\.incomplete$")
 
 
 @pytest.mark.parametrize("arguments", LONG, ids=lambda arguments: "-".join(arguments[:3])[:40])
-def test_ctrl_c_in_every_long_command(desk, arguments, tmp_path_factory):
+def test_ctrl_c_in_every_long_command(desk, arguments, tmp_path_factory, fedeas):
     """At a random moment of its work; the word 'stopped', and no file that is not whole."""
     if arguments[0] == "fill":
-        call("plan", "counts.csv", "--beta", 40, "--out", "plan.csv")
+        fedeas("plan", "counts.csv", "--beta", 40, "--out", "plan.csv")
     started, said = interrupted(arguments, desk, tmp_path_factory.mktemp("hook") / "own")
     assert said is not None or arguments == ["report"], "it ended before it was interrupted"
     if said is not None:

@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from fedeas.flower.grids import InlineGrid
 from fedeas.flower.rounds import run_rounds
 from fedeas.flower.secure_round import Layout, content_digest, read_question
 from fedeas.flower.server import serve
-from fedeas.flower.site import simulated_members
+from fedeas.flower.simulated import simulated_members
 from fedeas.methods.registry import make_method
 from fedeas.privacy.ledger import Ledger
 from fedeas.privacy.secure_sum.messages import STAGES, RefusedError
@@ -285,3 +287,12 @@ def test_a_secure_config_is_the_same_run(tmp_path: Path):
     assert json.dumps(federated_settings().identity()) == json.dumps(
         federated_settings().replace(secure=True).identity()
     )
+
+
+def test_only_training_waits_for_torch():
+    """Five messages of a sum start five processes at a real site."""
+    code = (
+        "import sys, fedeas; fedeas.make_deployed_app()\n"
+        "assert 'torch' not in sys.modules and 'flwr' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)

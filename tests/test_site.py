@@ -59,7 +59,7 @@ def test_constructors_of_fields_are_shown(site):
         r"Config\(\s*data: Data,\s*partition: PartitionConfig = ", entry(page, "Config")
     )
     holding = entry(page, "Holding")
-    assert re.search(r"Holding\(\s*histogram: ArrayLike, folder: Path\s*\)", holding)
+    assert re.search(r"Holding\(\s*histogram: ArrayLike .*\s*folder: Path,\s*identity: ", holding)
 
 
 def test_public_functions_say_their_parameters():

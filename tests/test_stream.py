@@ -126,7 +126,7 @@ def test_the_memory_of_a_stream_does_not_grow_with_its_length(tmp_path):
     n = np.random.default_rng(0).integers(0, 10**6, (10, 500_000), dtype=np.int32)
     table = pa.table({str(c): n[c] for c in range(10)})
     peaks = []
-    for times in (3, 12):  # 60 and 240 MB
+    for times in (2, 7):  # 40 and 140 MB
         path = tmp_path / f"{times}.parquet"
         with pq.ParquetWriter(path, table.schema, compression="none") as writer:
             for _ in range(times):

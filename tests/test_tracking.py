@@ -1,5 +1,7 @@
 """MLflow where the environment says, or in the run's folder."""
 
+import os
+import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -30,12 +32,33 @@ def noted(uri, experiment):
     return [m.value for m in client.get_metric_history(run.info.run_id, "accuracy")]
 
 
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory):
+    """The folder of a run that was followed, and what was said.
+
+    In a process of its own: libraries warn once. Making a database takes most of the time.
+    """
+    folder = tmp_path_factory.mktemp("followed")
+    code = (
+        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[2]);"
+        "import test_tracking; test_tracking.follow(Path(sys.argv[1]))"
+    )
+    named = ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME")
+    done = subprocess.run(
+        [sys.executable, "-W", "default", "-c", code, folder, Path(__file__).parent],
+        env={key: value for key, value in os.environ.items() if key not in named},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return folder, done.stderr
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # when the test itself reads
-def test_the_environment_says_where(tmp_path, monkeypatch):
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
-    follow(tmp_path)
-    assert noted(f"sqlite:///{tmp_path / 'mlflow.db'}", "fedeas") == [0.25, 0.5]
+def test_the_environment_says_where(followed, tmp_path, monkeypatch):
+    folder, _ = followed
+    assert noted(f"sqlite:///{folder / 'mlflow.db'}", "fedeas") == [0.25, 0.5]
+    shutil.copy(folder / "mlflow.db", tmp_path / "shared.db")
     uri = f"sqlite:///{tmp_path / 'shared.db'}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "mine")
@@ -45,23 +68,13 @@ def test_the_environment_says_where(tmp_path, monkeypatch):
     assert not list((tmp_path / "other").iterdir())
 
 
+def test_nothing_is_said_that_nobody_can_act_on(followed):
+    _, said = followed
+    assert "DeprecationWarning" not in said
+
+
 def test_a_place_that_cannot_be_used_is_one_line_without_the_password(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nonsense://me:secret@nowhere")
     with pytest.raises(InputError, match="check MLFLOW_TRACKING_URI") as refused:
         follow(tmp_path)
     assert "secret" not in str(refused.value)
-
-
-def test_nothing_is_said_that_nobody_can_act_on(tmp_path):
-    """In a process of its own: libraries warn once."""
-    code = (
-        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[2]);"
-        "import test_tracking; test_tracking.follow(Path(sys.argv[1]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-W", "default", "-c", code, tmp_path, Path(__file__).parent],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "DeprecationWarning" not in done.stderr

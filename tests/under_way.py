@@ -6,14 +6,11 @@ A hook in the command's process leaves a file when it imports a module that the 
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-from paths import python_path
+import warm
 
-FEDEAS = (sys.executable, "-W", "ignore", "-m", "fedeas")
 # What a long command imports last before it works.
 BEGINS_WITH = {
     "run": "fedeas.flower.rounds",
@@ -28,14 +25,6 @@ BEGINS_WITH = {
     "partition": "fedeas.partition.flbench",
     "paper counts": "fedeas.paper.counts",
 }
-_HOOK = """
-import pathlib, sys
-class Noticing:
-    def find_spec(self, name, path=None, target=None):
-        if name == {module!r}:
-            pathlib.Path({sign!r}).touch()
-sys.meta_path.insert(0, Noticing())
-"""
 
 
 def interrupted(arguments: list[str], cwd: Path, hook: Path, patience: float = 120):
@@ -45,23 +34,18 @@ def interrupted(arguments: list[str], cwd: Path, hook: Path, patience: float = 1
     """
     name = " ".join(arguments[:2]) if arguments[0] in ("generator", "paper") else arguments[0]
     hook.mkdir(parents=True)
-    sign = hook / "begun"
-    (hook / "sitecustomize.py").write_text(
-        _HOOK.format(module=BEGINS_WITH[name], sign=str(sign)), encoding="utf-8"
-    )
-    started = subprocess.Popen(
-        [*FEDEAS, *arguments], cwd=cwd, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        start_new_session=True, env={**os.environ, "PYTHONPATH": python_path(hook)},
-    )  # fmt: skip
+    module, sign = BEGINS_WITH[name], hook / "begun"
+    draws = "generators.diffusion" in module or name in ("generator train", "demo")
+    libraries = warm.DRAWING if draws else warm.TRAINING
+    started = warm.start(arguments, cwd, libraries=libraries, sign=(module, sign))
     deadline = time.monotonic() + patience
     while not sign.exists() and started.poll() is None:
         assert time.monotonic() < deadline, f"{name} did not begin"
         time.sleep(0.02)
-    time.sleep(random.Random(" ".join(arguments)).uniform(0.0, 2.0))
+    time.sleep(random.Random(" ".join(arguments)).uniform(0.0, 1.0))
     if started.poll() is not None:
         out, err = started.communicate()
         assert started.returncode == 0, (name, out, err)
         return started, None
     os.killpg(started.pid, signal.SIGINT)
-    out, err = started.communicate(timeout=60)
-    return started, (out, err)
+    return started, started.communicate(timeout=60)

@@ -23,6 +23,7 @@ STEPS = {
     "busy_fill": ["benchmarks/busy_fill.py"],
     "rounds": ["benchmarks/rounds.py"],
     "secure_sum": ["benchmarks/secure_sum.py"],
+    "secure_rounds": ["benchmarks/secure_rounds.py", "--superlink"],
     "noise": ["benchmarks/noise.py"],
     "private_beta": ["benchmarks/private_beta.py"],
     "negotiation_leak": ["benchmarks/negotiation_leak.py", "--trials", "2"],
@@ -31,6 +32,10 @@ STEPS = {
     "faults": ["benchmarks/faults.py", "--moments", "1"],
     "faults of a negotiation": [
         "benchmarks/faults.py", "--moments", "1", "--negotiate", "--sites", "4",
+    ],
+    "faults in every stage": ["benchmarks/faults.py", "--moments", "1", "--stages"],
+    "faults in every stage of a negotiation": [
+        "benchmarks/faults.py", "--moments", "1", "--stages", "--negotiate",
     ],
 }  # fmt: skip
 

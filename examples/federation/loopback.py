@@ -54,8 +54,13 @@ class Loopback:
 
     # What is there before anything starts
 
-    def prepare(self, generator: str = "", **run: object) -> None:
-        """Make certificates, keys, the sites' images and configurations."""
+    def prepare(
+        self, generator: str = "", site: dict[str, object] | None = None, **run: object
+    ) -> None:
+        """Make certificates, keys, the sites' images and configurations.
+
+        `site` changes what the owners of all sites say, everything else the run's configuration.
+        """
         for name in ("certificates", "keys", "logs", "pids", "sites", "tmp", "flwr", "server"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         self.make_certificates(self.folder / "certificates")
@@ -72,6 +77,7 @@ class Loopback:
                     "data": str(own / "data"), "state": str(own / "state"),
                     "cache": str(own / "cache"), "generator": generator or pool, "device": "cpu",
                     **({"members": members, "identity-key": self.identity(k)} if members else {}),
+                    **(site or {}),
                 },
             )  # fmt: skip
         usual = {"rounds": 3, "epochs": 2, "batch": 32, "learning_rate": 0.1, "device": "cpu"}

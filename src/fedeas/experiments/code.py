@@ -21,8 +21,8 @@ _LIBRARIES = ("numpy", "torch", "flwr", "diffusers")
 def code_hash() -> str:
     """Hash the code and the versions of libraries; comments and docstrings do not count."""
     digest = hashlib.sha256()
-    for module in code_modules():
-        digest.update(f"{module}\n{ast.unparse(_program(module))}\n".encode())
+    for module, program in sorted(_programs().items()):
+        digest.update(f"{module}\n{ast.unparse(program)}\n".encode())
     for library in _LIBRARIES:
         digest.update(f"{library} {library_version(library)}\n".encode())
     return digest.hexdigest()
@@ -30,15 +30,19 @@ def code_hash() -> str:
 
 def code_modules() -> list[str]:
     """Return the modules of this package that a run uses, directly or indirectly."""
-    found: set[str] = set()
+    return sorted(_programs())
+
+
+def _programs() -> dict[str, ast.Module]:
+    """Return the code of these modules by their names; each is read once."""
+    found: dict[str, ast.Module] = {}
     waiting = [_ENTRY]
     while waiting:
         module = waiting.pop()
-        if module in found or module in _BESIDE:
-            continue
-        found.add(module)
-        waiting += _used(module)
-    return sorted(found)
+        if module not in found and module not in _BESIDE:
+            found[module] = _program(module)
+            waiting += _used(found[module])
+    return found
 
 
 def library_version(name: str) -> str:
@@ -49,10 +53,10 @@ def library_version(name: str) -> str:
         return "-"
 
 
-def _used(module: str) -> set[str]:
+def _used(program: ast.Module) -> set[str]:
     """Return the modules that a module imports, at its top or later, or names to import later."""
     names: set[str] = set()
-    for node in ast.walk(_program(module)):
+    for node in ast.walk(program):
         if isinstance(node, ast.ImportFrom):
             names |= {str(node.module)} | {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):

@@ -29,7 +29,7 @@ from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import check_grid, on_grid
 from fedeas.flower.log import Line, RoundLog
 from fedeas.flower.rounds import Trained, run_rounds
-from fedeas.flower.site import Simulation, simulated_members
+from fedeas.flower.simulated import Simulation, simulated_members
 from fedeas.generators import Generator, check_classes, open_generator
 from fedeas.locks import locked
 from fedeas.partition import make_recipe

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,13 @@ from fedeas.flower import records
 from fedeas.flower.limits import check_method, check_task, check_training
 from fedeas.flower.secure_round import Layout, content_digest, read_question
 from fedeas.flower.secure_sum import Summand, answer_later_stages, begin_sum, reply_with
+from fedeas.flower.site import OpenSite, Site
 from fedeas.flower.state import Kept
 from fedeas.methods.method import Method, Outcome, Turn
 from fedeas.methods.registry import make_method
-from fedeas.privacy.secure_sum.identity import Identity
 from fedeas.privacy.secure_sum.memory import end_sums
 from fedeas.privacy.secure_sum.messages import RefusedError, Words
 from fedeas.seeds import child_rng
-from fedeas.settings.deployment import SiteConfig
 from fedeas.settings.reading import read_settings
 from fedeas.settings.training import Local, ModelSettings
 from fedeas.specs import parse
@@ -31,30 +29,11 @@ from fedeas.tensors import Tensors, choose_device
 from fedeas.training.loop import fit, keep_memory, use_threads
 from fedeas.training.models import Classifier, make_model
 from fedeas.training.optimizers import find_optimizer
-from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 
 HELLO, TRAIN = "query.hello", "train"
 
 
-@dataclass(frozen=True)
-class Site:
-    """What one client has: its number, its real samples, a folder of its own."""
-
-    partition: int
-    real: Samples  # N_k of them: its weight, whatever is generated
-    # Real and generated samples; takes the policy that the server of a deployed site names.
-    samples: Callable[[str], Samples]
-    folder: Path
-    device: str = "auto"
-    methods: tuple[str, ...] | None = None  # that it takes part in; None: in all
-    hide_sample_counts: bool = False  # whether it does not tell how much it generated
-    limits: SiteConfig | None = None  # of what a server may ask for; None in a simulation
-    identity: Identity | None = None  # and the members of the federation, for secure sums
-    sums: Path | None = None  # folder of what it keeps during a secure sum
-
-
-OpenSite = Callable[[Context], Site]
 Mod = Callable[[Message, Context, Callable[[Message, Context], Message]], Message]
 
 
@@ -66,15 +45,8 @@ def make_client_app(
     One that `answers_queries` gets the handlers of secure sums from there.
     """
     app = ClientApp(mods=list(mods))
-
-    @app.query("hello")
-    def hello(message: Message, context: Context) -> Message:
-        return _hello(message, open_site(context))
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        return _train(message, open_site(context))
-
+    app.query("hello")(lambda message, context: hello(message, open_site(context)))
+    app.train()(lambda message, context: train(message, open_site(context)))
     if not answers_queries:
         answer_later_stages(app, lambda context: _later(open_site(context)))
     return app
@@ -87,7 +59,7 @@ def _later(site: Site) -> Summand:
     return Summand(site.identity, lambda _: np.empty(0, np.uint64), site.sums)
 
 
-def _hello(message: Message, site: Site) -> Message:
+def hello(message: Message, site: Site) -> Message:
     """Report which client this is, how many real samples it has, and what the method asks for."""
     asked = records.settings(message.content)
     rng = child_rng(asked["seed"], "hello", site.partition)
@@ -142,7 +114,7 @@ class _Result:
     steps: int
 
 
-def _train(message: Message, site: Site) -> Message:
+def train(message: Message, site: Site) -> Message:
     """Train on the client's samples, from the server's weights."""
     request = _Request.read(message, site)
     if "secure" in request.asked:

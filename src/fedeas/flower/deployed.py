@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
-from flwr.app import Context
+from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
@@ -22,10 +22,10 @@ from fedeas.cache import ClientSamples
 from fedeas.counts import names
 from fedeas.data import Dataset, load_images
 from fedeas.errors import InputError
-from fedeas.flower.client import Site, make_client_app
 from fedeas.flower.limits import RefusalLog, refuse_alike
 from fedeas.flower.queries import Holding, answer_queries
-from fedeas.flower.site import with_synthetic
+from fedeas.flower.site import Site, with_synthetic
+from fedeas.generators.generator import heavy
 from fedeas.policies import FedEAS, FillToMean, FullBalance, LocalPolicy, NoGeneration, WaterFill
 from fedeas.privacy.ledger import Ledger
 from fedeas.privacy.secure_sum.identity import Identity, Members, load_identity
@@ -48,9 +48,18 @@ def make_deployed_app() -> ClientApp:
     if not logging.getLogger().handlers and logging.lastResort is not None:
         # A site's owner reads on standard error why requests were refused.
         logging.getLogger("fedeas").addHandler(logging.lastResort)
-    app = make_client_app(open_deployed, mods=[refuse_alike(_refusals)], answers_queries=True)
+    app = ClientApp(mods=[refuse_alike(_refusals)])
+    app.query("hello")(partial(_learn, "hello"))
+    app.train()(partial(_learn, "train"))
     answer_queries(app, hold_counts)
     return app
+
+
+def _learn(what: str, message: Message, context: Context) -> Message:
+    """Answer what has to do with training: only that takes torch, which takes seconds to load."""
+    client = heavy("fedeas.flower.client", "training", "train")
+    reply: Message = getattr(client, what)(message, open_deployed(context))
+    return reply
 
 
 def open_deployed(context: Context) -> Site:

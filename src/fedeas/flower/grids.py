@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
-from flwr.simulation import run_simulation
 
 from fedeas.cores import usable_cores
 from fedeas.errors import FedeasError, InputError, MissingExtraError
@@ -142,6 +141,8 @@ def _on_ray(
     app: ClientApp, clients: int, threads: int, main: Callable[[Grid], Result], gpus: float
 ) -> Result:
     """Run on Flower's simulation engine: as many actors as the cores allow, `threads` each."""
+    # Here, not at the top: it loads a web server and a database, a second of every start.
+    simulation = import_module("flwr.simulation")
     outcome: list[Result] = []
     failed: list[BaseException] = []
     server = ServerApp()
@@ -164,7 +165,7 @@ def _on_ray(
     with quiet_flower(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # marked deprecated in favour of a daemon
         try:
-            run_simulation(server, app, num_supernodes=clients, backend_config=config)
+            simulation.run_simulation(server, app, num_supernodes=clients, backend_config=config)
         except RuntimeError:
             if not failed:
                 raise

@@ -1,117 +1,41 @@
-"""A simulated client: its part of a shared data set, and its images from a shared cache."""
+"""What one client has, wherever it is: its real samples, its synthetic ones, a folder of its own.
 
-import hashlib
+Does not import torch: in a deployment every message starts a new process.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
 from pathlib import Path
 
 from flwr.app import Context
 
-from fedeas.cache import ClientSamples, Planned
-from fedeas.data import Dataset, load_images
-from fedeas.flower.client import OpenSite, Site
-from fedeas.partition import Partition
-from fedeas.plan import Plan
-from fedeas.privacy.secure_sum.graph import FEWEST
-from fedeas.privacy.secure_sum.identity import Identity, Members
-from fedeas.privacy.secure_sum.keys import identity_of
+from fedeas.cache import ClientSamples
+from fedeas.privacy.secure_sum.identity import Identity
+from fedeas.settings.deployment import SiteConfig
 from fedeas.training.samples import Samples
 
 
 @dataclass(frozen=True)
-class Simulation:
-    """Where simulated clients find what they have; paths, so that it travels to any process."""
+class Site:
+    """What one client has: its number, its real samples, a folder of its own."""
 
-    data: str
-    data_folder: str | None
-    partition: str  # file of the partition
-    plan: str | None  # file of the plan; None where nothing is generated
-    generator: str
-    offered: tuple[tuple[str, object], ...]  # settings that a generator takes if it has them
-    cache: str
-    cache_seed: int
-    batch: int  # images generated at a time
-    folder: str  # what clients keep
+    partition: int
+    real: Samples  # N_k of them: its weight, whatever is generated
+    # Real and generated samples; takes the policy that the server of a deployed site names.
+    samples: Callable[[str], Samples]
+    folder: Path
     device: str = "auto"
-
-    def opener(self) -> OpenSite:
-        """Return the function that opens the site of a Flower context."""
-        return partial(open_simulated, self)
-
-
-def open_simulated(simulation: Simulation, context: Context) -> Site:
-    """Open the site whose partition the node's configuration names."""
-    number = int(context.node_config["partition-id"])
-    data = _data(simulation.data, simulation.data_folder)
-    parts = _partition(simulation.partition).train
-    real, clients = Samples.of(data, parts[number]), len(parts)
-    return Site(
-        number,
-        real,
-        partial(_augmented, simulation, real, number),
-        Path(simulation.folder) / str(number),
-        simulation.device,
-        identity=simulated_identities(clients)[number],
-        sums=Path(simulation.folder) / str(number) / "sums",
-    )
+    methods: tuple[str, ...] | None = None  # that it takes part in; None: in all
+    hide_sample_counts: bool = False  # whether it does not tell how much it generated
+    limits: SiteConfig | None = None  # of what a server may ask for; None in a simulation
+    identity: Identity | None = None  # and the members of the federation, for secure sums
+    sums: Path | None = None  # folder of what it keeps during a secure sum
 
 
-def simulated_members(clients: int) -> Members | None:
-    """Return the list of simulated clients."""
-    identity = simulated_identities(clients)[0]
-    return None if identity is None else identity.members
-
-
-@lru_cache(maxsize=2)
-def simulated_identities(clients: int) -> dict[int, Identity | None]:
-    """Return the identities of simulated clients, which everybody can compute: one process has all.
-
-    A federation of fewer than three has none.
-    """
-    if clients < FEWEST:
-        return dict.fromkeys(range(clients))
-    private = {k: hashlib.sha256(f"simulated client {k}".encode()).digest() for k in range(clients)}
-    members = Members.of({f"client-{k}": identity_of(key) for k, key in private.items()})
-    return {k: Identity.of(key, members) for k, key in private.items()}
-
-
-def _augmented(simulation: Simulation, real: Samples, number: int, _policy: str) -> Samples:
-    """Return the client's real samples and its synthetic ones, generated on first use.
-
-    The plan is there already: no policy is asked for.
-    """
-    if simulation.plan is None:
-        return real
-    plan = _plan(simulation.plan)
-    synthetic = ClientSamples(
-        plan.client_names[number],
-        Planned(plan.samples[number]),
-        simulation.generator,
-        Path(simulation.cache),
-        simulation.cache_seed,
-        simulation.batch,
-        offered=simulation.offered,
-    )
-    return with_synthetic(real, synthetic)
+OpenSite = Callable[[Context], Site]
 
 
 def with_synthetic(real: Samples, synthetic: ClientSamples) -> Samples:
     """Return a client's real samples and its synthetic ones, generated on first use."""
     made = synthetic.draw(real.counts(), real.data.classes, real.data.samples, real)
     return Samples.of(real.data, real.indices, *made)
-
-
-# Opened once a process, however many clients take their turns in it.
-@lru_cache(maxsize=2)
-def _data(name: str, folder: str | None) -> Dataset:
-    return load_images(name, folder)
-
-
-@lru_cache(maxsize=2)
-def _partition(path: str) -> Partition:
-    return Partition.load(path)
-
-
-@lru_cache(maxsize=2)
-def _plan(path: str) -> Plan:
-    return Plan.load(path)

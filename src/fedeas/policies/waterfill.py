@@ -66,8 +66,13 @@ class WaterFill(LocalPolicy):
     price: float | None = None
 
     def __post_init__(self) -> None:
-        if (self.total is None) == (self.price is None):
-            raise InputError("water-filling takes a total or a price", got=(self.total, self.price))
+        if self.total is None and self.price is None:
+            raise InputError("waterfill needs a budget", fix="give a total or a price")
+        if self.total is not None and self.price is not None:
+            raise InputError(
+                "waterfill takes a total or a price, not both",
+                got=f"total {self.total!r}, price {self.price!r}",
+            )
         if self.total is not None:
             keep(self, total=check_total(self.total))
         else:

@@ -113,9 +113,10 @@ class Client:
         return self._once("shares", request, share)
 
     def masked(self, request: bytes, release: Callable[[], None] = lambda: None) -> bytes:
-        """Return the client's words under its own mask and one with every neighbour.
+        """Return the client's words under its own mask and one with every neighbour, signed.
 
-        `release` is called before the words are fixed as sent: there a site enters what they cost.
+        What is signed is who it was told to have shared, which its masks depend on. `release` is
+        called before the words are fixed as sent: there a site enters what they cost.
         """
 
         def cover() -> tuple[bytes, bytes]:
@@ -138,7 +139,8 @@ class Client:
                 opened.append(found or bytes(2 * SHARE))
                 if place != self._at:
                     add_pair_mask(total, mask_key, keys[place][KEY:], self._at, place, bound)
-            return total.astype("<u8").tobytes(), request[:n] + b"".join(opened)
+            told = sign(self._identity.private, told_list(bound))
+            return total.astype("<u8").tobytes() + told, request[:n] + b"".join(opened)
 
         return self._once("masked", request, cover)
 
@@ -148,8 +150,9 @@ class Client:
         def consent() -> tuple[bytes, bytes]:
             n, shared = len(self._members), self._recall("masked").secret
             before = read_marks(shared[:n], n, self._quorum)
-            self._holders_among(read_marks(request, n, self._quorum, before))
-            return sign(self._identity.private, self._agreement(request)), request
+            holders = self._holders_among(read_marks(request[:n], n, self._quorum, before))
+            self._check_told(request[n:], [place for place in holders if place != self._at])
+            return sign(self._identity.private, self._agreement(request[:n])), request[:n]
 
         return self._once("agree", request, consent)
 
@@ -214,11 +217,31 @@ class Client:
         began, shared = self._recall("shares").secret[:n], self._recall("masked").secret[:n]
         return agreement(self._session, began, shared, survivors)
 
-    def _check_signatures(self, request: bytes, agreed: bytes) -> None:
-        """Refuse to unmask unless a quorum of neighbours signed what this client signed."""
+    def _check_told(self, signatures: bytes, neighbours: list[int]) -> None:
+        """Refuse survivors whose masks are with others than this client was told.
+
+        The seed of such a neighbour must not be given up: its masks might be with clients that are
+        gone, whose keys are given up too.
+        """
+        if len(signatures) != SIGNATURE * len(neighbours):
+            raise RefusedError("not a signature of every neighbour whose words came")
         n = len(self._members)
-        holders = self._holders_among(read_marks(agreed, n, self._quorum))
-        signers = read_marks(request[:n], n, self._graph.quorum(self._at), holders)
+        first = digest(b"began", self._session, self._recall("shares").secret[:n])
+        bound = digest(b"shared", first, self._recall("masked").secret[:n])
+        content = told_list(bound)
+        for place, signature in zip(neighbours, pieces(signatures, SIGNATURE), strict=True):
+            if not is_signed(self._members.keys[place], signature, content):
+                name = self._members.names[place]
+                raise RefusedError(f"member {name} was told that others take part in this sum")
+
+    def _check_signatures(self, request: bytes, agreed: bytes) -> None:
+        """Refuse to unmask unless a quorum of members signed what this client signed.
+
+        Of all members: neighbours alone could be told another story than the rest.
+        """
+        n = len(self._members)
+        survivors = read_marks(agreed, n, self._quorum)
+        signers = read_marks(request[:n], n, self._quorum, survivors)
         if len(request) != n + SIGNATURE * len(signers):
             raise RefusedError("not a signature of everyone who is said to agree")
         content = self._agreement(agreed)
@@ -258,6 +281,11 @@ def bind_session(session: str, members: bytes) -> bytes:
 def signed_keys(session: bytes, keys: bytes) -> bytes:
     """Return what a client signs at the beginning."""
     return digest(b"keys", session, keys)
+
+
+def told_list(bound: bytes) -> bytes:
+    """Return what a client signs with its masked words; `bound` is of who began and shared."""
+    return digest(b"told", bound)
 
 
 def agreement(session: bytes, began: bytes, shared: bytes, survivors: bytes) -> bytes:

@@ -56,14 +56,6 @@ class Graph:
         """Return the members that one shares masks with, upwards."""
         return tuple(other for other in self.holders(place) if other != place)
 
-    def quorum(self, place: int) -> int:
-        """Return how many of a member's holders must sign what it signed, before it unmasks.
-
-        Where all are neighbours this is the quorum of the federation. Else it is one of a sample
-        that nobody chose, which is less to check; docs/security.md says why it is enough.
-        """
-        return quorum(len(self.holders(place)))
-
     def threshold(self, place: int) -> int:
         """Return how many shares give a member's secret back.
 

@@ -6,8 +6,8 @@ With n members of the federation, each with some of them as neighbours, and word
 |---|---|---|
 | keys | nothing | its identity, two fresh public keys, its signature of them |
 | shares | who began, n; their keys, signed | a hash of its seed; 2 hashes and a seal a holder |
-| masked | who shared, n; what its neighbours sealed for this client | its masked words |
-| agree | whose masked words came, n | its signature of who began, shared and came |
+| masked | who shared, n; what its neighbours sealed for it | masked words; it signs who shared |
+| agree | whose words came, n; its neighbours' signatures | it signs who began, shared, came |
 | unmask | who signed, n; their signatures | a share of each neighbour and of itself |
 """
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from fedeas.errors import FedeasError, InfeasibleError
-from fedeas.privacy.secure_sum.client import agreement, bind_session, signed_keys
+from fedeas.privacy.secure_sum.client import agreement, bind_session, signed_keys, told_list
 from fedeas.privacy.secure_sum.graph import quorum
 from fedeas.privacy.secure_sum.identity import Members
 from fedeas.privacy.secure_sum.keys import (
@@ -98,14 +98,22 @@ class Server:
 
     def survivors(self, replies: Replies) -> Requests:
         """Add the masked words up as they arrive, and ask who agrees on whose came."""
-        came = []
+        told: dict[int, bytes] = {}
         self._sum = np.zeros(self._words, np.uint64)
-        for place, reply in self._from("masked", replies, self._shared, 8 * self._words):
-            self._sum += np.frombuffer(reply, "<u8")
-            came.append(place)
-        self._came = self._enough("masked", came)
+        size, content = 8 * self._words, told_list(self._bound())
+        for place, reply in self._from("masked", replies, self._shared, size + SIGNATURE):
+            if is_signed(self._members.keys[place], reply[size:], content):
+                self._sum += np.frombuffer(reply[:size], "<u8")
+                told[place] = reply[size:]
+            else:
+                self.left_out[self._nodes[place]] = "masked: not signed for this sum"
+        self._came = self._enough("masked", told)
         who = marks(self._came, len(self._members))
-        return {self._nodes[place]: who for place in self._came}
+        return {
+            self._nodes[place]: who
+            + b"".join(told[p] for p in self._graph.neighbours(place) if p in told)
+            for place in self._came
+        }
 
     def agreed(self, replies: Replies) -> Requests:
         """Pass the signatures on, and ask for what takes the masks off the sum."""
@@ -120,13 +128,9 @@ class Server:
             else:
                 self.left_out[self._nodes[place]] = "agree: not a signature of the survivors"
         self._signers = self._enough("agree", signed)
-        requests = {}
-        for place in self._signers:
-            # A quorum is enough for a client, and less for it to check.
-            near = [p for p in self._graph.holders(place) if p in signed]
-            near = near[: self._graph.quorum(place)]
-            requests[self._nodes[place]] = marks(near, n) + b"".join(signed[p] for p in near)
-        return requests
+        enough = self._signers[: self._quorum]  # for a client, and less for it to check
+        proof = marks(enough, n) + b"".join(signed[place] for place in enough)
+        return {self._nodes[place]: proof for place in self._signers}
 
     def total(self, replies: Replies) -> tuple[Words, list[int]]:
         """Return the sum, and the nodes that it is over."""
