@@ -165,13 +165,18 @@ def trained(
     return run(made, folder, settings(method, projection)).weights
 
 
-def train_on_ray(folder: Path, methods: list[tuple], rounds: int = ROUNDS) -> None:
+def train_on_ray(
+    folder: Path,
+    methods: list[tuple],
+    rounds: int = ROUNDS,
+    policy: str = "fedeas(beta=12)",
+) -> None:
     """Train on Ray, in a process of its own, so that nothing of the inline server is left in it."""
     script = [sys.executable, "-W", "ignore", TESTS / "on_ray.py", folder, str(rounds)]
     environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
     environment["PYTHONPATH"] = os.pathsep.join([str(TESTS), *sys.path])
     done = subprocess.run(
-        [*script, json.dumps(methods)],
+        [*script, json.dumps(methods), policy],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -65,6 +65,22 @@ def test_every_cell_of_the_papers_sweeps_has_its_seed_and_others(path):
     assert all(len(found) == 1 for found in by_column.values())  # a column's rows share seeds
 
 
+def test_what_costs_nothing_is_compared_on_the_federation_of_the_policies():
+    """FedAvg without samples, Uniform, FedEAS and water-filling are the very runs that it has."""
+    ours = runs(CONFIGS / "cpu" / "free.toml")
+    found = {(r.config.augment.generator, r.config.federated.method, r.config.augment.policy)
+             for r in ours}  # fmt: skip
+    asked = "fedeas(beta=8)"
+    assert found == {
+        *(("pool", "fedavg", policy) for policy in ("none", "uniform", asked, "waterfill")),
+        *(("pool", method, "none") for method in ("class-weights", "fedlc", "fedrs", "fedvls")),
+        ("pool", "class-weights", asked),
+        ("copies", "fedavg", "copies"), ("copies", "fedavg", asked), ("noise", "fedavg", asked),
+    }  # fmt: skip
+    policies = [r.config for r in runs(CONFIGS / "cpu" / "cifar10.toml", "policies")]
+    assert all(r.config in policies for r in ours[:4])
+
+
 def test_the_ablation_runs_on_cpus_with_scaled_constants():
     """What goes with sqrt(N_k) by sqrt(20,000 / 45,007), what goes with N_k not at all."""
     ours = runs(CONFIGS / "cpu" / "cifar10.toml", "ablation")

@@ -67,7 +67,7 @@ class Blunt(torch.nn.Module):
 
 def test_moon_and_fedgen_say_what_a_network_lacks(tmp_path):
     made = federation(tmp_path)
-    for method in ("fedavg", "fedprox", "scaffold", "fedmix"):
+    for method in ("fedavg", "fedprox", "scaffold", "fedmix", "class-weights", "fedrs", "fedvls"):
         run(made, tmp_path, settings(method, 0, "test_models:Blunt").replace(rounds=1))
     with pytest.raises(InfeasibleError, match="the model has no method `features`"):
         run(made, tmp_path, settings("moon", 0, "test_models:Blunt"))

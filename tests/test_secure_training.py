@@ -50,7 +50,10 @@ def trained(made, folder, grid=None, **changed):
     return run(own, folder, federated_settings().replace(fraction=1.0, **changed), grid)
 
 
-@pytest.mark.parametrize("method", ["fedavg", "fedprox", "scaffold", "moon"])
+@pytest.mark.parametrize(
+    "method",
+    ["fedavg", "fedprox", "scaffold", "moon", "class-weights", "fedlc", "fedrs", "fedvls"],
+)
 def test_a_secure_run_ends_with_the_bits_of_a_plain_one(made, tmp_path, method):
     model = ModelSettings("cnn", projection=16) if method == "moon" else ModelSettings("cnn")
     changed = {"method": method, "model": model, "rounds": 2}

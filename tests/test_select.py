@@ -161,6 +161,8 @@ def test_the_matched_table(paper):
         "waterfill": 0.5326,
         "fill-to-mean": 0.7618,
         "full-balance": 1.0,
+        "copies": 0.4845,
+        "class-weights": 0.0,
     }
     assert rows["uniform"].negative_gain == 1679
     assert rows["fedeas"].negative_gain == 0

@@ -1,12 +1,20 @@
 """The matched-budget table: several policies on the same counts and the same total, no training."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedeas.counts import CountsLike, LabelCounts
 from fedeas.errors import InfeasibleError
 from fedeas.plan import Plan
-from fedeas.policies import FedEAS, Policy, make_plan, make_policy
+from fedeas.policies import (
+    FedEAS,
+    OwnClasses,
+    Policy,
+    copyable,
+    make_plan,
+    make_policy,
+    reachable_reduction,
+)
 from fedeas.policy_settings import policy_name
 from fedeas.targets import Target
 
@@ -17,12 +25,18 @@ DEFAULT_POLICIES = (
     "waterfill",
     "fill-to-mean",
     "full-balance",
+    "copies",
+    "class-weights",
 )
+_CLASS_WEIGHTS = "class-weights"  # a method of training: it generates nothing
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one policy does with the counts; only `policy` and `note` if it cannot be applied."""
+    """What one policy does with the counts; only `policy` and `note` if it cannot be applied.
+
+    `reach` is given for what has no part in classes that a client lacks.
+    """
 
     policy: str
     total: int | None = None
@@ -33,7 +47,9 @@ class Row:
     clients: int | None = None  # clients that generate anything
     classes: int | None = None  # classes of which anything is generated
     pairs: int | None = None  # client-class pairs that receive anything
+    reach: float | None = None  # the most of the imbalance that it could remove at any total
     note: str | None = None
+    remark: str | None = None  # what the numbers do not say
 
 
 @dataclass(frozen=True)
@@ -59,7 +75,8 @@ def compare(
     counts : LabelCounts or array_like
         Whole numbers, clients x classes.
     policies : sequence of str or Policy
-        Names with settings, or policies.
+        Names with settings, or policies. `class-weights` stands for no samples at all, and a loss
+        that counts rare classes for more.
     reference : Policy, optional
         Its total is what the others spend, and its target what all are measured against; FedEAS
         with beta 12 by default.
@@ -75,11 +92,15 @@ def compare(
     matched, target = planned.total, planned.target
     rows = []
     for given in policies:
+        if given == _CLASS_WEIGHTS:
+            rows.append(_class_weights(counts, target))
+            continue
         policy = _resolve(given, chosen, matched, target) if isinstance(given, str) else given
         label = given if isinstance(given, str) else policy_name(given)
         try:
-            plan = make_plan(policy, counts).scored_for(counts, target)
-            rows.append(_row(label, plan))
+            row = _row(label, make_plan(policy, counts).scored_for(counts, target))
+            free = isinstance(policy, OwnClasses)
+            rows.append(_with_reach(row, planned, counts) if free else row)
         except InfeasibleError as error:
             rows.append(Row(label, note=str(error)))
     return Comparison(matched, tuple(rows))
@@ -105,3 +126,29 @@ def _row(label: str, plan: Plan) -> Row:
         int(plan.samples.any(axis=0).sum()),
         int((plan.samples > 0).sum()),
     )
+
+
+def _with_reach(row: Row, planned: Plan, counts: LabelCounts) -> Row:
+    """Say what copies can and cannot reach."""
+    made, reach = (
+        int(copyable(planned.samples, counts.n).sum()),
+        reachable_reduction(counts, planned.target),
+    )
+    most = f"{reach:.1%}".replace("%", " %")
+    remark = (
+        f"could make {made:,} of the {planned.total:,} samples of the matched plan; at any total "
+        f"they remove at most {most}. The score takes a copy for a new sample"
+    )
+    return replace(row, reach=reach, remark=remark)
+
+
+def _class_weights(counts: LabelCounts, target: Target | None) -> Row:
+    """Say what a weighted loss can and cannot reach."""
+    clients = counts.sizes > 0
+    empty, pairs = int((counts.n[clients] == 0).sum()), int(clients.sum()) * counts.C
+    remark = (
+        f"a loss instead of samples; no effect on the {empty:,} of {pairs:,} pairs of a client "
+        "and a class that are empty"
+    )
+    reach = reachable_reduction(counts, target)
+    return Row(_CLASS_WEIGHTS, 0, 0.0, 0.0, 0, None, 0, 0, 0, reach=reach, remark=remark)

@@ -1,5 +1,6 @@
 """`fedeas compare`: several policies at the same total, without training."""
 
+import textwrap
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,5 +96,5 @@ def _print(comparison: "Comparison") -> None:
         "clients x classes: how many of each generate anything"
     )
     for row in comparison:
-        if row.note:
-            typer.echo(f"{row.policy}: {row.note}")
+        if said := row.note or row.remark:
+            typer.echo(textwrap.fill(f"{row.policy}: {said}", 80))

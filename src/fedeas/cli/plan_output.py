@@ -96,6 +96,7 @@ def print_plan(counts: "LabelCounts", plan: "Plan", rows: int, chosen: "Chosen")
     """Print the clients that generate most, and the outcome."""
     from fedeas import FullBalance
     from fedeas.cost import SiteCosts
+    from fedeas.policies import copyable
     from fedeas.skew import skewness
 
     scalars = {key: plan.settings.get(key) for key in ("beta", "total", "price")}
@@ -130,6 +131,8 @@ def print_plan(counts: "LabelCounts", plan: "Plan", rows: int, chosen: "Chosen")
         table.add_row(f"{len(order) - rows:,} more", "", "", f"{rest:,}", "", "")
     show.print_table(table)
     print_outcome(plan, plan.cost, chosen)
+    if plan.total:
+        typer.echo(f"copies           {_copies(int(copyable(plan.samples, counts.n).sum()), plan)}")
     balanced = FullBalance(target=plan.target).plan(counts)
     full = balanced.total
     if plan.total and full > plan.total:
@@ -164,6 +167,14 @@ def print_outcome(
         typer.echo(f"quality          a synthetic sample counts as {shown} of a real one")
 
 
+def _copies(made: int, plan: "Plan") -> str:
+    """Say how much of a plan copies of the clients' own samples could make."""
+    if made in (0, plan.total):
+        return f"could make {'all' if made else 'none'} of these samples"
+    part = f"{made:,} ({show.percent(made / plan.total)})"
+    return f"could make {part}; the rest is of missing classes"
+
+
 def _largest_classes(plan: "Plan", client: int, width: int) -> str:
     """List the classes that a client generates most of, as many as fit."""
     row = plan.samples[client]
@@ -183,6 +194,7 @@ def describe(
 ) -> dict[str, object]:
     """Return a plan as JSON holds it."""
     from fedeas.overfill import overfilled
+    from fedeas.policies import copyable
     from fedeas.skew import skewness
 
     skews = skewness(counts, target=plan.target)
@@ -192,6 +204,7 @@ def describe(
         **summary(plan, plan.cost),
         **chosen.to_dict(),
         **findings.to_dict(),
+        "copyable": int(copyable(plan.samples, counts.n).sum()),
         "client_count": counts.K,
         "empty_count": len(counts.empty),
         "settings": dict(plan.settings),

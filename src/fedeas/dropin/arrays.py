@@ -1,5 +1,6 @@
 """A pair of NumPy arrays, images and labels, with synthetic samples after the real ones."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,17 @@ from numpy.typing import NDArray
 from fedeas.dropin.pictures import check_form
 from fedeas.dropin.synthetic import Order, synthesize
 from fedeas.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class _Own:
+    """A client's images, as `copies` takes them."""
+
+    images: NDArray[np.uint8]
+    labels: NDArray[Any]
+
+    def take(self, places: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+        return self.images[places], self.labels[places]
 
 
 class Arrays(tuple[NDArray[np.uint8], NDArray[Any]]):
@@ -33,7 +45,7 @@ def augment_arrays(images: NDArray[np.uint8], labels: NDArray[Any], order: Order
             got=(len(images), len(labels)),
             allowed="a label per image",
         )
-    made = synthesize(labels, None, order)
+    made = synthesize(labels, None, order, _Own(images, labels))
     if not len(made.labels):
         return Arrays(images, labels, len(labels))
     new = made.images

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedeas.cache import ClientSamples
 from fedeas.errors import InputError
-from fedeas.generators import Classes, Generator, count_classes
+from fedeas.generators import Classes, Generator, OwnSamples, count_classes
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -31,14 +31,19 @@ class Synthetic:
     labels: Ints
 
 
-def synthesize(labels: ArrayLike, classes: Classes | None, order: Order) -> Synthetic:
-    """Return the images that the policy wants for these labels, generated where missing."""
+def synthesize(
+    labels: ArrayLike, classes: Classes | None, order: Order, own: OwnSamples | None = None
+) -> Synthetic:
+    """Return the images that the policy wants for these labels, generated where missing.
+
+    Copies are made of the client's `own` images.
+    """
     classes = classes if order.classes is None else order.classes
     if classes is None:
         classes = _classes_of(order.samples.open_generator())
     real = _checked(labels, count_classes(classes))
     n = np.bincount(real, minlength=count_classes(classes))
-    return Synthetic(real, *order.samples.draw(n, classes))
+    return Synthetic(real, *order.samples.draw(n, classes, own=own))
 
 
 def _checked(labels: ArrayLike, classes: int) -> Ints:

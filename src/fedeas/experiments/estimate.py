@@ -11,6 +11,7 @@ import torch
 
 from fedeas.data import load_images
 from fedeas.errors import FedeasError
+from fedeas.experiments.planning import makes_copies
 from fedeas.experiments.run import prepare, share_out
 from fedeas.experiments.runner import finished_result
 from fedeas.experiments.sweep import Cell, unique
@@ -199,7 +200,7 @@ def _time_evaluation(config: Config) -> float:
 def _time_generation(config: Config) -> float:
     """Return the seconds that an image takes to generate."""
     generator = prepare(config).generator
-    if generator is None:
+    if generator is None or makes_copies(config):
         return 0.0
     classes = len(load_images(config.data.name, config.data.folder).classes)
     labels = np.arange(_IMAGES) % classes

@@ -21,6 +21,7 @@ from fedeas.cores import usable_cores
 from fedeas.data import Federation, federate, load_images
 from fedeas.errors import InputError
 from fedeas.experiments.code import code_hash, library_version
+from fedeas.experiments.planning import makes_copies, plan_run
 from fedeas.experiments.results import curves, read_result, summarise
 from fedeas.experiments.tracking import check_trackers, followers
 from fedeas.files import file_hash, read_json, write_json
@@ -33,7 +34,7 @@ from fedeas.generators import Generator, check_classes, open_generator
 from fedeas.locks import locked
 from fedeas.partition import make_recipe
 from fedeas.plan import Plan
-from fedeas.policies import make_plan, make_policy, settled_spec
+from fedeas.policies import settled_spec
 from fedeas.progress import Progress
 from fedeas.settings.config import Config, read_config
 from fedeas.tensors import Tensors, choose_device
@@ -67,8 +68,8 @@ class Prepared:
         return "" if self.generator is None else self.generator.fingerprint
 
     def open_cache(self, config: Config) -> Cache | None:
-        """Return the cache of the run's samples, where any are generated."""
-        if self.generator is None:
+        """Return the cache of the run's samples, where any are generated and not copied."""
+        if self.generator is None or makes_copies(config):
             return None
         classes = self.federation.data.classes
         return Cache(config.augment.cache, self.generator, classes, cache_seed(config))
@@ -91,7 +92,7 @@ def prepare(config: Config) -> Prepared:
     """Share out the data, plan, and open the generator, without training."""
     find_optimizer(config.federated.local)
     federation = share_out(config)
-    plan = make_plan(make_policy(config.augment.policy), federation.counts)
+    plan = plan_run(config, federation.counts)
     generator = None
     if plan.total:
         if not config.augment.generator:
@@ -225,7 +226,7 @@ def _generate(
     augment = config.augment
     cache = ready.open_cache(config)
     if ready.generator is None or cache is None:
-        return made
+        return made | {"made": ready.plan.total}  # copies are made while clients train
     real = ready.federation.data.samples
     filled = fill(ready.plan, ready.generator, cache, augment.batch, progress, like=real)
     try:

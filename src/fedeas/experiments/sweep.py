@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from fedeas.counts import LabelCounts
 from fedeas.errors import InputError
+from fedeas.experiments.planning import plan_run
 from fedeas.experiments.results import known_by
 from fedeas.experiments.run import share_out
 from fedeas.experiments.runs import Entry, flat_settings
@@ -151,7 +152,7 @@ def fill_in(
         total = make_plan(make_policy(run.match), counts).total if run.match else None
         spec = with_total(run.config.augment.policy, total)
         config = _with_policy(run.config, spec)
-        plan = make_plan(make_policy(spec), counts)
+        plan = plan_run(config, counts)
         passes = _passes(config.federated, config.seed, counts.sizes + plan.per_client)
         name = folder_name(config)
         cells.setdefault((run.grid.name, name), Cell(run, config, name, plan.total, passes))

@@ -38,5 +38,5 @@ OpenSite = Callable[[Context], Site]
 
 def with_synthetic(real: Samples, synthetic: ClientSamples) -> Samples:
     """Return a client's real samples and its synthetic ones, generated on first use."""
-    made = synthetic.draw(real.counts(), real.data.classes, real.data.samples)
+    made = synthetic.draw(real.counts(), real.data.classes, real.data.samples, real)
     return Samples.of(real.data, real.indices, *made)

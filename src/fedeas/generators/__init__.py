@@ -1,5 +1,6 @@
 """Generators of synthetic samples: a protocol of two members, and its implementations."""
 
+from fedeas.generators.copies import Copies, OwnSamples
 from fedeas.generators.generator import (
     Classes,
     Generator,
@@ -8,11 +9,15 @@ from fedeas.generators.generator import (
     make_generator,
     open_generator,
 )
+from fedeas.generators.noise import Noise
 from fedeas.generators.pool import Pool
 
 __all__ = [
     "Classes",
+    "Copies",
     "Generator",
+    "Noise",
+    "OwnSamples",
     "Pool",
     "check_classes",
     "count_classes",

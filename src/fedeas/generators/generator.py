@@ -12,6 +12,8 @@ from fedeas.cores import wait_without_spinning
 from fedeas.data import load_images
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError, MissingExtraError
+from fedeas.generators.copies import Copies
+from fedeas.generators.noise import noise_like
 from fedeas.generators.pool import pool_of_data
 from fedeas.specs import Registry
 
@@ -74,7 +76,13 @@ def _turbo(
 _REGISTRY = Registry(
     "generator",
     "fedeas.generators",
-    {"pool": pool_of_data, "diffusion": _diffusion, "turbo": _turbo},
+    {
+        "pool": pool_of_data,
+        "diffusion": _diffusion,
+        "turbo": _turbo,
+        "copies": Copies,
+        "noise": noise_like,
+    },
     "sample(labels, seeds)",
 )
 

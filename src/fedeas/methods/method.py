@@ -4,6 +4,7 @@ McMahan, Moore, Ramage, Hampson, Aguera y Arcas: Communication-Efficient Learnin
 Networks from Decentralized Data, 2017.
 """
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -115,6 +116,13 @@ class Method:
 @dataclass(frozen=True)
 class FedAvg(Method):
     """Averaging, weighted by the clients' numbers of real samples."""
+
+
+def frozen_copy(model: Classifier, weights: Tensors) -> Classifier:
+    """Return a model like this one with other weights, which is only asked."""
+    twin = copy.deepcopy(model)
+    twin.load_state_dict(weights)
+    return twin.eval().requires_grad_(False)
 
 
 def stream(seed: int, *path: str | int) -> torch.Generator:

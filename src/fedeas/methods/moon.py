@@ -9,7 +9,6 @@ In the original z leaves a projection head that the models of all methods have (
 model's settings). Without a head z are the features, as in FL-bench.
 """
 
-import copy
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,8 +16,7 @@ import torch
 from torch.nn import functional
 
 from fedeas.errors import InputError
-from fedeas.methods.method import Method, Outcome, Turn
-from fedeas.tensors import Tensors
+from fedeas.methods.method import Method, Outcome, Turn, frozen_copy
 from fedeas.training.loop import Correction
 from fedeas.training.models import Classifier
 
@@ -39,18 +37,13 @@ class Moon(Method):
 
     def correction(self, turn: Turn) -> Correction:
         """Return the contrastive loss against the server's model and the client's last one."""
-        server = _frozen(turn.model, turn.before)
-        return _Contrast(server, _frozen(turn.model, turn.kept or turn.before), self.mu, self.tau)
+        server = frozen_copy(turn.model, turn.before)
+        last = frozen_copy(turn.model, turn.kept or turn.before)
+        return _Contrast(server, last, self.mu, self.tau)
 
     def finish(self, turn: Turn, steps: int) -> Outcome:
         """Keep the model for the next turn's contrast."""
         return Outcome(kept={k: v.detach().clone() for k, v in turn.model.state_dict().items()})
-
-
-def _frozen(model: Classifier, weights: Tensors) -> Classifier:
-    twin = copy.deepcopy(model)
-    twin.load_state_dict(weights)
-    return twin.eval().requires_grad_(False)
 
 
 class _Contrast(Correction):

@@ -1,9 +1,13 @@
 """Methods by name: 'fedavg', 'fedprox(mu=0.01)', 'scaffold', ..."""
 
 from fedeas.errors import InputError
+from fedeas.methods.class_weights import ClassWeights
 from fedeas.methods.fedgen import FedGen
+from fedeas.methods.fedlc import FedLC
 from fedeas.methods.fedmix import FedMix
 from fedeas.methods.fedprox import FedProx
+from fedeas.methods.fedrs import FedRS
+from fedeas.methods.fedvls import FedVLS
 from fedeas.methods.method import FedAvg, Method
 from fedeas.methods.moon import Moon
 from fedeas.methods.scaffold import Scaffold
@@ -19,6 +23,10 @@ METHODS = Registry(
         "moon": Moon,
         "fedgen": FedGen,
         "fedmix": FedMix,
+        "class-weights": ClassWeights,
+        "fedlc": FedLC,
+        "fedrs": FedRS,
+        "fedvls": FedVLS,
     },
 )
 

@@ -3,6 +3,7 @@
 from fedeas.errors import InputError
 from fedeas.plan import Plan
 from fedeas.policies.balance import FillToMean, FullBalance, NoGeneration
+from fedeas.policies.copies import OwnClasses
 from fedeas.policies.fedeas import FedEAS
 from fedeas.policies.greedy import Greedy
 from fedeas.policies.matched import MissingOnly, Uniform
@@ -11,7 +12,10 @@ from fedeas.policies.waterfill import WaterFill
 from fedeas.specs import Registry, parse
 from fedeas.targets import FEDERATION, UNIFORM, inline_shares
 
-_OURS = (FedEAS, Uniform, MissingOnly, WaterFill, Greedy, FillToMean, FullBalance, NoGeneration)
+_OURS = (
+    FedEAS, Uniform, MissingOnly, WaterFill, Greedy, FillToMean, FullBalance, OwnClasses,
+    NoGeneration,
+)  # fmt: skip
 _REGISTRY = Registry(
     "policy", "fedeas.policies", {policy.name: policy for policy in _OURS}, "plan(counts)"
 )

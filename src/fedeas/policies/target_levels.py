@@ -18,20 +18,24 @@ _RELATIVE = 4e-15  # the same, as a part of a client
 
 
 class TargetLevels(Levels):
-    """The order in which the classes of every client are raised, and the price where each joins."""
+    """The order in which the classes of every client are raised, and the price where each joins.
+
+    The target is one for all clients, or one for each.
+    """
 
     def __init__(self, n: Floats, t: Floats) -> None:
         self.n, self.t = n, t
+        classes = n.shape[-1]
         self.N = n.sum(axis=1)
         self.order, self._sizes = _joining(n, t, self.N)
         self.sorted = np.take_along_axis(n, self.order, axis=1)
-        self.shares = t[self.order]
+        self.shares = np.take_along_axis(np.broadcast_to(t, n.shape), self.order, axis=1)
         # Column j: what is left alone once j classes are raised; nothing in the last one.
-        self.A, self.B, self.D, self.T = np.zeros((4, len(n), len(t) + 1))
+        self.A, self.B, self.D, self.T = np.zeros((4, len(n), classes + 1))
         parts = (self.sorted**2, self.sorted, self.sorted * self.shares, self.shares)
         for sums, x in zip((self.A, self.B, self.D, self.T), parts, strict=True):
             sums[:, :-1] = sums_from(x)
-        j = np.maximum(np.arange(len(t) + 1), 1)
+        j = np.maximum(np.arange(classes + 1), 1)
         self.P, self.E = self.A + self.B**2 / j, self.D + self.B * self.T / j
 
     @cached_property

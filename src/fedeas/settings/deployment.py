@@ -36,7 +36,8 @@ MOST_SAMPLES = 2**40 - 1  # of one client
 Samples = Annotated[int, Meta(ge=1, le=MOST_SAMPLES)]
 _FEDERATED = Federated()
 _QUERIES = "class-totals beta price train"  # all that are noisy sums
-_PRIVATE = "fedavg fedprox scaffold moon"  # methods that send nothing but weights
+# Methods that send nothing but weights.
+_PRIVATE = "fedavg fedprox scaffold moon class-weights fedlc fedrs fedvls"
 
 
 class Deployment(Settings, frozen=True, rename="kebab"):

@@ -49,7 +49,7 @@ class Federated(Settings, frozen=True):
 
     rounds: Count = 40  # of communication
     fraction: Fraction = 0.5  # of the clients in a round
-    method: str = "fedavg"  # or fedprox(mu=0.01), scaffold, moon, fedgen, fedmix
+    method: str = "fedavg"  # or fedprox(mu=0.01), class-weights, fedlc, ...: docs/training.md
     model: ModelSettings = ModelSettings()
     local: Local = Local()
     threads: Count = 1  # of a client's training

@@ -1,0 +1,204 @@
+"""Methods whose loss knows the client's label counts: by hand, and FedAvg where they equal it."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedeas import InputError
+from fedeas.flower.client import make_client_app
+from fedeas.flower.grids import InlineGrid
+from fedeas.methods.class_weights import ClassWeights
+from fedeas.methods.fedlc import FedLC
+from fedeas.methods.fedrs import FedRS
+from fedeas.methods.fedvls import FedVLS
+from fedeas.methods.method import Method, Turn
+from fedeas.methods.registry import make_method
+from fedeas.settings.deployment import SiteConfig
+from fedeas.settings.training import Local
+from federations import federation, run, same_as_on_ray, settings, train_on_ray, trained
+
+METHODS = ("class-weights", "class-weights(loss=weighted)", "fedlc", "fedrs", "fedvls")
+COUNTS = (9, 1, 0, 0)  # of a client's training samples
+LOGITS = ((1.0, 0.5, -1.0, 0.2), (0.3, 2.0, 0.0, 0.7), (-0.5, 0.1, 0.4, 1.5))
+LABELS = (0, 1, 0)
+SERVER = ((0.0, 0.0, 1.0, -1.0), (0.0, 0.0, 0.5, 0.5), (0.0, 0.0, -2.0, 1.0))
+
+
+class Fixed(nn.Module):
+    """A model whose weights are its logits, whatever the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor(LOGITS))
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        return self.w
+
+
+def loss_of(method: Method, counts=COUNTS, labels=LABELS) -> tuple[float, torch.Tensor]:
+    """The loss of a batch with these labels, and its slope along every logit."""
+    model = Fixed()
+    samples = SimpleNamespace(counts=lambda: np.array(counts))
+    server = {"w": torch.tensor(SERVER)}
+    here = Turn(model, server, {}, {}, samples, Local(), 1, np.random.default_rng(0))
+    loss = method.correction(here).loss(model, torch.zeros(3, 1), torch.tensor(labels))
+    loss.backward()
+    return loss.item(), model.w.grad
+
+
+def cross_entropy(rows, label_of=LABELS) -> list[float]:
+    return [
+        math.log(sum(map(math.exp, row))) - row[label]
+        for row, label in zip(rows, label_of, strict=True)
+    ]
+
+
+def test_the_balanced_softmax_by_hand():
+    """log(9 e^z0 + e^z1) - z_y - log n_y; classes without samples have no part in it."""
+    losses = [
+        math.log(9 * math.exp(1) + math.exp(0.5)) - 1 - math.log(9),
+        math.log(9 * math.exp(0.3) + math.exp(2)) - 2,
+        math.log(9 * math.exp(-0.5) + math.exp(0.1)) + 0.5 - math.log(9),
+    ]
+    found, slope = loss_of(ClassWeights())
+    assert found == pytest.approx(sum(losses) / 3, rel=1e-5)
+    assert not slope[:, 2:].any()
+    assert slope[:, :2].all()
+
+
+def test_the_weighted_loss_by_hand():
+    """Weights 1/9 for two samples of class 0 and 1 for one of class 1."""
+    first, second, third = cross_entropy(LOGITS)
+    expected = (first / 9 + second + third / 9) / (1 / 9 + 1 + 1 / 9)
+    assert loss_of(ClassWeights(loss="weighted"))[0] == pytest.approx(expected, rel=1e-5)
+    root = (first / 3 + second + third / 3) / (1 / 3 + 1 + 1 / 3)
+    found = loss_of(ClassWeights(loss="weighted", strength=0.5))[0]
+    assert found == pytest.approx(root, rel=1e-5)
+
+
+def test_fedlcs_loss_by_hand():
+    """Logits minus tau n^(-1/4): 16 samples give half of tau, 1 gives tau, none an infinity."""
+    calibrated = [(a - 0.4, b - 0.8, c - 0.8) for a, b, c, _ in LOGITS]
+    expected = sum(cross_entropy(calibrated)) / 3
+    found, slope = loss_of(FedLC(tau=0.8), counts=(16, 1, 1, 0))
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert not slope[:, 3].any()
+
+
+def test_fedrss_loss_by_hand():
+    restricted = [(a, b, c * 0.25, d * 0.25) for a, b, c, d in LOGITS]
+    expected = sum(cross_entropy(restricted)) / 3
+    found, slope = loss_of(FedRS(alpha=0.25))
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert slope[:, 2:].all()  # slowed down, not stopped
+
+
+def test_fedvlss_loss_by_hand():
+    """Balanced softmax, KL over the two vacant classes, and sum_c p_c log mean [y != c] e^z_c."""
+    balanced = loss_of(ClassWeights())[0]
+    distance = 0.0
+    for own, taught in zip(LOGITS, SERVER, strict=True):
+        q, g = ([math.exp(x) / sum(map(math.exp, row[2:])) for x in row[2:]]
+                for row in (own, taught))  # fmt: skip
+        distance += sum(b * math.log(b / a) for a, b in zip(q, g, strict=True)) / 3
+    held_down = 0.9 * math.log(math.exp(0.3) / 3)
+    held_down += 0.1 * math.log((math.exp(0.5) + math.exp(0.1)) / 3)
+    found, slope = loss_of(FedVLS(distillation=0.7, suppression=0.3))
+    assert found == pytest.approx(balanced + 0.7 * distance + 0.3 * held_down, rel=1e-5)
+    assert slope[:, 2:].any()  # the server's model teaches what the client lacks
+
+
+def test_fedvls_leaves_out_what_a_batch_or_a_client_cannot_say():
+    """A batch of one class; one vacant class, or none."""
+    found, slope = loss_of(FedVLS(calibration=0), labels=(0, 0, 0))
+    assert math.isfinite(found)
+    assert torch.isfinite(slope).all()
+    for counts in ((4, 3, 2, 1), (4, 3, 2, 0)):
+        with_it, without = (loss_of(FedVLS(distillation=d), counts)[0] for d in (5, 0))
+        assert with_it == without
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "class-weights(strength=0)",
+        "class-weights(strength=0, loss=weighted)",
+        "fedlc(tau=0)",
+        "fedrs(alpha=1)",
+        "fedvls(calibration=0, distillation=0, suppression=0)",
+    ],
+)
+def test_without_its_term_a_method_is_fedavg_bit_for_bit(method, tmp_path):
+    plain, other = trained(tmp_path / "plain"), trained(tmp_path / "other", method=method)
+    assert all(torch.equal(weight, other[name]) for name, weight in plain.items())
+
+
+def test_fedvls_without_its_own_terms_is_the_balanced_softmax_bit_for_bit(tmp_path):
+    one = trained(tmp_path / "one", method="class-weights")
+    other = trained(tmp_path / "other", method="fedvls(distillation=0, suppression=0)")
+    assert all(torch.equal(weight, other[name]) for name, weight in one.items())
+
+
+def test_with_it_every_method_is_another(tmp_path):
+    """Every client of this federation lacks a class."""
+    weights = {m: trained(tmp_path / str(i), method=m) for i, m in enumerate(("fedavg", *METHODS))}
+    assert all(torch.isfinite(w).all() for own in weights.values() for w in own.values())
+    assert len({float(own["conv1.bias"].sum()) for own in weights.values()}) == 1 + len(METHODS)
+
+
+def test_where_a_client_generates_what_it_lacks_fedrs_is_fedavg(tmp_path):
+    """The counts are of what is trained on: no class is missing any more."""
+    same, other = (
+        trained(tmp_path / m, method=m, policy="full-balance") for m in ("fedavg", "fedrs")
+    )
+    assert all(torch.equal(weight, other[name]) for name, weight in same.items())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_that_was_stopped_goes_on_with_the_same_bits(method, tmp_path):
+    made = federation(tmp_path, policy="fedeas(beta=12)")
+    whole = run(made, tmp_path, settings(method)).weights
+    (tmp_path / "cut").mkdir()
+    run(made, tmp_path / "cut", settings(method).replace(rounds=2))
+    grid = InlineGrid(make_client_app(made.simulation.opener()), made.clients)
+    rest = run(made, tmp_path / "cut", settings(method), grid)
+    assert all(torch.equal(weight, rest.weights[name]) for name, weight in whole.items())
+
+
+@pytest.mark.slow
+def test_they_end_with_the_same_bits_on_ray(tmp_path):
+    """Without synthetic samples: every client lacks a class."""
+    made = federation(tmp_path)
+    inline = {m: run(made, tmp_path, settings(m)).weights for m in METHODS}
+    train_on_ray(tmp_path, [(m, 0) for m in METHODS], policy="none")
+    assert same_as_on_ray(tmp_path, inline)
+
+
+def test_sites_take_part_in_them_by_default_since_they_send_weights_alone():
+    allowed = SiteConfig(0, "a, b", "data", "state").methods.split()
+    for spec in METHODS:
+        method = make_method(spec)
+        assert method.name in allowed
+        assert not method.keeps
+        assert (method.shown_like(None), method.added_like(None)) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "class-weights(strength=-1)",
+        "class-weights(strength=inf)",
+        "class-weights(loss=focal)",
+        "fedlc(tau=-1)",
+        "fedrs(alpha=1.5)",
+        "fedvls(suppression=-1)",
+        "fedvls(distillation=nan)",
+    ],
+)
+def test_bad_settings_are_refused(spec):
+    with pytest.raises(InputError):
+        make_method(spec)
