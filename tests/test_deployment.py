@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 import os
 import signal
 import subprocess
@@ -149,7 +150,9 @@ def test_a_server_whose_policy_every_site_would_refuse_asks_nobody(sites, tmp_pa
         ("fedeas(gamma=1)", "other settings"),
         ("fedeas(beta=20000)", "out of range"),
         ("fedeas(beta=12, size_exponent=2)", "out of range"),
-        ("full-balance" + " " * 300, "of that length"),
+        ("full-balance" + " " * 20_000, "of that length"),
+        ("fedeas(beta=12, target=federation)", "'target' of a policy is out of range"),
+        ("fedeas(beta=12, target=0.5:0.5)", "target does not fit"),
         ("", "not a policy"),
     ],
 )
@@ -362,6 +365,45 @@ def test_a_negotiated_price_stays_within_its_total(sites, tmp_path):
     assert 50 <= sum(policy.local(row).sum() for row in COUNTS) <= 60
     with pytest.raises(InputError, match="no such setting"):
         serve(grid, settings(sites, tmp_path / "a", policy="negotiate(beta=5)"))
+
+
+def test_sites_aim_at_the_class_distribution_that_they_sum_up(sites, tmp_path):
+    """The distribution comes from a secure sum, once, and holds for the run that goes on."""
+    given = {"policy": "fedeas(beta=12, target=federation)", "prior-epsilon": math.inf}
+    for rounds in (1, 2):
+        grid = InlineGrid(app_of(sites, tmp_path), 4)
+        serve(grid, settings(sites, tmp_path / "run", rounds=rounds, **given))
+    agreed = read_json(tmp_path / "run" / "policy.json")
+    shares = COUNTS.sum(axis=0) / COUNTS.sum()
+    assert agreed["shares"] == pytest.approx(shares)
+    assert agreed["errors"] == [0, 0, 0]
+    own = row_policy(agreed["policy"])
+    whole = FedEAS(beta=12, target="federation").plan(COUNTS)
+    asked = np.array([own.local(row) for row in COUNTS])
+    assert np.abs(asked - whole.samples).max() <= 1  # shares are told to four digits
+    assert whole.total > 10
+    plain = serve(
+        InlineGrid(app_of(sites, tmp_path / "plain"), 4),
+        settings(sites, tmp_path / "other", policy=agreed["policy"]),
+    )
+    assert equal(plain.weights, load_tensors(tmp_path / "run" / "model.safetensors")[0])
+    with pytest.raises(InputError, match="needs the list of members"):
+        serve(grid, settings(sites, tmp_path / "a", members="", **given))
+    with pytest.raises(InputError, match="began with another policy"):
+        serve(grid, settings(sites, tmp_path / "run", policy="negotiate"))
+
+
+def test_a_noisy_class_distribution_is_paid_for(sites, tmp_path):
+    given = {"policy": "fedeas(beta=12, target=federation)", "prior-epsilon": 2.0}
+    serve(InlineGrid(app_of(sites, tmp_path), 4), settings(sites, tmp_path / "run", **given))
+    agreed = read_json(tmp_path / "run" / "policy.json")
+    assert min(agreed["errors"]) > 0
+    assert row_policy(agreed["policy"]).local([90, 10, 0]).shape == (3,)
+    for k in range(4):
+        mine = config(sites, tmp_path, k)
+        ledger = Ledger.open(mine.ledger_folder, mine.epsilon, mine.delta)
+        assert [entry.query for entry in ledger.entries] == ["class-totals"]
+        assert 1.5 < ledger.epsilon_spent <= 2.0 + 1e-9
 
 
 def test_a_turn_that_is_run_twice_does_no_harm(sites, tmp_path):

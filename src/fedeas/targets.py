@@ -149,7 +149,7 @@ def make_target(given: TargetLike) -> Target | None:
     if isinstance(given, str | Path):
         if str(given) in (UNIFORM, FEDERATION):
             return None if str(given) == UNIFORM else Target()
-        return _inline(str(given)) or _from_file(given)
+        return inline_target(str(given)) or _from_file(given)
     if isinstance(given, Mapping):
         return Target(list(given.values()), list(given))
     if isinstance(given, list | tuple | np.ndarray):
@@ -157,8 +157,8 @@ def make_target(given: TargetLike) -> Target | None:
     raise InputError("not a target", got=given, allowed=_ALLOWED)
 
 
-def _inline(text: str) -> Target | None:
-    """Return shares written as '0.6:0.3:0.1', if that is what it is."""
+def inline_target(text: str) -> Target | None:
+    """Return the target that is written as '0.6:0.3:0.1', None if it is not written so."""
     try:
         shares = [float(part) for part in text.split(":")]
     except ValueError:

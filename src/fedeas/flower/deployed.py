@@ -12,6 +12,7 @@ import os
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flwr.app import Context, Message
@@ -33,11 +34,12 @@ from fedeas.privacy.secure_sum.memory import own_folder
 from fedeas.settings.deployment import SiteConfig
 from fedeas.settings.reading import read_settings
 from fedeas.specs import parse
+from fedeas.targets import Target, aim_at_classes, inline_target
 from fedeas.training.samples import Samples
 
 SITES = "FEDEAS_SITES"  # names the folder of simulated sites' configurations
 _POLICIES = {p.name: p for p in (FedEAS, WaterFill, FillToMean, FullBalance, NoGeneration)}
-_LONGEST = 200  # characters of a policy
+_LONGEST = 20_000  # characters of a policy, which may have a share per class
 # Of a number in one. Beyond, a plan can be too large to compute, which would depend on the counts.
 _LARGEST = {"size_exponent": 1.0}
 _LARGEST_OTHER = 1e4
@@ -125,23 +127,40 @@ def read_classes(listed: str, whose: str) -> tuple[str, ...]:
 def row_policy(spec: str) -> LocalPolicy:
     """Make the policy that a server asks for, if it is one of ours that needs one row alone.
 
+    A target is shares of the classes: anything else might name a file of the site.
+
     >>> row_policy("fedeas(beta=12)").local([90, 10, 0])
     array([ 0, 38, 48])
+    >>> row_policy("fedeas(beta=12, target=0.6:0.3:0.1)").local([90, 10, 0])
+    array([ 0, 29, 13])
     """
     if len(spec) > _LONGEST:
         raise InputError("a policy of that length", got=len(spec), allowed=f"up to {_LONGEST}")
     name, settings = parse(spec, "policy")
     if name not in _POLICIES:  # a dotted path would let the server run any code here
         raise InputError("not a policy for a site alone", got=name, allowed=", ".join(_POLICIES))
+    given: dict[str, Any] = {}
+    if "target" in settings:
+        given["target"] = _shares(settings.pop("target"))
     for key, value in settings.items():
         most = _LARGEST.get(key, _LARGEST_OTHER)
         if not isinstance(value, int | float) or not math.isfinite(value) or abs(value) > most:
             raise InputError(f"{key!r} of a policy is out of range", got=value)
     try:
-        policy: LocalPolicy = _POLICIES[name](**settings)
+        policy: LocalPolicy = _POLICIES[name](**settings, **given)
     except TypeError:
-        raise InputError(f"policy {name!r} has other settings", got=sorted(settings)) from None
+        got = sorted({*settings, *given})
+        raise InputError(f"policy {name!r} has other settings", got=got) from None
     return policy
+
+
+def _shares(given: object) -> Target:
+    """Read the target that a server names."""
+    if isinstance(given, str) and (found := inline_target(given)) is not None:
+        return found
+    raise InputError(
+        "'target' of a policy is out of range", got=given, allowed="shares, as in 0.6:0.3:0.1"
+    )
 
 
 def _configured(context: Context) -> SiteConfig:
@@ -188,7 +207,7 @@ def _sums_folder(config: SiteConfig) -> Path:
 
 def _augmented(config: SiteConfig, real: Samples, spec: str) -> Samples:
     """Return the site's real samples and its synthetic ones, generated on first use."""
-    policy = row_policy(spec)
+    policy = aim_at_classes(row_policy(spec), real.data.classes)
     if isinstance(policy, NoGeneration):
         return real
     # Whether anything is wanted follows from the labels, so a lack is told before that is known.

@@ -17,14 +17,20 @@ from fedeas.files import read_json, write_json
 from fedeas.flower.deployed import numbered, read_classes, row_policy
 from fedeas.flower.exchange import wait_for_nodes
 from fedeas.flower.log import Line, RoundLog
-from fedeas.flower.negotiate import Negotiated, negotiate_beta, negotiate_price
+from fedeas.flower.negotiate import (
+    Negotiated,
+    class_prior,
+    negotiate_beta,
+    negotiate_price,
+)
 from fedeas.flower.rounds import Trained, run_rounds
 from fedeas.locks import locked
-from fedeas.policies import FedEAS
+from fedeas.policies import FedEAS, with_target
 from fedeas.privacy.secure_sum.identity import Members
 from fedeas.settings.deployment import RunConfig
 from fedeas.settings.reading import read_settings
 from fedeas.specs import parse
+from fedeas.targets import FEDERATION, inline_shares
 from fedeas.tensors import Tensors, choose_device, save_tensors
 from fedeas.training.loop import scores
 from fedeas.training.models import make_model
@@ -40,7 +46,9 @@ def serve(grid: Grid, config: Mapping[str, object]) -> Trained:
 
     With the policy `negotiate` beta is chosen by the paper's two conditions, with
     `negotiate(total=5000)` the price of water-filling, from noisy secure sums over the sites.
-    `negotiate(epsilon=4)` has less noise; the default is 1.
+    `negotiate(epsilon=4)` has less noise; the default is 1. With `fedeas(beta=12,
+    target=federation)` the federation's class distribution comes from such a sum, at
+    `prior-epsilon`.
 
     Parameters
     ----------
@@ -77,16 +85,44 @@ def serve(grid: Grid, config: Mapping[str, object]) -> Trained:
 def _agreed(path: Path, grid: Grid, settings: RunConfig, classes: Sequence[str]) -> str:
     """Return the policy of the run; one that was negotiated holds for the run that goes on too."""
     name, asked = parse(settings.policy, "policy")
-    if name != NEGOTIATE:
+    if name != NEGOTIATE and asked.get("target") != FEDERATION:
         # Sites would refuse another one, or one that asks for more than their own row of counts.
         row_policy(settings.policy).local([1] * len(classes))
         return settings.policy
     try:
         agreed = read_json(path)
     except InputError:
-        agreed = _negotiated(grid, settings, asked, len(classes))
-        write_json(path, agreed)
+        if name == NEGOTIATE:
+            agreed = _negotiated(grid, settings, asked, len(classes))
+        else:
+            agreed = _aimed(grid, settings, len(classes))
+        write_json(path, {"asked": settings.policy, **agreed})
+    if agreed.get("asked", settings.policy) != settings.policy:
+        raise InputError(
+            f"the run in {path.parent} began with another policy",
+            got=settings.policy,
+            allowed=str(agreed["asked"]),
+            fix="choose another folder `out`",
+        )
     return str(agreed["policy"])
+
+
+def _aimed(grid: Grid, settings: RunConfig, classes: int) -> dict[str, object]:
+    """Aim the policy at the federation's class distribution, from a noisy sum over the sites."""
+    spec, epsilon = settings.policy, settings.prior_epsilon
+    like = inline_shares([1 / classes] * classes)
+    row_policy(with_target(spec, like)).local([1] * classes)  # before anything is spent
+    nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
+    members = _needed_members(settings, "the federation's class distribution")
+    prior = class_prior(grid, nodes, classes, members, epsilon=epsilon, timeout=settings.timeout)
+    policy = with_target(spec, inline_shares(prior.known_shares()))
+    _LOG.info("class distribution of the federation, at epsilon %s: %s", epsilon, policy)
+    return {
+        "policy": policy,
+        "shares": prior.shares.tolist(),
+        "errors": prior.errors.tolist(),
+        "epsilon": epsilon,
+    }
 
 
 def _negotiated(
@@ -100,12 +136,7 @@ def _negotiated(
         )
     nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
     ask: Callable[..., Negotiated] = negotiate_price if "total" in asked else negotiate_beta
-    members = _members(settings)
-    if members is None:
-        raise InputError(
-            "a negotiation needs the list of members",
-            fix="set `members` to a members.toml, or fix beta: fedeas(beta=12)",
-        )
+    members = _needed_members(settings, "a negotiation")
     found = ask(grid, nodes, classes, members, **asked, timeout=settings.timeout)
     choice = found.choice
     chosen = choice.policy
@@ -132,6 +163,17 @@ def _negotiated(
         "sure": choice.sure,
         "left_out": {str(node): why for node, why in found.left_out.items()},
     }
+
+
+def _needed_members(settings: RunConfig, purpose: str) -> Members:
+    """Return the members of the federation, which private sums cannot do without."""
+    members = _members(settings)
+    if members is None:
+        raise InputError(
+            f"{purpose} needs the list of members",
+            fix="set `members` to a members.toml, or fix beta: fedeas(beta=12)",
+        )
+    return members
 
 
 def _members(settings: RunConfig) -> Members | None:

@@ -6,7 +6,7 @@ from fedeas.policies.fedeas import FedEAS
 from fedeas.policies.greedy import Greedy
 from fedeas.policies.matched import MissingOnly, Uniform
 from fedeas.policies.policy import LocalPolicy, Policy, make_plan
-from fedeas.policies.registry import make_policy, policy_names, settled_spec
+from fedeas.policies.registry import make_policy, policy_names, settled_spec, with_target
 from fedeas.policies.waterfill import WaterFill, price_for_total
 
 __all__ = [
@@ -28,4 +28,5 @@ __all__ = [
     "price_for_total",
     "reachable_reduction",
     "settled_spec",
+    "with_target",
 ]

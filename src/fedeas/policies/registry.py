@@ -59,9 +59,18 @@ def settled_spec(spec: str, plan: Plan) -> str:
 
     What a run depends on is the content of a file, not where it is.
     """
-    name, settings = parse(spec, "policy")
-    target = settings.get("target")
+    target = parse(spec, "policy")[1].get("target")
     if plan.target is None or plan.target.shares is None or target in (None, UNIFORM, FEDERATION):
         return spec
-    settings["target"] = inline_shares(plan.target.shares)
+    return with_target(spec, inline_shares(plan.target.shares))
+
+
+def with_target(spec: str, target: str) -> str:
+    """Return a spec with another target.
+
+    >>> with_target("fedeas(beta=8, target=federation)", "0.6:0.4")
+    'fedeas(beta=8, target=0.6:0.4)'
+    """
+    name, settings = parse(spec, "policy")
+    settings["target"] = target
     return f"{name}({', '.join(f'{key}={value}' for key, value in settings.items())})"

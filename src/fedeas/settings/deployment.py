@@ -56,6 +56,8 @@ class Deployment(Settings, frozen=True, rename="kebab"):
     epsilon: Annotated[float, Meta(ge=0, lt=1e6), UNLESS_DEFAULT] = 0.0
     delta: Annotated[float, Meta(gt=0, lt=1), UNLESS_DEFAULT] = 1e-6
     members: Place = ""  # members.toml of the federation, on the server; needed for secure sums
+    # What a policy's `target=federation` may cost one sample of a site.
+    prior_epsilon: Annotated[float, Meta(gt=0), NOT_IDENTITY] = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -23,6 +23,17 @@ class Prior(NamedTuple):
     total: float
     total_error: float
 
+    def known_shares(self) -> list[float]:
+        """Return shares to four digits, none below its error: a rare class is not an absent one.
+
+        >>> shares, errors = np.array([0.98, 0.02, 0.0]), np.full(3, 0.01)
+        >>> Prior(shares, errors, shares, 900.0, 9.0).known_shares()
+        [0.9703, 0.0198, 0.0099]
+        """
+        least = np.minimum(self.errors, 1 / len(self.shares))
+        shares = np.maximum(self.shares, least)
+        return [float(f"{share:.4g}") for share in shares / shares.sum()]
+
 
 @dataclass(frozen=True)
 class ClassTotals(Query):
