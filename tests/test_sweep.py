@@ -329,21 +329,35 @@ def test_an_estimate_counts_the_start_and_the_evaluations(tmp_path, monkeypatch)
         assert one.uncounted == "fedprox"
 
 
-def test_a_run_that_fails_leaves_the_others_running(tmp_path, there):
+def test_a_run_that_fails_leaves_the_others_running(tmp_path, there, monkeypatch):
+    """Its process ends with it; runs that finish leave theirs to the next, with torch loaded."""
+    started = []
+
+    def start(*given, **more):
+        started.append(given)
+        return popen(*given, **more)
+
+    popen = subprocess.Popen
+    monkeypatch.setattr("fedeas.experiments.runner.subprocess.Popen", start)
     path = sweep_file(
         tmp_path,
         **{
             '"federations:Shapes"': '["federations:Broken", "federations:Shapes"]',
             "[base.augment]\ngenerator = ": "[base.augment]\n#",
-            "seed = [1, 2]": 'seed = 1\naugment.generator = ["federations:Broken", "pool"]',
+            "seed = [1, 2]": 'seed = [1, 2]\naugment.generator = ["federations:Broken", "pool"]',
             '["none", "fedeas(beta=4)", "uniform"]': '["fedeas(beta=4)"]',
             "[base.partition]": "hold_out = 30\n[base.partition]",
             "rounds = 12": "rounds = 1",
         },
     )
     runs = run_cells(cells_of(path), tmp_path / "runs", jobs=1)
-    assert [run.state for run in runs] == [FAILED, FINISHED]
-    assert "out of memory" in runs[0].wrong
+    crashed = ["Broken" in run.cell.config.augment.generator for run in runs]
+    assert [run.state for run in runs] == [FAILED if one else FINISHED for one in crashed]
+    assert all("out of memory" in run.wrong for run in runs if run.state == FAILED)
+    assert len(started) == 1 + sum(crashed[:-1]) < len(runs)
+    left = list((tmp_path / "runs").glob("*/errors.txt"))
+    assert len(left) == sum(crashed)
+    assert not list((tmp_path / "runs").glob(".worker*"))
 
 
 @pytest.mark.parametrize(

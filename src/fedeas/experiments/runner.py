@@ -1,4 +1,4 @@
-"""Run the cells of a sweep, several at once, each in its own process."""
+"""Run the cells of a sweep, several at once, in processes that take one after the other."""
 
 import io
 import itertools
@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,7 @@ from fedeas.experiments.results import Result, read_result
 from fedeas.experiments.sweep import Cell, unique
 
 WAITING, RUNNING, FINISHED, FAILED = "waiting", "running", "finished", "failed"
+_ERRORS = "errors.txt"  # in the folder of a run that failed
 _LOOK = 0.2  # seconds between looks at the workers
 
 
@@ -61,23 +63,26 @@ def run_cells(
         if finished_result(run.cell, root) is not None:
             run.state = FINISHED
     places = _places(runs, jobs)
-    workers: dict[str, tuple[Progress, _Worker]] = {}
+    workers: dict[str, _Worker] = {}
     try:
         while True:
-            for place, (run, worker) in list(workers.items()):
-                if worker.ended(run):
-                    del workers[place]
+            for place, worker in list(workers.items()):
+                worker.look()
+                if worker.gone:
+                    workers.pop(place).stop()
             waiting = (run for run in runs if run.state == WAITING)
-            for place in (p for p in places if p not in workers):
-                for run in itertools.islice(waiting, 1):
-                    workers[place] = run, _Worker(run, root, places[place], allow_other_code)
+            free = (p for p in places if p not in workers or not workers[p].busy)
+            for place, run in zip(free, waiting, strict=False):
+                if place not in workers:
+                    workers[place] = _Worker(root, places[place], allow_other_code)
+                workers[place].start(run)
             if watch is not None:
                 watch(runs)
-            if not workers:
+            if not any(worker.busy for worker in workers.values()):
                 return runs
             time.sleep(_LOOK)
     finally:
-        for _, worker in workers.values():
+        for worker in workers.values():
             worker.stop()
 
 
@@ -117,15 +122,14 @@ def _visible_gpus() -> list[str]:
 
 
 class _Worker:
-    """A process that runs one cell, and the thread that reads its output."""
+    """A process that runs one cell after the other, and the thread that reads its output."""
 
-    def __init__(
-        self, run: Progress, root: Path, environment: dict[str, str], allow_other_code: bool
-    ) -> None:
-        folder = root / run.cell.name
-        folder.mkdir(parents=True, exist_ok=True)
-        self._errors = folder / "errors.txt"
-        with self._errors.open("wb") as errors:
+    def __init__(self, root: Path, environment: dict[str, str], allow_other_code: bool) -> None:
+        self._root, self._allow_other_code = root, allow_other_code
+        root.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".worker-", dir=root)
+        self._errors = Path(name)
+        with os.fdopen(handle, "wb") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-W", "ignore", "-m", "fedeas.experiments.worker"],
                 stdin=subprocess.PIPE,
@@ -134,21 +138,46 @@ class _Worker:
                 env=os.environ | environment,
                 start_new_session=True,  # Ctrl-C is for the sweep, which then stops its workers
             )
+        self._run: Progress | None = None
+        self._outcome: dict[str, Any] = {}
+        self._listener = threading.Thread(target=self._hear, daemon=True)
+        self._listener.start()
+
+    @property
+    def busy(self) -> bool:
+        """Whether it has a run."""
+        return self._run is not None
+
+    @property
+    def gone(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
+    def start(self, run: Progress) -> None:
+        """Give it a run."""
+        folder = self._root / run.cell.name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _ERRORS).unlink(missing_ok=True)
+        self._run, self._outcome = run, {}
         run.state, run.begun = RUNNING, time.monotonic()
         job: dict[str, object] = {"config": run.cell.config.to_dict(), "folder": str(folder)}
-        job["allow_other_code"] = allow_other_code
-        with suppress(BrokenPipeError):  # it has died already: `ended` says why
+        job["allow_other_code"] = self._allow_other_code
+        with suppress(BrokenPipeError):  # it has died already: `look` says why
             self._pipe.write(json.dumps(job).encode() + b"\n")
             self._pipe.flush()
-        self._listener = threading.Thread(target=self._hear, args=(run,), daemon=True)
-        self._listener.start()
 
     @property
     def _pipe(self) -> Any:
         return self._process.stdin
 
-    def _hear(self, run: Progress) -> None:
+    def _hear(self) -> None:
         for line in self._said():
+            run = self._run
+            if run is None:
+                continue
+            if line.keys() & {"finished", "failed"}:
+                self._outcome = line
+                continue
             if line.get("round") and not run.first_round:
                 run.first_round = line["round"]
                 run.begun = time.monotonic()
@@ -162,21 +191,27 @@ class _Worker:
                     if isinstance(said, dict):
                         yield said
 
-    def ended(self, run: Progress) -> bool:
-        """Tell whether the process is gone, and note how it ended."""
-        code = self._process.poll()
-        if code is None:
-            return False
-        self._pipe.close()
-        self._listener.join(5)
-        run.state = FAILED if code else FINISHED
-        if code:
-            said = self._errors.read_text(errors="replace").split("\n")
-            last = next((line for line in reversed(said) if line.strip()), f"exit code {code}")
-            run.wrong = " ".join(last.split())[:500]
-        else:
-            self._errors.unlink(missing_ok=True)
-        return True
+    def look(self) -> None:
+        """Note how its run ended, if it did."""
+        run = self._run
+        if run is None:
+            return
+        if self.gone and not self._outcome:
+            self._listener.join(5)  # it may have said something at the end
+            self._outcome = self._outcome or {"failed": self._last_words()}
+        if "finished" in self._outcome:
+            run.state = FINISHED
+        elif "failed" in self._outcome:
+            run.state, run.wrong = FAILED, " ".join(self._outcome["failed"].split())[:500]
+            path = self._root / run.cell.name / _ERRORS
+            path.write_bytes(self._errors.read_bytes() or f"{run.wrong}\n".encode())
+        if self._outcome:
+            self._run = None
+
+    def _last_words(self) -> str:
+        said = self._errors.read_text(errors="replace").split("\n")
+        code = f"exit code {self._process.returncode}"
+        return next((line for line in reversed(said) if line.strip()), code)
 
     def stop(self) -> None:
         """End the process: it stops when its standard input closes."""
@@ -188,6 +223,7 @@ class _Worker:
             self._process.kill()
             self._process.wait()
         self._listener.join(5)
+        self._errors.unlink(missing_ok=True)
 
 
 def seconds_left(run: Progress, now: float) -> float | None:
