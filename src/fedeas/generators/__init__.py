@@ -1,6 +1,7 @@
 """Generators of synthetic samples: a protocol of two members, and its implementations."""
 
 from fedeas.generators.copies import Copies, OwnSamples
+from fedeas.generators.gaussian import Gaussian
 from fedeas.generators.generator import (
     Classes,
     Generator,
@@ -9,16 +10,21 @@ from fedeas.generators.generator import (
     make_generator,
     open_generator,
 )
+from fedeas.generators.moments import Moments
 from fedeas.generators.noise import Noise
 from fedeas.generators.pool import Pool
+from fedeas.generators.row_space import RowSpace
 
 __all__ = [
     "Classes",
     "Copies",
+    "Gaussian",
     "Generator",
+    "Moments",
     "Noise",
     "OwnSamples",
     "Pool",
+    "RowSpace",
     "check_classes",
     "count_classes",
     "make_generator",

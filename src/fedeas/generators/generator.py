@@ -13,6 +13,7 @@ from fedeas.data import load_images
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError, MissingExtraError
 from fedeas.generators.copies import Copies
+from fedeas.generators.gaussian import gaussian_of_data
 from fedeas.generators.noise import noise_like
 from fedeas.generators.pool import pool_of_data
 from fedeas.specs import Registry
@@ -82,6 +83,7 @@ _REGISTRY = Registry(
         "turbo": _turbo,
         "copies": Copies,
         "noise": noise_like,
+        "gaussian": gaussian_of_data,
     },
     "sample(labels, seeds)",
 )
@@ -95,6 +97,9 @@ class Generator(Protocol):
     returns one sample per label and seed, in the shape and dtype of the data: height x width x
     channels of uint8 for images, float32 for rows of a table. The same label and seed give the same
     sample in every batch, up to floating-point rounding.
+
+    A generator may also have `classes`, the names of the classes that it knows, and `least_batch`,
+    the number of samples below which drawing a batch is mostly overhead: fills then take as many.
     """
 
     @property
