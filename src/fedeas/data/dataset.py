@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.data.kinds import Array, find_kind
+from fedeas.data.schema import Schema
 from fedeas.errors import FileAccessError, InputError
 from fedeas.files import check_regular, content_hash, file_hash, unwritable
 
@@ -37,6 +38,7 @@ class Dataset:
     fingerprint: str
     test_origin: str = ""  # in words: where the test samples come from
     kind: str = "image"
+    schema: Schema | None = None  # the columns of a table
 
     @classmethod
     def open(cls, folder: Path) -> "Dataset":
@@ -51,6 +53,9 @@ class Dataset:
             if not (isinstance(samples, np.ndarray) and isinstance(labels, np.ndarray)):
                 raise ValueError("an archive instead of an array")
             find_kind(body["kind"]).check(samples.shape[1:], samples.dtype)
+            schema = Schema.from_list(body["schema"]) if "schema" in body else None
+            if schema is not None and samples.shape[1:] != (len(schema),):
+                raise ValueError("rows that its schema does not describe")
         except (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError) as error:
             raise InputError(f"{folder} is not a complete data set: {error}") from None
         if list(samples.shape) != body["shape"]:
@@ -65,9 +70,10 @@ class Dataset:
             body["name"],
             tuple(body["classes"]),
             body["train_size"],
-            _fingerprint(body["sha256"]),
+            _fingerprint(body),
             str(body["test_origin"]),
             body["kind"],
+            schema,
         )
 
     @classmethod
@@ -80,6 +86,7 @@ class Dataset:
         batches: Iterator[tuple[Array, NDArray[np.int64]]],
         test_origin: str = "",
         kind: str = "image",
+        schema: Schema | None = None,
     ) -> "Dataset":
         """Write a data set and open it.
 
@@ -99,6 +106,8 @@ class Dataset:
             Where the test samples come from, in words.
         kind : str
             What a sample is: image, table.
+        schema : Schema, optional
+            The columns of a table.
         """
         temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
         try:
@@ -106,6 +115,8 @@ class Dataset:
             body = _fill(temporary, sum(sizes), len(classes), batches, kind)
             body |= {"name": name, "classes": list(classes), "train_size": sizes[0]}
             body |= {"test_origin": test_origin, "kind": kind}
+            if schema is not None:
+                body["schema"] = schema.to_list()
             head = {"sha256": content_hash(body), "body": body}
             (temporary / "meta.json").write_text(json.dumps(head, indent=1), encoding="utf-8")
             with suppress(OSError):  # another process was first: its folder serves as well
@@ -205,7 +216,10 @@ def _read_head(folder: Path) -> dict[str, Any]:
     return body
 
 
-def _fingerprint(hashes: dict[str, str]) -> str:
+def _fingerprint(body: dict[str, Any]) -> str:
     """Return the fingerprint of a data set's content, with the file names of the first format."""
-    samples, labels = (hashes[name] for name in _FILES)
-    return content_hash({"images.npy": samples, "labels.npy": labels})
+    samples, labels = (body["sha256"][name] for name in _FILES)
+    content = {"images.npy": samples, "labels.npy": labels}
+    if "schema" in body:  # the same codes may stand for other categories
+        content["schema"] = body["schema"]
+    return content_hash(content)
