@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from fedeas.counts import LabelCounts
 from fedeas.errors import InputError
 from fedeas.experiments.results import known_by
-from fedeas.experiments.run import share_out
 from fedeas.experiments.runs import Entry, flat_settings
+from fedeas.experiments.sharing import share_out
 from fedeas.files import read_toml
 from fedeas.flower.rounds import draw_cohort
 from fedeas.policies import make_plan, make_policy
