@@ -113,18 +113,40 @@ def test_quantiles_of_many_rows_come_from_some_of_them():
 # Moments
 
 
-def test_moments_are_numpys(tmp_path):
+def test_moments_are_numpys():
+    """Of numbers without gaps and of choices: NumPy's, and the variance within tied values."""
     rows, labels = draw_table(2000)
     space = RowSpace.fit(SCHEMA, rows)
     moments = Moments.of(space, rows, labels, 3)
+    means, scatters = moments.complete(space)
     points, within = space.encode(rows)
+    kept = np.setdiff1d(np.arange(space.dimensions), list(space.gap_coordinates))
     for label in range(3):
         own = points[labels == label]
         assert moments.counts[label] == len(own)
-        np.testing.assert_allclose(moments.means()[label], own.mean(axis=0))
-        scatter = np.cov(own.T, ddof=0) * len(own)
+        np.testing.assert_allclose(means[label, kept], own.mean(axis=0)[kept])
         extra = np.append(np.zeros(space.first_number), within[labels == label].sum(axis=0))
-        np.testing.assert_allclose(moments.scatter(label), scatter + np.diag(extra), atol=1e-8)
+        scatter = np.cov(own.T, ddof=0) * len(own) + np.diag(extra)
+        found = scatters[label][np.ix_(kept, kept)]
+        np.testing.assert_allclose(found, scatter[np.ix_(kept, kept)], atol=1e-8)
+
+
+def test_with_gaps_moments_are_those_of_the_rows_that_have_both():
+    rng = np.random.default_rng(0)
+    rows = rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], 3000).astype(np.float32)
+    rows[rng.random((3000, 2)) < 0.4] = np.nan
+    space = RowSpace.fit(Schema((Column("x"), Column("y"))), rows)
+    moments = Moments.of(space, rows, np.zeros(3000, np.int64), 1)
+    means, scatters = moments.complete(space)
+    covariance = scatters[0] / 3000
+    first = space.first_number
+    for at in (0, 1):
+        there = ~np.isnan(rows[:, at])
+        points = space.encode(rows[there])[0][:, first + at]
+        assert means[0, first + at] == pytest.approx(points.mean())
+        assert covariance[first + at, first + at] == pytest.approx(points.var(), rel=1e-3)
+    both = space.encode(rows[~np.isnan(rows).any(axis=1)])[0][:, first:]
+    assert covariance[first, first + 1] == pytest.approx(np.cov(both.T)[0, 1], abs=0.01)
 
 
 def test_moments_of_clients_add_up_to_those_of_all():
@@ -167,6 +189,13 @@ def moments_of(points: np.ndarray, labels: np.ndarray, classes: int) -> Moments:
     return made
 
 
+def scattered(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
+    """The counts and the scatter of columns without gaps."""
+    columns = tuple(Column(str(at)) for at in range(moments.sums.shape[1]))
+    space = RowSpace(Schema(columns), (False,) * len(columns), ())
+    return moments.counts, moments.complete(space)[1]
+
+
 def test_large_classes_keep_their_covariance_and_small_ones_take_the_common_one():
     rng = np.random.default_rng(0)
     own = np.array([[2.0, 0.9, 0], [0.9, 1, -0.3], [0, -0.3, 0.5]])
@@ -177,7 +206,7 @@ def test_large_classes_keep_their_covariance_and_small_ones_take_the_common_one(
         for k, size in enumerate(sizes)
     ]
     moments = moments_of(np.concatenate(points), np.repeat(np.arange(5), sizes), 5)
-    found, common = class_covariances(moments), common_covariance(moments)
+    found, common = (f(*scattered(moments)) for f in (class_covariances, common_covariance))
     np.testing.assert_allclose(found[0], np.cov(points[0].T), atol=0.05)
     np.testing.assert_allclose(common, (own + others) / 2, atol=0.1)
     np.testing.assert_allclose(found[3], common)
@@ -189,12 +218,12 @@ def test_large_classes_keep_their_covariance_and_small_ones_take_the_common_one(
 
 def test_fewer_samples_than_dimensions_still_give_a_covariance():
     points = np.random.default_rng(0).normal(size=(10, 40))
-    found = class_covariances(moments_of(points, np.arange(10) % 2, 2))
+    found = class_covariances(*scattered(moments_of(points, np.arange(10) % 2, 2)))
     assert np.linalg.eigvalsh(found).min() > 0
     assert shrinkage(np.cov(points.T), 10) > 0.5
     noisy = moments_of(points, np.arange(10) % 2, 2)
     noisy.squares[:] += np.random.default_rng(1).normal(0, 30, noisy.squares.shape)
-    assert np.linalg.eigvalsh(class_covariances(noisy)).min() > 0  # sums with noise, as well
+    assert np.linalg.eigvalsh(class_covariances(*scattered(noisy))).min() > 0  # noise as well
 
 
 # Random numbers

@@ -5,7 +5,7 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,16 @@ from fedeas.files import check_regular, content_hash, file_hash, unwritable
 
 _FORMAT = "samples/2"
 _FILES = ("samples.npy", "labels.npy")
+_SITES = "sites.npy"
+
+
+@dataclass(frozen=True, eq=False)
+class Sites:
+    """Where samples are from: a name per site, and a site per sample."""
+
+    column: str
+    names: tuple[str, ...]
+    codes: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,6 +49,8 @@ class Dataset:
     test_origin: str = ""  # in words: where the test samples come from
     kind: str = "image"
     schema: Schema | None = None  # the columns of a table
+    sites: "Sites | None" = None  # where every sample is from, if a column says so
+    notes: tuple[str, ...] = ()  # what a user should know about how it was read
 
     @classmethod
     def open(cls, folder: Path) -> "Dataset":
@@ -56,6 +68,7 @@ class Dataset:
             schema = Schema.from_list(body["schema"]) if "schema" in body else None
             if schema is not None and samples.shape[1:] != (len(schema),):
                 raise ValueError("rows that its schema does not describe")
+            sites = _read_sites(folder, body, len(labels)) if "sites" in body else None
         except (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError) as error:
             raise InputError(f"{folder} is not a complete data set: {error}") from None
         if list(samples.shape) != body["shape"]:
@@ -74,6 +87,8 @@ class Dataset:
             str(body["test_origin"]),
             body["kind"],
             schema,
+            sites,
+            tuple(map(str, body.get("notes", ()))),
         )
 
     @classmethod
@@ -87,6 +102,8 @@ class Dataset:
         test_origin: str = "",
         kind: str = "image",
         schema: Schema | None = None,
+        sites: Sites | None = None,
+        notes: Sequence[str] = (),
     ) -> "Dataset":
         """Write a data set and open it.
 
@@ -108,6 +125,10 @@ class Dataset:
             What a sample is: image, table.
         schema : Schema, optional
             The columns of a table.
+        sites : Sites, optional
+            The site of every sample, in the order of the samples.
+        notes : sequence of str
+            What a user should know about how the data set was read.
         """
         temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
         try:
@@ -117,6 +138,12 @@ class Dataset:
             body |= {"test_origin": test_origin, "kind": kind}
             if schema is not None:
                 body["schema"] = schema.to_list()
+            if sites is not None:
+                np.save(temporary / _SITES, sites.codes)
+                body["sites"] = {"column": sites.column, "names": list(sites.names)}
+                body["sha256"][_SITES] = file_hash(temporary / _SITES)
+            if notes:
+                body["notes"] = list(notes)
             head = {"sha256": content_hash(body), "body": body}
             (temporary / "meta.json").write_text(json.dumps(head, indent=1), encoding="utf-8")
             with suppress(OSError):  # another process was first: its folder serves as well
@@ -132,7 +159,7 @@ class Dataset:
     def verify(self, folder: Path) -> list[str]:
         """Read everything and return the files whose content has changed."""
         body = _read_head(folder)
-        return [f for f in _FILES if file_hash(folder / f) != body["sha256"][f]]
+        return [f for f, known in body["sha256"].items() if file_hash(folder / f) != known]
 
     @property
     def train_labels(self) -> NDArray[np.int64]:
@@ -142,9 +169,10 @@ class Dataset:
     def __repr__(self) -> str:
         size = "x".join(map(str, self.samples.shape[1:]))
         test = len(self.labels) - self.train_size
+        what = f"{self.kind}s of {size}" if self.kind != "table" else f"rows of {size} columns"
         return (
-            f"Dataset({self.name}: {self.train_size:,} training and {test:,} test {self.kind}s "
-            f"of {size}, {len(self.classes)} classes)"
+            f"Dataset({self.name}: {self.train_size:,} training and {test:,} test {what}, "
+            f"{len(self.classes)} classes)"
         )
 
 
@@ -216,10 +244,21 @@ def _read_head(folder: Path) -> dict[str, Any]:
     return body
 
 
+def _read_sites(folder: Path, body: dict[str, Any], samples: int) -> Sites:
+    check_regular(folder / _SITES)
+    codes = np.load(folder / _SITES, mmap_mode="r", allow_pickle=False)
+    names = tuple(map(str, body["sites"]["names"]))
+    if codes.shape != (samples,) or codes.dtype != np.int64 or not names:
+        raise ValueError("sites that do not match the samples")
+    return Sites(str(body["sites"]["column"]), names, codes)
+
+
 def _fingerprint(body: dict[str, Any]) -> str:
     """Return the fingerprint of a data set's content, with the file names of the first format."""
     samples, labels = (body["sha256"][name] for name in _FILES)
     content = {"images.npy": samples, "labels.npy": labels}
     if "schema" in body:  # the same codes may stand for other categories
         content["schema"] = body["schema"]
+    if "sites" in body:
+        content |= {"sites": body["sites"], _SITES: body["sha256"][_SITES]}
     return content_hash(content)

@@ -4,9 +4,11 @@ A row is a vector of float32 with one entry per column: a number's value, or the
 0, 1, ...; a gap is NaN.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,12 @@ from numpy.typing import NDArray
 
 from fedeas.counts import names as check_names
 from fedeas.errors import InputError
+from fedeas.files import atomic_write, check_regular, parse_json
 
 Places = NDArray[np.intp]
 LARGEST_WHOLE = 2**24  # float32 holds all whole numbers up to here exactly
 _BLOCK = 65_536  # rows that are checked at a time
+_LARGEST_FILE = 1 << 28  # bytes
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,21 @@ class Schema:
         elif column.whole:
             allowed = "a whole number"
         return InputError(f"row {row:,}, column {column.name!r}", got=value, allowed=allowed)
+
+    def save(self, path: Path | str) -> None:
+        """Write the schema to a JSON file, which the sites of a federation can agree on."""
+        lines = ",\n ".join(json.dumps(one, ensure_ascii=False) for one in self.to_list())
+        with atomic_write(Path(path)) as temporary:
+            temporary.write_text(f"[{lines}]\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Schema":
+        """Read a file that `save` wrote."""
+        check_regular(Path(path), _LARGEST_FILE, "leave out columns of many categories")
+        given = parse_json(Path(path).read_bytes(), str(path))
+        if not isinstance(given, list):
+            raise InputError(f"{path} is not a schema", allowed="a list of columns")
+        return cls.from_list(given)
 
     def to_list(self) -> list[dict[str, Any]]:
         """Return plain values of JSON."""

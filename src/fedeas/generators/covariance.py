@@ -7,43 +7,47 @@ applied where the common covariance is the identity.
 
 import numpy as np
 
-from fedeas.generators.moments import Moments
 from fedeas.generators.quantiles import Floats
 
 _LEAST_VARIANCE = 1e-6  # that every coordinate has, as those that never change would have none
 _LEAST = 1e-4  # eigenvalue, as a part of the largest
 
 
-def class_covariances(moments: Moments) -> Floats:
-    """Return the covariance of every class: classes x coordinates x coordinates."""
-    common = common_covariance(moments)
+def class_covariances(counts: Floats, scatters: Floats) -> Floats:
+    """Return the covariance of every class: classes x coordinates x coordinates.
+
+    Parameters
+    ----------
+    counts : array
+        How many samples every class has.
+    scatters : array
+        For every class, the sum of outer products about its mean.
+    """
+    common = common_covariance(counts, scatters)
     root = np.linalg.cholesky(common)
     inverse = np.linalg.inv(root)
-    found = np.empty_like(moments.squares)
-    for label, count in enumerate(moments.counts.tolist()):
+    found = np.empty_like(scatters)
+    for label, count in enumerate(counts.tolist()):
         if count < 2:
             found[label] = common
             continue
-        white = inverse @ (moments.scatter(label) / (count - 1)) @ inverse.T
+        white = inverse @ (scatters[label] / (count - 1)) @ inverse.T
         weight = shrinkage(white, count)
         mixed = (1 - weight) * white + weight * np.eye(len(white))
         found[label] = root @ positive(mixed) @ root.T
     return found
 
 
-def common_covariance(moments: Moments) -> Floats:
+def common_covariance(counts: Floats, scatters: Floats) -> Floats:
     """Return the covariance within classes, all together; few samples lean on no correlation."""
-    dimensions = moments.sums.shape[1]
-    scatter = np.zeros((dimensions, dimensions))
-    for label in np.flatnonzero(moments.counts > 0).tolist():
-        scatter += moments.scatter(label)
-    freedom = max(float((moments.counts - 1).clip(0).sum()), 1.0)
+    scatter = scatters[counts > 0].sum(axis=0)
+    freedom = max(float((counts - 1).clip(0).sum()), 1.0)
     variances = np.maximum(np.diag(scatter) / freedom, _LEAST_VARIANCE)
     spread = np.sqrt(variances)
     correlation = scatter / freedom / np.outer(spread, spread)
     np.fill_diagonal(correlation, 1.0)
     weight = shrinkage(correlation, freedom)
-    mixed = (1 - weight) * correlation + weight * np.eye(dimensions)
+    mixed = (1 - weight) * correlation + weight * np.eye(len(spread))
     common: Floats = positive(mixed) * np.outer(spread, spread)
     return common
 

@@ -8,6 +8,7 @@ theirs up. It can make any class of which any client has a row.
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.counts import names
-from fedeas.data import Dataset, load_images
+from fedeas.data import ALL_FOUND, Dataset, TableOptions, load_data
 from fedeas.data.kinds import Array
 from fedeas.data.protocol import held_out
 from fedeas.data.schema import Column, Schema
@@ -33,6 +34,7 @@ from fedeas.files import (
 from fedeas.generators.class_distribution import ClassDistribution, needed
 from fedeas.generators.covariance import class_covariances
 from fedeas.generators.moments import Moments
+from fedeas.generators.quantiles import Floats
 from fedeas.generators.row_space import RowSpace
 from fedeas.generators.streams import Seeds, normals, uniforms
 
@@ -127,9 +129,9 @@ class Gaussian:
                 allowed=", ".join(self.known_classes()[:20]),
             )
         if label not in self._distributions:
-            self._distributions[label] = ClassDistribution(
-                self.space, self.moments.means()[label], self._covariances[label]
-            )
+            means, covariances = self._classes
+            made = ClassDistribution(self.space, means[label], covariances[label])
+            self._distributions[label] = made
         return self._distributions[label]
 
     def known_classes(self) -> list[str]:
@@ -141,8 +143,10 @@ class Gaussian:
         return {}
 
     @cached_property
-    def _covariances(self) -> NDArray[np.float64]:
-        return class_covariances(self.moments)
+    def _classes(self) -> tuple[Floats, Floats]:
+        """The mean and covariance of every class."""
+        means, scatters = self.moments.complete(self.space)
+        return means, class_covariances(self.moments.counts, scatters)
 
     def save(self, folder: Path | str) -> None:
         """Write a folder that `load` opens; the card is written last."""
@@ -193,10 +197,14 @@ def gaussian_of_data(
     hold_out: int = 0,
     protocol: str = "clean",
     seed: int = 42,
+    table: TableOptions = ALL_FOUND,
+    label: str = "",
+    site: str = "",
 ) -> Gaussian:
     """Open a folder of a fitted generator, or fit one to the training rows of a data set.
 
-    What a run holds out for `pool`, and what it is tested on, is left out.
+    What a run holds out for `pool`, and what it is tested on, is left out. `label` and `site` name
+    columns where no run does.
     """
     if model:
         return Gaussian.load(model)
@@ -208,7 +216,8 @@ def gaussian_of_data(
             got=protocol,
             allowed="the protocol clean, or gaussian(model=FOLDER)",
         )
-    return gaussian_of_dataset(load_images(data, folder), hold_out, seed)
+    table = replace(table, label=label or table.label, site=site or table.site)
+    return gaussian_of_dataset(load_data(data, folder, table), hold_out, seed)
 
 
 def gaussian_of_dataset(data: Dataset, hold_out: int = 0, seed: int = 42) -> Gaussian:

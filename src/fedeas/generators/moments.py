@@ -19,8 +19,8 @@ class Moments:
     """How many samples every class has, their sum and the sum of their outer products.
 
     >>> one = Moments(np.array([1.0]), np.array([[2.0]]), np.array([[[4.0]]]))
-    >>> (one + one).counts, (one + one).means()
-    (array([2.]), array([[2.]]))
+    >>> (one + one).counts, (one + one).sums
+    (array([2.]), array([[4.]]))
     """
 
     counts: Floats  # classes
@@ -76,16 +76,32 @@ class Moments:
             self.counts + other.counts, self.sums + other.sums, self.squares + other.squares
         )
 
-    def means(self) -> Floats:
-        """Return the mean of every class; 0 for a class without samples."""
-        means: Floats = self.sums / np.maximum(self.counts, 1.0)[:, np.newaxis]
-        return means
+    def complete(self, space: RowSpace) -> tuple[Floats, Floats]:
+        """Return means and scatter, the sum of outer products about the mean, as without gaps.
 
-    def scatter(self, label: int) -> Floats:
-        """Return the sum of outer products of a class about its mean."""
-        total = self.sums[label]
-        scatter: Floats = self.squares[label] - np.outer(total, total) / max(self.counts[label], 1)
-        return scatter
+        Means are those of the numbers that are there. The scatter of two numbers is that of the
+        rows that have both, scaled to all rows of the class.
+        """
+        gaps = space.gap_coordinates
+        numbers, missing = np.array(list(gaps), np.intp), np.array(list(gaps.values()), np.intp)
+        means = self.sums / np.maximum(self.counts, 1.0)[:, np.newaxis]
+        scatters = np.empty_like(self.squares)
+        for label, count in enumerate(self.counts.tolist()):
+            there = np.full(len(means[label]), max(count, 1.0))
+            there[numbers] -= self.sums[label, missing]
+            # Where a number is missing, the mean of the others is taken.
+            means[label, numbers] = self.sums[label, numbers] / np.maximum(there[numbers], 0.5)
+            filled = np.eye(len(there))
+            filled[numbers, missing] = means[label, numbers]
+            squares = filled @ self.squares[label] @ filled.T
+            scatter = squares - count * np.outer(means[label], means[label])
+            both = np.minimum(there[:, np.newaxis], there)
+            neither = self.squares[label][np.ix_(missing, missing)]
+            both[np.ix_(numbers, numbers)] = (
+                there[numbers][:, np.newaxis] + there[numbers] - max(count, 1.0) + neither
+            )
+            scatters[label] = np.where(both >= 0.5, scatter * count / np.maximum(both, 0.5), 0.0)
+        return means, scatters
 
     def packed(self) -> Floats:
         """Return all of it as one row per class: count, sum, and half of the second moments."""

@@ -87,10 +87,20 @@ class RowSpace:
         """The number of coordinates."""
         return self.first_number + len(self.schema.numbers)
 
+    @cached_property
+    def gap_coordinates(self) -> dict[int, int]:
+        """For the coordinate of every number with gaps, the one that says whether it is missing."""
+        of_column = {choice.column: choice.start for choice in self.choices}
+        return {
+            self.first_number + at: of_column[column]
+            for at, column in enumerate(self.schema.numbers.tolist())
+            if column in of_column
+        }
+
     def encode(self, rows: Array) -> tuple[Floats, Floats]:
         """Return the coordinates of rows, and the variances within those of their numbers.
 
-        A number that is missing may be anything: it has mean 0 and variance 1.
+        A number that is missing is 0, and so is its variance.
         """
         self.schema.check(rows)
         points = np.zeros((len(rows), self.dimensions))
@@ -112,7 +122,7 @@ class RowSpace:
             gap = missing[:, column]
             places, within = curve.encode(np.where(gap, curve.values[0], values))
             points[:, self.first_number + at] = np.where(gap, 0.0, places)
-            variances[:, at] = np.where(gap, 1.0, within)
+            variances[:, at] = np.where(gap, 0.0, within)
         return points, variances
 
     def decode(self, levels: Ints, numbers: Floats) -> Rows:

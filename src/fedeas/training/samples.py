@@ -40,6 +40,8 @@ class Samples:
                 got=f"{other.shape[1:]} of {other.dtype}",
                 allowed=f"{own.shape[1:]} of {own.dtype}",
             )
+        if data.schema is not None:
+            data.schema.check(synthetic)
         return cls(data, indices, synthetic, synthetic_labels)
 
     def __len__(self) -> int:
