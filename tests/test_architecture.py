@@ -37,6 +37,7 @@ LEAVES = {
     "dropin/hugging_face.py": {"datasets"},
     "dropin/pictures.py": {"PIL"},
     "generators/quality.py": {"torch", "torchmetrics"},
+    "generators/smote.py": {"imblearn"},
     "experiments/tracking.py": {"torch", "mlflow"},
     "experiments/demo.py": {"PIL", "sklearn"},
     "report/canvas.py": {"matplotlib"},

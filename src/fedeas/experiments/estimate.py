@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fedeas.errors import FedeasError
-from fedeas.experiments.planning import makes_copies
+from fedeas.experiments.planning import uses_own_samples
 from fedeas.experiments.run import prepare
 from fedeas.experiments.runner import finished_result
 from fedeas.experiments.sharing import open_data, share_out
@@ -200,7 +200,7 @@ def _time_evaluation(config: Config) -> float:
 def _time_generation(config: Config) -> float:
     """Return the seconds that an image takes to generate."""
     generator = prepare(config).generator
-    if generator is None or makes_copies(config):
+    if generator is None or uses_own_samples(config):
         return 0.0
     classes = len(open_data(config).classes)
     labels = np.arange(_IMAGES) % classes

@@ -21,7 +21,7 @@ from fedeas.cores import usable_cores
 from fedeas.data import Federation, described
 from fedeas.errors import InputError
 from fedeas.experiments.code import code_hash, library_version
-from fedeas.experiments.planning import makes_copies, plan_run
+from fedeas.experiments.planning import plan_run, uses_own_samples
 from fedeas.experiments.results import curves, read_result, summarise
 from fedeas.experiments.sharing import share_out, table_options
 from fedeas.experiments.tracking import check_trackers, followers
@@ -69,8 +69,8 @@ class Prepared:
         return "" if self.generator is None else self.generator.fingerprint
 
     def open_cache(self, config: Config) -> Cache | None:
-        """Return the cache of the run's samples, where any are generated and not copied."""
-        if self.generator is None or makes_copies(config):
+        """Return the cache of the run's samples, where any are generated and kept."""
+        if self.generator is None or uses_own_samples(config):
             return None
         classes = self.federation.data.classes
         return Cache(config.augment.cache, self.generator, classes, cache_seed(config))
@@ -225,7 +225,7 @@ def _generate(
     augment = config.augment
     cache = ready.open_cache(config)
     if ready.generator is None or cache is None:
-        return made | {"made": ready.plan.total}  # copies are made while clients train
+        return made | {"made": ready.plan.total}  # made while clients train
     real = ready.federation.data.samples
     filled = fill(ready.plan, ready.generator, cache, augment.batch, progress, like=real)
     try:

@@ -15,8 +15,10 @@ from fedeas.errors import InputError, MissingExtraError
 from fedeas.generators.copies import Copies
 from fedeas.generators.gaussian import gaussian_of_data
 from fedeas.generators.noise import noise_like
+from fedeas.generators.own_samples import OwnSampleGenerator
 from fedeas.generators.pool import pool_of_data
-from fedeas.specs import Registry
+from fedeas.generators.smote import Smote
+from fedeas.specs import Registry, parse
 
 Ints = NDArray[np.int64]
 Seeds = NDArray[np.uint64]
@@ -84,6 +86,7 @@ _REGISTRY = Registry(
         "copies": Copies,
         "noise": noise_like,
         "gaussian": gaussian_of_data,
+        "smote": Smote,
     },
     "sample(labels, seeds)",
 )
@@ -128,6 +131,14 @@ def make_generator(spec: str, **offered: object) -> Generator:
             f"{spec!r} is not a generator", allowed="an object with `fingerprint` and `sample`"
         )
     return generator
+
+
+def own_sample_generator(spec: str) -> OwnSampleGenerator | None:
+    """Make the generator of a spec if it needs clients' own samples; no other is opened."""
+    if not spec or not hasattr(_REGISTRY.factory(parse(spec, "generator")[0]), "sample_from"):
+        return None
+    made = make_generator(spec)
+    return made if isinstance(made, OwnSampleGenerator) else None
 
 
 # Opened once per process, for any number of clients.

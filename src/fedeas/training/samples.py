@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.data import Dataset
+from fedeas.data import Dataset, Schema
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
 
@@ -46,6 +46,11 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.indices) + len(self.synthetic_labels)
+
+    @property
+    def schema(self) -> Schema | None:
+        """What the columns of a table hold; None for images."""
+        return self.data.schema
 
     @property
     def labels(self) -> Ints:
