@@ -14,6 +14,7 @@ from fedeas.data.kinds import Array
 from fedeas.errors import InputError, MissingExtraError
 from fedeas.generators.copies import Copies
 from fedeas.generators.gaussian import gaussian_of_data
+from fedeas.generators.local_gaussian import LocalGaussian
 from fedeas.generators.noise import noise_like
 from fedeas.generators.own_samples import OwnSampleGenerator
 from fedeas.generators.pool import pool_of_data
@@ -86,6 +87,7 @@ _REGISTRY = Registry(
         "copies": Copies,
         "noise": noise_like,
         "gaussian": gaussian_of_data,
+        "local-gaussian": LocalGaussian,
         "smote": Smote,
     },
     "sample(labels, seeds)",
