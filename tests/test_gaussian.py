@@ -16,7 +16,8 @@ from fedeas.generators.class_distribution import FULL
 from fedeas.generators.covariance import class_covariances, common_covariance, shrinkage
 from fedeas.generators.quantiles import Quantiles
 from fedeas.generators.streams import normals, uniforms
-from tabular import SCHEMA, draw_table, tables
+from strategies import tables
+from tabular import SCHEMA, draw_table
 
 CLASSES = ("good", "fair", "bad")
 
