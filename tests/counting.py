@@ -1,10 +1,14 @@
-"""A generator for tests: any image follows from its label and seed, and every draw is noted."""
+"""Generators for tests: any sample follows from its label and seed, and every draw is noted."""
 
 import os
 import time
+from functools import cache
 from pathlib import Path
 
 import numpy as np
+
+from fedeas.generators import Gaussian
+from tabular import SCHEMA, draw_table
 
 
 class Counting:
@@ -18,6 +22,15 @@ class Counting:
     def sample(self, labels, seeds):
         if self.delay:
             time.sleep(self.delay)
+        samples = self.draw(labels, seeds)
+        if self.log:
+            lines = "".join(f"{seed}\n" for seed in seeds)
+            handle = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            os.write(handle, lines.encode())
+            os.close(handle)
+        return samples
+
+    def draw(self, labels, seeds):
         images = np.stack(
             [
                 np.random.default_rng([int(label), int(seed)]).integers(0, 256, (4, 4, 1), np.uint8)
@@ -26,12 +39,27 @@ class Counting:
         )
         # What depends on the batch, as rounding does in a real generator.
         images[:, 0, 0, 0] = len(labels) + int(labels.sum()) % 7
-        if self.log:
-            lines = "".join(f"{seed}\n" for seed in seeds)
-            handle = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-            os.write(handle, lines.encode())
-            os.close(handle)
         return images
+
+
+class CountingRows(Counting):
+    """Draws rows with `gaussian`: numbers, categories, gaps."""
+
+    fingerprint = "counting-rows-1"
+
+    def draw(self, labels, seeds):
+        rows = _fitted().sample(labels, seeds)
+        # As above: a whole number, in the first column.
+        rows[:, 0] = len(labels) + int(labels.sum()) % 7
+        return rows
+
+
+@cache
+def _fitted() -> Gaussian:
+    return Gaussian.fit(*draw_table(120), ("a", "b", "c"), SCHEMA)
+
+
+KINDS = {"images": Counting, "rows": CountingRows}
 
 
 def drawn(log: Path) -> list[int]:

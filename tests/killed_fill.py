@@ -3,7 +3,7 @@
 Every process is killed right before one of its steps, which is drawn by a seed: an image that is
 drawn, or a change to the disk. Prints the step, or `end`.
 
-python killed_fill.py PLAN CACHE LOG KILLS
+python killed_fill.py PLAN CACHE LOG KIND KILLS
 """
 
 import os
@@ -12,18 +12,18 @@ import signal
 import sqlite3
 import sys
 
-from counting import Counting
+from counting import KINDS, Counting
 from fedeas.cache import Cache, fill
 from fedeas.plan import Plan
 
 STEPS = ("sample", "append", "sync", "statement")
 
 
-class Struck(Counting):
+class Struck:
     """Kills its process right before the n-th step of a kind."""
 
-    def __init__(self, log: str, kind: str, left: int) -> None:
-        super().__init__(log)
+    def __init__(self, inner: Counting, kind: str, left: int) -> None:
+        self.inner, self.fingerprint = inner, inner.fingerprint
         self.kind, self.left = kind, left
 
     def step(self, event: str) -> None:
@@ -37,7 +37,7 @@ class Struck(Counting):
 
     def sample(self, labels, seeds):
         self.step("sample")
-        return super().sample(labels, seeds)
+        return self.inner.sample(labels, seeds)
 
 
 def watch(step) -> None:
@@ -61,12 +61,12 @@ def watch(step) -> None:
     os.fsync, sqlite3.connect = synced, connected
 
 
-def start(plan: Plan, cache: Cache, log: str, kind: str, number: int) -> int:
+def start(plan: Plan, cache: Cache, inner: Counting, kind: str, number: int) -> int:
     """Fill in a process of its own, killed at a step, or at none; return how it ended."""
     child = os.fork()  # so that the seconds of importing are paid once
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    generator = Struck(log, kind, number)
+    generator = Struck(inner, kind, number)
     watch(generator.step)
     fill(plan, generator, cache, 7)
     sys.stdout.write("end\n")
@@ -74,19 +74,20 @@ def start(plan: Plan, cache: Cache, log: str, kind: str, number: int) -> int:
     os._exit(0)
 
 
-def main(plan_file: str, folder: str, log: str, kills: int) -> int:
+def main(plan_file: str, folder: str, log: str, samples: str, kills: int) -> int:
     """Kill as often as is asked for; each must strike."""
     plan = Plan.load(plan_file)
-    cache = Cache(folder, Counting(), 3)
+    generator = KINDS[samples](log)
+    cache = Cache(folder, generator, 3)
     chance = random.Random(0)
     for _ in range(kills):
         kind = chance.choice(STEPS)
         # A fill begins with some twenty statements, and a batch takes half as many.
         number = chance.randint(1, 60 if kind == "statement" else 5)
-        if start(plan, cache, log, kind, number) != -signal.SIGKILL:
+        if start(plan, cache, generator, kind, number) != -signal.SIGKILL:
             return 1
-    return start(plan, cache, log, "", 0)
+    return start(plan, cache, generator, "", 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:4], int(sys.argv[4])))
+    sys.exit(main(*sys.argv[1:5], int(sys.argv[5])))

@@ -37,6 +37,7 @@ LEAVES = {
     "dropin/hugging_face.py": {"datasets"},
     "dropin/pictures.py": {"PIL"},
     "generators/quality.py": {"torch", "torchmetrics"},
+    "generators/smote.py": {"imblearn"},
     "experiments/tracking.py": {"torch", "mlflow"},
     "experiments/demo.py": {"PIL", "sklearn"},
     "report/canvas.py": {"matplotlib"},
@@ -51,7 +52,7 @@ HEAVY = {
     "training/models/mlp.py", "training/models/registry.py", "training/models/resnet.py",
     "generators/diffusion.py",
     "generators/train.py", "generators/turbo.py", "generators/judge.py",
-    "dropin/torch_set.py", "methods/method.py",
+    "dropin/torch_set.py", "dropin/sampler.py", "methods/method.py",
     "methods/fedprox.py", "methods/scaffold.py", "methods/moon.py", "methods/fedgen.py",
     "methods/fedmix.py", "methods/class_weights.py", "methods/fedlc.py", "methods/fedrs.py",
     "methods/fedvls.py", "methods/registry.py", "flower/sums.py", "flower/records.py",
@@ -68,9 +69,11 @@ HEAVY = {
 }  # fmt: skip
 HEAVY_PACKAGES = {
     "torch", "diffusers", "accelerate", "safetensors", "flwr", "cryptography", "dp_accounting",
+    "imblearn", "sklearn",
 }  # fmt: skip
 # Public names that need an extra, and which.
 WITH_EXTRA = {
+    "FedEASSampler": "imbalanced",
     "Method": "torch",
     **dict.fromkeys(["Identity", "Members"], "privacy"),
     **dict.fromkeys(["run", "serve", "make_deployed_app"], "train"),
@@ -246,7 +249,7 @@ def test_a_public_name_names_the_extra_that_it_needs():
     """And `dir`, which `help(fedeas)` goes through, leaves it out where that is not installed."""
     code = (
         "import sys, json\n"
-        "gone = ['torch', 'flwr', 'dp_accounting', 'cryptography']\n"
+        "gone = ['torch', 'flwr', 'dp_accounting', 'cryptography', 'imblearn']\n"
         "sys.modules |= dict.fromkeys(gone)\n"
         "import fedeas\n"
         "said = {}\n"

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cached import changing, contents, flip
-from counting import Counting, drawn
+from counting import KINDS, Counting, drawn
 from fedeas import FedEAS, InputError, LabelCounts, Plan, Uniform
 from fedeas.cache import Cache, client_samples, fill, verify
 from fedeas.cache import block as block_module
@@ -36,8 +36,14 @@ COUNTS = LabelCounts(
 )
 
 
-def filled(base: Path, plan: Plan, batch: int = 7, log: Path | None = None) -> tuple[Cache, int]:
-    generator = Counting(log=str(log or ""))
+# What is promised of a cache holds for samples of any kind.
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def filled(
+    base: Path, plan: Plan, batch: int = 7, log: Path | None = None, kind: str = "images"
+) -> tuple[Cache, int]:
+    generator = KINDS[kind](log=str(log or ""))
     cache = Cache(base, generator, 3)
     return cache, fill(plan, generator, cache, batch).generated
 
@@ -267,9 +273,9 @@ def test_prune_does_not_follow_a_link(tmp_path, fedeas):
     assert list(verify(cache.folder)) == []
 
 
-def start_fill(folder: Path, plan: Path, delay: float) -> subprocess.Popen:
+def start_fill(folder: Path, plan: Path, delay: float, kind: str = "images") -> subprocess.Popen:
     """Start `fedeas fill` as a process of its own."""
-    spec = f"counting:Counting(log={folder / 'log'}, delay={delay})"
+    spec = f"counting:{KINDS[kind].__name__}(log={folder / 'log'}, delay={delay})"
     command = ["fill", plan, "--generator", spec, "--cache", folder / "cache", "--batch", "7"]
     return subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", "fedeas", *command],
@@ -290,13 +296,14 @@ def check_killed(folder: Path, kills: int, plan: Plan, straight: Cache) -> None:
     assert sum(seeds.values()) <= plan.total + 7 * kills
 
 
-def test_killed_before_any_of_its_steps_it_ends_with_the_same_bytes(tmp_path):
+@every_kind
+def test_killed_before_any_of_its_steps_it_ends_with_the_same_bytes(tmp_path, kind):
     plan = Uniform(total=2100).plan(COUNTS)
     plan.save(tmp_path / "plan.json")
-    straight, _ = filled(tmp_path / "straight", plan)
+    straight, _ = filled(tmp_path / "straight", plan, kind=kind)
     places = [tmp_path / name for name in ("plan.json", "cache", "log")]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", TESTS / "killed_fill.py", *places, "50"],
+        [sys.executable, "-W", "ignore", TESTS / "killed_fill.py", *places, kind, "50"],
         capture_output=True,
         text=True,
     )
@@ -311,16 +318,19 @@ def test_killed_before_any_of_its_steps_it_ends_with_the_same_bytes(tmp_path):
     check_killed(tmp_path, 50, plan, straight)
 
 
-@pytest.mark.parametrize("kills", [10, pytest.param(50, marks=pytest.mark.slow)])
-def test_killed_from_outside_it_ends_with_the_same_bytes(tmp_path, kills):
+@pytest.mark.parametrize(
+    ("kind", "kills"),
+    [("images", 10), ("rows", 4), pytest.param("images", 50, marks=pytest.mark.slow)],
+)
+def test_killed_from_outside_it_ends_with_the_same_bytes(tmp_path, kind, kills):
     """The command itself, killed at a random moment of its second or a later batch."""
     plan = Uniform(total=35 * kills).plan(COUNTS)
     plan.save(tmp_path / "plan.json")
-    straight, _ = filled(tmp_path / "straight", plan)
+    straight, _ = filled(tmp_path / "straight", plan, kind=kind)
     chance = random.Random(0)
     for _ in range(kills):
         before = len(drawn(tmp_path / "log"))
-        process = start_fill(tmp_path, tmp_path / "plan.json", delay=0.02)
+        process = start_fill(tmp_path, tmp_path / "plan.json", delay=0.02, kind=kind)
         goal = before + 7 * chance.randint(1, 2)
         while len(drawn(tmp_path / "log")) < goal:  # it is past importing, and generates
             assert process.poll() is None, process.communicate()[0]
@@ -331,16 +341,17 @@ def test_killed_from_outside_it_ends_with_the_same_bytes(tmp_path, kills):
         assert process.returncode == -signal.SIGKILL
         (folder,) = (tmp_path / "cache").glob("*")
         assert contents(folder)["fill"]  # so the fill was under way
-    process = start_fill(tmp_path, tmp_path / "plan.json", delay=0)
+    process = start_fill(tmp_path, tmp_path / "plan.json", delay=0, kind=kind)
     said = process.communicate()[0]
     assert process.returncode == 0, said
     check_killed(tmp_path, kills, plan, straight)
 
 
-def test_one_flipped_byte_in_any_file_is_found_and_mended(tmp_path):
+@every_kind
+def test_one_flipped_byte_in_any_file_is_found_and_mended(tmp_path, kind):
     """Or changes nothing: SQLite has places that no reader looks at."""
     plan = FedEAS(beta=12).plan(COUNTS)
-    cache, _ = filled(tmp_path / "good", plan)
+    cache, _ = filled(tmp_path / "good", plan, kind=kind)
     good = contents(cache.folder)
     chance = random.Random(1)
     found = Counter()
@@ -355,7 +366,7 @@ def test_one_flipped_byte_in_any_file_is_found_and_mended(tmp_path):
             problems = list(verify(folder))
             if name == cache.samples_file().name:
                 assert [problem.path for problem in problems] == [folder / name], at
-            _, generated = filled(base, plan)
+            _, generated = filled(base, plan, kind=kind)
             assert generated <= (7 if name == cache.samples_file().name else 0), at
             assert list(verify(folder)) == []
             mended = Cache.at(folder)
@@ -538,11 +549,14 @@ def test_prune_leaves_what_is_not_ours_or_in_use(tmp_path, fedeas):
     assert cache.folder.exists()
 
 
-def test_two_processes_at_once_end_with_one_correct_cache(tmp_path):
+@every_kind
+def test_two_processes_at_once_end_with_one_correct_cache(tmp_path, kind):
     plan = Uniform(total=200).plan(COUNTS)
     plan.save(tmp_path / "plan.json")
-    straight, _ = filled(tmp_path / "straight", plan)
-    processes = [start_fill(tmp_path, tmp_path / "plan.json", delay=0.03) for _ in range(2)]
+    straight, _ = filled(tmp_path / "straight", plan, kind=kind)
+    processes = [
+        start_fill(tmp_path, tmp_path / "plan.json", delay=0.03, kind=kind) for _ in range(2)
+    ]
     outputs = [process.communicate(timeout=60)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
     assert sum("waiting for it" in text for text in outputs) == 1

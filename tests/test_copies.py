@@ -55,14 +55,14 @@ class Own:
 
 def test_a_copy_is_an_image_of_its_class_moved_and_mirrored():
     labels, seeds = np.repeat([0, 2], 500), np.arange(1000, dtype=np.uint64)
-    made = Copies(shift=1).copy(Own(), labels, seeds)
+    made = Copies(shift=1).sample_from(Own(), labels, seeds)
     by_class = {0: sides(Own.images[0], 1) + sides(Own.images[2], 1), 2: sides(Own.images[1], 1)}
     found = [image.tobytes() for image in made]
     assert all(one in by_class[label] for one, label in zip(found, labels.tolist(), strict=True))
     assert set(found) == {*by_class[0], *by_class[2]}  # and each of them turns up
-    alone = Copies(shift=1).copy(Own(), labels[7:8], seeds[7:8])
+    alone = Copies(shift=1).sample_from(Own(), labels[7:8], seeds[7:8])
     assert (alone[0] == made[7]).all()  # it does not depend on its batch
-    plain = Copies(shift=0, flip=False).copy(Own(), labels, seeds)
+    plain = Copies(shift=0, flip=False).sample_from(Own(), labels, seeds)
     assert {one.tobytes() for one in plain} == {one.tobytes() for one in Own.images}
 
 
@@ -70,13 +70,13 @@ def test_rows_of_a_table_are_copied_as_they_are():
     class Rows(Own):
         images = np.random.default_rng(1).random((3, 4), np.float32)
 
-    made = Copies().copy(Rows(), np.array([2, 2]), np.arange(2, dtype=np.uint64))
+    made = Copies().sample_from(Rows(), np.array([2, 2]), np.arange(2, dtype=np.uint64))
     assert (made == Rows.images[1]).all()
 
 
 def test_what_cannot_be_copied_is_refused():
     with pytest.raises(InputError, match="nothing to copy"):
-        Copies().copy(Own(), np.array([1]), np.arange(1, dtype=np.uint64))
+        Copies().sample_from(Own(), np.array([1]), np.arange(1, dtype=np.uint64))
     for spec in ("copies(shift=-1)", "copies(flip=3)", "noise", "noise(shape=3x3)"):
         with pytest.raises(InputError):
             make_generator(spec)
@@ -123,8 +123,8 @@ def test_every_client_gets_copies_of_its_own_samples_and_of_no_others(tmp_path, 
         again = simulated(made, k).samples("")
         assert (again.synthetic == samples.synthetic).all()
     assert (plan.samples[n == 0] > 0).any()
-    assert "copies make" in caplog.text
-    assert "nothing to copy" in caplog.text
+    assert "copies makes" in caplog.text
+    assert "has not a sample to copy" in caplog.text
     assert not (tmp_path / "cache").exists()  # real samples do not go there
 
 
@@ -144,7 +144,7 @@ def test_a_site_and_an_array_get_the_copies_that_a_simulated_client_gets(tmp_pat
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(encoded(data.samples[at]))
     config = SiteConfig(
-        0, ",".join(CLASSES), str(tmp_path / "site"), str(tmp_path / "state"), "copies"
+        0, ",".join(CLASSES), str(tmp_path / "site"), str(tmp_path / "state"), generator="copies"
     )
     at_site = open_site(config).samples(POLICY)
     assert (at_site.synthetic_labels == in_simulation.synthetic_labels).all()

@@ -70,7 +70,7 @@ def test_an_estimate_waits_for_the_gpu(monkeypatch, tmp_path):
     """`fit` returns while a GPU still computes: here it needs a second of a clock that stands."""
     clock = [0.0]
     monkeypatch.setattr(estimate.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(estimate, "load_images", lambda *_: shapes(tmp_path / "set"))
+    monkeypatch.setattr(estimate, "open_data", lambda *_: shapes(tmp_path / "set"))
     monkeypatch.setattr(estimate, "_wait_for", lambda _: clock.__setitem__(0, clock[0] + 1.0))
     config = CONFIG.replace(device="cpu")
     local = config.federated.local.replace(batch=4)

@@ -75,7 +75,11 @@ def test_where_and_how_fast_is_no_part_of_a_name():
     least = {Config: {"data": Data("x")}, Data: {"name": "x"}, Federated: {}}
     least[RunConfig] = {key.replace("-", "_"): value for key, value in FLAT.items()}
     assert others(Config) == {"grid", "device"}
-    assert others(Data) == {"folder"}
+    assert others(Data) == {
+        "folder", "schema",
+        # of tables, unless they are set
+        "label", "site", "numbers", "categories", "leave_out", "test_share", "test_seed",
+    }  # fmt: skip
     assert others(Federated) == {"timeout", "window", "secure"}
     # A deployed run goes on with more rounds, and with fewer sites than it began with.
     assert others(RunConfig) == {

@@ -17,8 +17,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from fedeas import FedEAS
-from fedeas.experiments.run import share_out
 from fedeas.experiments.runs import Run
+from fedeas.experiments.sharing import share_out
 from fedeas.paper.claims import recorded
 from fedeas.settings.config import Config
 from fedeas.settings.reading import read_settings

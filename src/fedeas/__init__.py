@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fedeas.data import load_images
     from fedeas.diagnosis import Diagnosis, diagnose
     from fedeas.dropin import augment, real_examples_mod
+    from fedeas.dropin.sampler import FedEASSampler as FedEASSampler
     from fedeas.errors import (
         FedeasError,
         FileAccessError,
@@ -167,6 +168,7 @@ _MODULES = (
 )
 # Names that need an extra: where they are, and which extra.
 _WITH_EXTRA = {
+    "FedEASSampler": ("dropin.sampler", "imbalanced"),
     "Holding": ("flower.queries", "train"),
     "Identity": ("privacy.secure_sum.identity", "privacy"),
     "Members": ("privacy.secure_sum.identity", "privacy"),
@@ -183,6 +185,7 @@ _PACKAGES = {
     "torch": ("torch", "safetensors"),
     "train": ("torch", "flwr", "cryptography"),
     "privacy": ("cryptography", "dp_accounting"),
+    "imbalanced": ("imblearn",),
 }
 
 

@@ -222,6 +222,24 @@ class Plan:
             raise InputError(f"{path} is a damaged plan", fix="make it again")
         return plan
 
+    def sampling_strategy(
+        self, client: str | int, counts: LabelCounts | None = None
+    ) -> dict[str | int, int]:
+        """Return how many samples of a class a client shall have, as imbalanced-learn takes it.
+
+        Parameters
+        ----------
+        client : str or int
+            Its name or its place.
+        counts : LabelCounts, optional
+            The counts that the plan was made from; needed for a plan loaded from a file.
+
+        """
+        row = self.client_names.index(client) if isinstance(client, str) else client
+        names: tuple[str | int, ...] = self.classes or tuple(range(self.samples.shape[1]))
+        total = self._held(counts).n[row] + self.samples[row]
+        return {names[c]: int(total[c]) for c in np.flatnonzero(self.samples[row]).tolist()}
+
     def to_pandas(self) -> Any:
         """Return the samples as a pandas data frame, a row per client and a column per class."""
         return data_frame(self.samples, self.client_names, self.class_names)
@@ -239,14 +257,16 @@ class Plan:
             The counts that the plan was made from; needed for a plan loaded from a file.
 
         """
+        return plotting.figure(self, self._held(counts))
+
+    def _held(self, counts: LabelCounts | None) -> LabelCounts:
+        """Return the counts that the plan was made from."""
         held = self._source if counts is None else counts
         if isinstance(held, str):
-            raise InputError(
-                "a loaded plan does not include its counts", fix="use plan.plot(counts)"
-            )
-        if counts is not None and counts.fingerprint != self.counts_hash:
+            raise InputError("a loaded plan does not include its counts", fix="pass counts=")
+        if held.fingerprint != self.counts_hash:
             raise InputError("the plan was made from other counts", got=counts)
-        return plotting.figure(self, held)
+        return held
 
     def _facts(self) -> dict[str, Any]:
         return plan_facts(

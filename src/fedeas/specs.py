@@ -37,7 +37,7 @@ class Registry:
 
     def parameters(self, name: str) -> set[str]:
         """Return the settings that a component of this name takes."""
-        return set(self._signature(name, self._find(name)))
+        return set(self._signature(name, self.factory(name)))
 
     def make(self, spec: str, offered: Mapping[str, object]) -> Any:
         """Make a component from its name and settings.
@@ -45,7 +45,7 @@ class Registry:
         It also gets those `offered` settings that it takes and that `spec` does not set.
         """
         name, settings = parse(spec, self.kind)
-        factory = self._find(name)
+        factory = self.factory(name)
         parameters = self._signature(name, factory)
         named = {
             k: p for k, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
@@ -83,7 +83,8 @@ class Registry:
         except (ValueError, TypeError):
             raise InputError(f"{name!r} is not a {self.kind}") from None
 
-    def _find(self, name: str) -> Callable[..., Any]:
+    def factory(self, name: str) -> Callable[..., Any]:
+        """Return what makes a component of this name, usually its class."""
         if name in self.ours:
             return self.ours[name]
         for point in entry_points(group=self.group, name=name):

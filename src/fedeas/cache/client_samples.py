@@ -21,8 +21,13 @@ from fedeas.cache.fill import client_samples
 from fedeas.cache.store import Cache
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
-from fedeas.generators import Classes, Copies, Generator, OwnSamples, open_generator
-from fedeas.policies import copyable
+from fedeas.generators import (
+    Classes,
+    Generator,
+    OwnSampleGenerator,
+    OwnSamples,
+    open_generator,
+)
 from fedeas.progress import Progress, progress
 from fedeas.targets import aim_at_classes
 
@@ -76,21 +81,21 @@ class ClientSamples:
     ) -> tuple[Array, Ints]:
         """Return samples and labels for a client with these label counts, generated where missing.
 
-        Samples that do not look `like` the real ones are refused. Copies are made of the client's
-        `own` samples, each time anew: no real sample is written to the cache.
+        Samples that do not look `like` the real ones are refused. Copies and the like are made of
+        the client's `own` samples, each time anew: no real sample is written to the cache.
         """
         policy = aim_at_classes(self.policy, classes)
         planned = self._affordable(policy.local(n))
         generator = self.open_generator() if planned.any() else None
-        if isinstance(generator, Copies):
-            planned = self._copied_part(planned, np.asarray(n))
+        if isinstance(generator, OwnSampleGenerator):
+            planned = self._feasible(generator, planned, np.asarray(n))
         wanted = planned.tolist()
         if not any(wanted):
             nothing = np.empty((0, 0)) if like is None else like[:0]
             return nothing, np.empty(0, np.int64)
         cache = self.open_cache(classes)
-        if isinstance(generator, Copies):
-            return self._copies(generator, own, cache, planned)
+        if isinstance(generator, OwnSampleGenerator):
+            return self._sample_from(generator, own, cache, planned)
         generating = partial(self._generating, cache, wanted)
         return client_samples(
             self.client, wanted, self.open_generator(), cache, self.batch_size, like, generating
@@ -113,26 +118,27 @@ class ClientSamples:
             )
         return self.generator
 
-    def _copied_part(self, wanted: Ints, n: Ints) -> Ints:
-        """Return what copies can make of what the policy wants, and say what they cannot."""
-        made = copyable(wanted, n)
+    def _feasible(self, generator: OwnSampleGenerator, wanted: Ints, n: Ints) -> Ints:
+        """Return what can be made of what the policy wants, and say what cannot."""
+        made = generator.feasible(wanted, n)
         if lost := int((wanted - made).sum()):
             _LOG.warning(
-                "client %s: copies make %s of %s samples; of the classes of the other %s it has "
-                "nothing to copy", self.client, int(made.sum()), int(wanted.sum()), lost,
+                "client %s: %s makes %s of %s samples; for the other %s, of %s classes, the client "
+                "has not %s", self.client, type(generator).__name__.lower(), int(made.sum()),
+                int(wanted.sum()), lost, int((wanted > made).sum()), generator.lacks,
             )  # fmt: skip
         return made
 
-    def _copies(
-        self, generator: Copies, own: OwnSamples | None, cache: Cache, wanted: Ints
+    def _sample_from(
+        self, generator: OwnSampleGenerator, own: OwnSamples | None, cache: Cache, wanted: Ints
     ) -> tuple[Array, Ints]:
-        """Copy the client's own samples, with the seeds that generated ones would have."""
+        """Use the client's own samples, with the seeds that generated ones would have."""
         labels = np.repeat(np.arange(len(wanted)), wanted)
         parts = [Segment(label, 0, size) for label, size in enumerate(wanted.tolist())]
         seeds = np.concatenate([cache.seeds(self.client, part) for part in parts])
         if own is None:
             return generator.sample(labels, seeds), labels  # which says what is missing
-        return generator.copy(own, labels, seeds), labels
+        return generator.sample_from(own, labels, seeds), labels
 
     def _affordable(self, wanted: Ints) -> Ints:
         """Return what is generated of what the policy wants: every class is cut in proportion."""

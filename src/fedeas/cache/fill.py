@@ -67,7 +67,7 @@ def fill(
     cache : Cache
         Where they are kept.
     batch_size : int
-        Samples that are drawn at once.
+        Samples that are drawn at once; a generator's `least_batch` goes before a smaller one.
     progress, waiting : callable, optional
         Called with the samples made and wanted; called when another process is filling.
     like : array, optional
@@ -80,7 +80,8 @@ def fill(
         check_client(name)
     with lock_cache(cache.folder, waiting):
         mended = mend(cache)
-        return _Fill(cache, None, generator, batch_size, like).run(wanted, mended, progress)
+        work = _Fill(cache, None, generator, _batch(generator, batch_size), like)
+        return work.run(wanted, mended, progress)
 
 
 def client_samples(
@@ -103,7 +104,7 @@ def client_samples(
         wrong = error
     try:
         _check_settings(generator, cache, batch_size)
-        work = _Fill(cache, client, generator, batch_size, like)
+        work = _Fill(cache, client, generator, _batch(generator, batch_size), like)
         with generating() as progress:
             _fill_client(client, wanted, work, progress)
     except OSError as error:
@@ -216,6 +217,11 @@ def _check_settings(generator: Generator, cache: Cache, batch_size: int) -> None
             got=generator.fingerprint,
             allowed=cache.about["generator"],
         )
+
+
+def _batch(generator: Generator, size: int) -> int:
+    """Return how many samples are drawn at once: as many as pay, where samples are small."""
+    return max(size, getattr(generator, "least_batch", 1))
 
 
 def batches(requests: Sequence[Request], size: int) -> Iterator[list[Request]]:

@@ -26,13 +26,14 @@ def demo(
 
     scenes = heavy("fedeas.experiments.demo", "the demo", "demo")
     runs = heavy("fedeas.experiments.run", "the demo", "demo")
+    from fedeas.experiments.sharing import share_out
     from fedeas.report.assemble import Sweep, assemble
 
     begun = time.monotonic()
     make_folder(out)
     scene = scenes.find_scene(out / "digits")
     base = _base(scene, out)
-    federation = runs.share_out(base)
+    federation = share_out(base)
     counts = federation.counts
     show.note(f"1. The skew. {scene.about}: {federation.describe()}")
     _show_skew(counts)

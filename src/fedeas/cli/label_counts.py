@@ -56,6 +56,11 @@ class CountsOptions:
         metavar="wide|long|counts",
         help="wide: a row per client; long: a row per sample; counts: a row per client and class.",
     )
+    by: str | None = typer.Option(
+        None,
+        metavar="COLUMN",
+        help="A table with a row per sample: count its labels by the sites of this column.",
+    )
     client_column: str | None = typer.Option(
         None, help="Column of the client, if rows are not clients."
     )
@@ -91,11 +96,18 @@ class CountsOptions:
         """Read label counts from any supported source; also says how it was parsed."""
         from fedeas.sources import Columns, read_counts
 
+        client, layout = self.client_column, self.layout
+        if self.by is not None:
+            if client is not None or layout not in (None, "long"):
+                raise InputError("--by stands for --layout long --client-column", got=self.by)
+            client, layout = self.by, "long"
+        if client is not None and path.is_dir():
+            layout = None  # a data set has no layout
         return read_counts(
             str(path),
-            Columns(self.client_column, self.label_column, self.count_column),
+            Columns(client, self.label_column, self.count_column),
             self.delimiter,
-            self.layout,
+            layout,
             drop_columns=self.drop_column or (),
             drop_rows=self.drop_row or (),
             transpose=self.transpose,

@@ -5,7 +5,7 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.data.kinds import Array, find_kind
+from fedeas.data.schema import Schema
 from fedeas.errors import FileAccessError, InputError
 from fedeas.files import check_regular, content_hash, file_hash, unwritable
 
 _FORMAT = "samples/2"
 _FILES = ("samples.npy", "labels.npy")
+_SITES = "sites.npy"
+
+
+@dataclass(frozen=True, eq=False)
+class Sites:
+    """Where samples are from: a name per site, and a site per sample."""
+
+    column: str
+    names: tuple[str, ...]
+    codes: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,6 +48,9 @@ class Dataset:
     fingerprint: str
     test_origin: str = ""  # in words: where the test samples come from
     kind: str = "image"
+    schema: Schema | None = None  # the columns of a table
+    sites: "Sites | None" = None  # where every sample is from, if a column says so
+    notes: tuple[str, ...] = ()  # what a user should know about how it was read
 
     @classmethod
     def open(cls, folder: Path) -> "Dataset":
@@ -51,6 +65,10 @@ class Dataset:
             if not (isinstance(samples, np.ndarray) and isinstance(labels, np.ndarray)):
                 raise ValueError("an archive instead of an array")
             find_kind(body["kind"]).check(samples.shape[1:], samples.dtype)
+            schema = Schema.from_list(body["schema"]) if "schema" in body else None
+            if schema is not None and samples.shape[1:] != (len(schema),):
+                raise ValueError("rows that its schema does not describe")
+            sites = _read_sites(folder, body, len(labels)) if "sites" in body else None
         except (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError) as error:
             raise InputError(f"{folder} is not a complete data set: {error}") from None
         if list(samples.shape) != body["shape"]:
@@ -65,9 +83,12 @@ class Dataset:
             body["name"],
             tuple(body["classes"]),
             body["train_size"],
-            _fingerprint(body["sha256"]),
+            _fingerprint(body),
             str(body["test_origin"]),
             body["kind"],
+            schema,
+            sites,
+            tuple(map(str, body.get("notes", ()))),
         )
 
     @classmethod
@@ -80,6 +101,9 @@ class Dataset:
         batches: Iterator[tuple[Array, NDArray[np.int64]]],
         test_origin: str = "",
         kind: str = "image",
+        schema: Schema | None = None,
+        sites: Sites | None = None,
+        notes: Sequence[str] = (),
     ) -> "Dataset":
         """Write a data set and open it.
 
@@ -99,6 +123,12 @@ class Dataset:
             Where the test samples come from, in words.
         kind : str
             What a sample is: image, table.
+        schema : Schema, optional
+            The columns of a table.
+        sites : Sites, optional
+            The site of every sample, in the order of the samples.
+        notes : sequence of str
+            What a user should know about how the data set was read.
         """
         temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
         try:
@@ -106,6 +136,14 @@ class Dataset:
             body = _fill(temporary, sum(sizes), len(classes), batches, kind)
             body |= {"name": name, "classes": list(classes), "train_size": sizes[0]}
             body |= {"test_origin": test_origin, "kind": kind}
+            if schema is not None:
+                body["schema"] = schema.to_list()
+            if sites is not None:
+                np.save(temporary / _SITES, sites.codes)
+                body["sites"] = {"column": sites.column, "names": list(sites.names)}
+                body["sha256"][_SITES] = file_hash(temporary / _SITES)
+            if notes:
+                body["notes"] = list(notes)
             head = {"sha256": content_hash(body), "body": body}
             (temporary / "meta.json").write_text(json.dumps(head, indent=1), encoding="utf-8")
             with suppress(OSError):  # another process was first: its folder serves as well
@@ -121,7 +159,7 @@ class Dataset:
     def verify(self, folder: Path) -> list[str]:
         """Read everything and return the files whose content has changed."""
         body = _read_head(folder)
-        return [f for f in _FILES if file_hash(folder / f) != body["sha256"][f]]
+        return [f for f, known in body["sha256"].items() if file_hash(folder / f) != known]
 
     @property
     def train_labels(self) -> NDArray[np.int64]:
@@ -131,9 +169,10 @@ class Dataset:
     def __repr__(self) -> str:
         size = "x".join(map(str, self.samples.shape[1:]))
         test = len(self.labels) - self.train_size
+        what = f"{self.kind}s of {size}" if self.kind != "table" else f"rows of {size} columns"
         return (
-            f"Dataset({self.name}: {self.train_size:,} training and {test:,} test {self.kind}s "
-            f"of {size}, {len(self.classes)} classes)"
+            f"Dataset({self.name}: {self.train_size:,} training and {test:,} test {what}, "
+            f"{len(self.classes)} classes)"
         )
 
 
@@ -205,7 +244,21 @@ def _read_head(folder: Path) -> dict[str, Any]:
     return body
 
 
-def _fingerprint(hashes: dict[str, str]) -> str:
+def _read_sites(folder: Path, body: dict[str, Any], samples: int) -> Sites:
+    check_regular(folder / _SITES)
+    codes = np.load(folder / _SITES, mmap_mode="r", allow_pickle=False)
+    names = tuple(map(str, body["sites"]["names"]))
+    if codes.shape != (samples,) or codes.dtype != np.int64 or not names:
+        raise ValueError("sites that do not match the samples")
+    return Sites(str(body["sites"]["column"]), names, codes)
+
+
+def _fingerprint(body: dict[str, Any]) -> str:
     """Return the fingerprint of a data set's content, with the file names of the first format."""
-    samples, labels = (hashes[name] for name in _FILES)
-    return content_hash({"images.npy": samples, "labels.npy": labels})
+    samples, labels = (body["sha256"][name] for name in _FILES)
+    content = {"images.npy": samples, "labels.npy": labels}
+    if "schema" in body:  # the same codes may stand for other categories
+        content["schema"] = body["schema"]
+    if "sites" in body:
+        content |= {"sites": body["sites"], _SITES: body["sha256"][_SITES]}
+    return content_hash(content)

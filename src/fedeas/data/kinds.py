@@ -69,11 +69,11 @@ class Image(Kind):
 
 
 class Table(Kind):
-    """Table rows: a vector of float32, categories one-hot encoded."""
+    """Rows of a table: a float32 per column, a number or the code of a category; gaps are NaN."""
 
     name = "table"
     model = "mlp"
-    limits = (-np.inf, np.inf)
+    limits = (-3.5e38, 3.5e38)  # all of float32 but infinity
 
     def check(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         """Refuse samples of another shape or dtype."""
@@ -85,16 +85,24 @@ class Table(Kind):
             )
 
     def statistics(self, samples: Array) -> Statistics:
-        """Return mean and spread of each column."""
-        total = np.zeros(samples.shape[1])
-        squares = np.zeros_like(total)
+        """Return mean and spread of each column over the values that are there.
+
+        A column without any, or with a single value, has a spread of one.
+        """
+        count, total = np.zeros((2, samples.shape[1]))
         for start in range(0, len(samples), _BLOCK):
             part = samples[start : start + _BLOCK].astype(np.float64)
-            total += part.sum(axis=0)
-            squares += (part**2).sum(axis=0)
-        mean = total / len(samples)
-        spread = np.sqrt(np.maximum(squares / len(samples) - mean**2, 0.0))
-        return tuple(mean.tolist()), tuple(np.maximum(spread, _LEAST_SPREAD).tolist())
+            count += (~np.isnan(part)).sum(axis=0)
+            total += np.nansum(part, axis=0)
+        count = np.maximum(count, 1)
+        mean = total / count
+        # In a second pass: the squares of large numbers would hide a small spread.
+        squares = np.zeros_like(mean)
+        for start in range(0, len(samples), _BLOCK):
+            part = samples[start : start + _BLOCK].astype(np.float64)
+            squares += np.nansum((part - mean) ** 2, axis=0)
+        spread = np.sqrt(squares / count)
+        return tuple(mean.tolist()), tuple(np.where(spread > 0, spread, 1.0).tolist())
 
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (Image(), Table())}

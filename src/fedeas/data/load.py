@@ -6,17 +6,20 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedeas import hub, parquet
 from fedeas.counts import names
-from fedeas.data.dataset import Dataset
+from fedeas.data.columns import ALL_FOUND, TableOptions, label_codes
+from fedeas.data.dataset import Dataset, Sites
 from fedeas.data.decode import Encoded, decoded
+from fedeas.data.tables import load_table, load_table_files
 from fedeas.errors import InputError
 from fedeas.files import IMAGE_FILES, check_regular, folders, store_folder, unreadable
 from fedeas.limits import MAX_PIXELS
 from fedeas.progress import Progress
+from fedeas.specs import import_object
 
 _PARTS = ("train", "test")
 _PARQUET = ".parquet"
@@ -67,6 +70,7 @@ def load_images(
     store: Path | str | None = None,
     progress: Progress | None = None,
     parts: Sequence[str] = _PARTS,
+    site: str = "",
 ) -> Dataset:
     """Open a data set as memory-mapped arrays, decoding it on first use.
 
@@ -87,9 +91,14 @@ def load_images(
         Called with the samples decoded and to be decoded.
     parts : sequence of str
         Which of 'train' and 'test' to read.
+    site : str
+        The column of Parquet files that says which site an image is from, if there is one.
     """
     files = _local_files(name, folder, parts) or _hub_files(name)
-    target = store_folder(store) / "data" / f"{Path(name).name}-{files.key}"
+    named = f"{Path(name).name}-{files.key}"
+    if site:
+        named += f"-{hashlib.sha256(site.encode()).hexdigest()[:8]}"
+    target = store_folder(store) / "data" / named
     try:
         return Dataset.open(target)
     except InputError:
@@ -109,7 +118,71 @@ def load_images(
         encoded = _encoded_rows(paths)
     names(classes, len(classes), "class")  # printable: they end up on terminals and in reports
     batches = decoded(encoded, sum(sizes), progress)
-    return Dataset.write(target, name, classes, sizes, batches, files.test_origin)
+    sites = _sites(files, site) if site else None
+    return Dataset.write(target, name, classes, sizes, batches, files.test_origin, sites=sites)
+
+
+def load_data(
+    name: str,
+    folder: Path | str | None = None,
+    options: TableOptions = ALL_FOUND,
+    store: Path | str | None = None,
+    progress: Progress | None = None,
+) -> Dataset:
+    """Open images or a table by name, whichever is there.
+
+    A table is a file ending in .parquet, .csv or .tsv: `name` itself, or below `folder` or
+    FEDEAS_DATA, where the ending may be left out; `package.module:name`, a frame or a data set; or
+    Parquet files without images, `train-*.parquet` and `test-*.parquet`.
+    """
+    if (table := _table_file(name, folder)) is not None:
+        return load_table_files({"all": [table]}, options, name, store)
+    if ":" in name and folder is None:
+        found = import_object(name, "table")
+        made = found() if callable(found) else found
+        return load_table(made, **vars(options), name=name.partition(":")[2], store=store)
+    files = _local_files(name, folder) or _hub_files(name)
+    if not files.of_images and not parquet.has_images(files.parts["train"][0]):
+        return load_table_files(files.parts, options, name, store)
+    if replace(options, site="") != ALL_FOUND:
+        raise InputError(
+            f"{name} holds images: label, numbers, categories and the like are for tables"
+        )
+    return load_images(name, folder, store, progress, site=options.site)
+
+
+def _table_file(name: str, folder: Path | str | None) -> Path | None:
+    """Find the file of a table."""
+    roots = [Path(), Path(os.environ.get("FEDEAS_DATA", "."))]
+    if folder is not None:
+        roots = [Path(folder)]
+        if Path(folder).is_file():
+            return Path(folder)
+    for root in roots:
+        for ending in ("", *parquet.TABLE_FILES):
+            path = root / f"{name}{ending}"
+            if path.suffix.lower() in parquet.TABLE_FILES and path.is_file():
+                return path
+    if Path(name).suffix.lower() in parquet.TABLE_FILES:
+        raise InputError(
+            f"there is no table {name}", got=", ".join(str(root.absolute()) for root in roots),
+            fix="give its path, or set FEDEAS_DATA to the folder that it is in",
+        )  # fmt: skip
+    return None
+
+
+def _sites(files: _Files, column: str) -> Sites:
+    """Read which site every image is from."""
+    if files.of_images:
+        raise InputError(
+            f"images in folders have no column {column!r}", allowed="Parquet files with that column"
+        )
+    table = parquet.open_tables([path for part in _PARTS for path in files.parts[part]])
+    if column not in table.names:
+        raise InputError(f"{table.where} has no column {column!r}", allowed=", ".join(table.names))
+    found, codes = label_codes(table, column)
+    names(found, len(found), "site")
+    return Sites(column, found, codes)
 
 
 def is_local(name: str) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedeas.counts import LabelCounts
 from fedeas.data.dataset import Dataset
 from fedeas.errors import InputError
-from fedeas.partition import Partition, Recipe
+from fedeas.partition import Partition, Recipe, SiteColumn
 from fedeas.seeds import child_rng
 
 Ints = NDArray[np.int64]
@@ -34,7 +34,7 @@ class Federation:
     def counts(self) -> LabelCounts:
         """The label counts of the clients' training parts."""
         found = self.partition.counts(self.data.labels)
-        return LabelCounts(found.n, classes=self.data.classes)
+        return LabelCounts(found.n, found.clients, self.data.classes)
 
     def describe(self) -> str:
         """Return a line with N and where the test set comes from."""
@@ -63,7 +63,10 @@ def federate(
     shared = np.setdiff1d(np.arange(_shared_size(data, protocol)), pool, assume_unique=True)
     if protocol == "clean":
         recipe = _without_test_part(recipe)
-    made = recipe.partition(labels[shared])
+    if isinstance(recipe, SiteColumn):
+        made = recipe.partition(labels[shared], _sites(data, recipe.column, shared))
+    else:
+        made = recipe.partition(labels[shared])
     partition = made.within(shared, labels, {"protocol": protocol, "hold_out": hold_out})
     if protocol == "clean":
         return Federation(data, partition, protocol, np.arange(data.train_size, len(labels)), pool)
@@ -73,6 +76,19 @@ def federate(
             fix="use flbench, or the protocol clean",
         )
     return Federation(data, partition, protocol, np.sort(partition.test.indices), pool)
+
+
+def _sites(data: Dataset, column: str, chosen: Ints) -> list[str]:
+    """Return the sites that a column names for some samples."""
+    if data.sites is None or data.sites.column != column:
+        raise InputError(
+            f"{data.name} was read without the sites of column {column!r}",
+            got=None if data.sites is None else data.sites.column,
+            fix=f'set site = "{column}" in [data]',
+        )
+    names = np.array(data.sites.names)
+    found: list[str] = names[np.asarray(data.sites.codes)[chosen]].tolist()
+    return found
 
 
 def held_out(data: Dataset, each: int, seed: int, protocol: str) -> Ints:

@@ -17,6 +17,7 @@ class _Own:
 
     images: NDArray[np.uint8]
     labels: NDArray[Any]
+    schema: None = None
 
     def take(self, places: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[Any]]:
         return self.images[places], self.labels[places]

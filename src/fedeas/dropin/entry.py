@@ -1,4 +1,4 @@
-"""`augment`: one function for three kinds of data sets."""
+"""`augment`: one function for images and tables, in any of the usual libraries."""
 
 import functools
 import sys
@@ -12,8 +12,10 @@ import numpy as np
 from fedeas.cache import ClientSamples
 from fedeas.dropin.arrays import augment_arrays
 from fedeas.dropin.examples import note_lengths
+from fedeas.dropin.frames import is_rows
 from fedeas.dropin.hugging_face import augment_hugging_face
 from fedeas.dropin.synthetic import Order
+from fedeas.dropin.tables import augment_table
 from fedeas.errors import InputError
 from fedeas.files import store_folder
 from fedeas.generators import Classes, Generator
@@ -72,7 +74,7 @@ def augment(
 
     Parameters
     ----------
-    dataset : torch Dataset, datasets.Dataset or numpy.ndarray
+    dataset : torch Dataset, datasets.Dataset, numpy.ndarray or data frame
         The client's training samples, never test samples.
 
         - A torch `Dataset` with a length and items (image, label). A synthetic sample is a PIL
@@ -81,9 +83,12 @@ def augment(
         - A Hugging Face `Dataset` of an Image column and a ClassLabel column. Features and format
           are kept: `with_transform`, before or after, applies to all rows.
         - A NumPy array of uint8 images; the result is a pair (images, labels).
+        - A frame of pandas or polars, or a NumPy array of rows; the result is a pair (rows, labels)
+          of the same types, with categories, whole numbers and gaps as in the frame.
     generator : str or Generator
         A spec such as `"diffusion(model=fashion_mnist)"`, or an object with `fingerprint` and
-        `sample`.
+        `sample`. For rows, `"gaussian"` without settings learns from the client's own rows, and
+        makes the classes that are among them.
     beta : float, optional
         The strength of FedEAS. Either this or `policy`.
     policy : str or LocalPolicy, optional
@@ -96,8 +101,9 @@ def augment(
         Its name, or better its partition-id. Clients that share a cache need different names to
         get different samples, and `real_examples_mod` recognises a node by its partition-id.
     labels : sequence of int, optional
-        The labels of all samples. NumPy arrays need them; a torch data set has them in
-        `dataset.targets` or `dataset.labels`, also through `Subset`.
+        The labels of all samples. NumPy arrays and frames need them, and labels of rows may be
+        names; a torch data set has them in `dataset.targets` or `dataset.labels`, also through
+        `Subset`.
     label_column : str, optional
         The label column of a Hugging Face data set with several ClassLabel columns.
     classes : sequence of str or int, optional
@@ -175,6 +181,10 @@ def _of_its_kind(
             got=type(dataset).__name__,
             fix="pass labels=..., one for each sample",
         )
+    if is_rows(dataset):
+        if labels is None or transform is not None:
+            raise InputError("rows take labels, and no transform", fix="pass labels=y")
+        return augment_table(dataset, labels, order)
     if isinstance(dataset, np.ndarray):
         if labels is None or transform is not None:
             raise InputError(
@@ -190,7 +200,8 @@ def _of_its_kind(
     raise InputError(
         "unsupported type of data set",
         got=type(dataset).__name__,
-        allowed="a torch Dataset with a length, a Hugging Face Dataset, or a NumPy array of images",
+        allowed="a torch Dataset with a length, a Hugging Face Dataset, a data frame, or a NumPy "
+        "array",
     )
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedeas.data import load_images
 from fedeas.errors import FedeasError
-from fedeas.experiments.planning import makes_copies
-from fedeas.experiments.run import prepare, share_out
+from fedeas.experiments.planning import uses_own_samples
+from fedeas.experiments.run import prepare
 from fedeas.experiments.runner import finished_result
+from fedeas.experiments.sharing import open_data, share_out
 from fedeas.experiments.sweep import Cell, unique
 from fedeas.seeds import child_rng
 from fedeas.settings.config import Config
@@ -162,7 +162,7 @@ def _step_kind(config: Config) -> Kind:
 
 def _time_training(config: Config) -> float:
     """Return the seconds that an image takes in plain training."""
-    data = load_images(config.data.name, config.data.folder)
+    data = open_data(config)
     task = Task.of(data)
     federated = config.federated
     keep_memory()
@@ -187,7 +187,7 @@ def _wait_for(device: torch.device) -> None:
 
 def _time_evaluation(config: Config) -> float:
     """Return the seconds that an image takes in an evaluation."""
-    data = load_images(config.data.name, config.data.folder)
+    data = open_data(config)
     model = make_model(config.federated.model.replace(weights=""), Task.of(data), 0)
     model = model.to(choose_device(config.device))
     samples = Samples.of(data, np.arange(min(_TESTED, data.train_size)))
@@ -200,9 +200,9 @@ def _time_evaluation(config: Config) -> float:
 def _time_generation(config: Config) -> float:
     """Return the seconds that an image takes to generate."""
     generator = prepare(config).generator
-    if generator is None or makes_copies(config):
+    if generator is None or uses_own_samples(config):
         return 0.0
-    classes = len(load_images(config.data.name, config.data.folder).classes)
+    classes = len(open_data(config).classes)
     labels = np.arange(_IMAGES) % classes
     begun = time.monotonic()
     generator.sample(labels, np.arange(_IMAGES, dtype=np.uint64))

@@ -1,23 +1,23 @@
 """What a run generates: its policy's plan, less what its generator cannot make."""
 
 from fedeas.counts import LabelCounts
+from fedeas.generators import own_sample_generator
 from fedeas.plan import Plan
-from fedeas.policies import copyable, make_plan, make_policy
+from fedeas.policies import make_plan, make_policy
 from fedeas.policy_settings import settle
 from fedeas.settings.config import Config
-from fedeas.specs import parse
 
 
 def plan_run(config: Config, counts: LabelCounts) -> Plan:
-    """Return the plan of a run; copies leave out the classes that a client lacks."""
+    """Return the plan of a run, without what its generator cannot make of clients' own samples."""
     policy = make_policy(config.augment.policy)
     plan = make_plan(policy, counts)
-    if not makes_copies(config):
+    generator = own_sample_generator(config.augment.generator) if plan.total else None
+    if generator is None:
         return plan
-    return Plan.of(counts, copyable(plan.samples, counts.n), settle(policy, counts))
+    return Plan.of(counts, generator.feasible(plan.samples, counts.n), settle(policy, counts))
 
 
-def makes_copies(config: Config) -> bool:
-    """Whether a run copies its clients' own samples, instead of generating any."""
-    spec = config.augment.generator
-    return bool(spec) and parse(spec, "generator")[0] == "copies"
+def uses_own_samples(config: Config) -> bool:
+    """Whether a run makes samples of its clients' own ones, at every turn, and caches none."""
+    return own_sample_generator(config.augment.generator) is not None

@@ -18,11 +18,12 @@ import torch
 from fedeas.cache import Cache, fill
 from fedeas.cache.verify import work
 from fedeas.cores import usable_cores
-from fedeas.data import Federation, federate, load_images
+from fedeas.data import Federation, described
 from fedeas.errors import InputError
 from fedeas.experiments.code import code_hash, library_version
-from fedeas.experiments.planning import makes_copies, plan_run
+from fedeas.experiments.planning import plan_run, uses_own_samples
 from fedeas.experiments.results import curves, read_result, summarise
+from fedeas.experiments.sharing import share_out, table_options
 from fedeas.experiments.tracking import check_trackers, followers
 from fedeas.files import file_hash, read_json, write_json
 from fedeas.flower.client import make_client_app
@@ -32,7 +33,7 @@ from fedeas.flower.rounds import Trained, run_rounds
 from fedeas.flower.simulated import Simulation, simulated_members
 from fedeas.generators import Generator, check_classes, open_generator
 from fedeas.locks import locked
-from fedeas.partition import make_recipe
+from fedeas.methods.registry import make_method
 from fedeas.plan import Plan
 from fedeas.policies import settled_spec
 from fedeas.progress import Progress
@@ -68,19 +69,11 @@ class Prepared:
         return "" if self.generator is None else self.generator.fingerprint
 
     def open_cache(self, config: Config) -> Cache | None:
-        """Return the cache of the run's samples, where any are generated and not copied."""
-        if self.generator is None or makes_copies(config):
+        """Return the cache of the run's samples, where any are generated and kept."""
+        if self.generator is None or uses_own_samples(config):
             return None
         classes = self.federation.data.classes
         return Cache(config.augment.cache, self.generator, classes, cache_seed(config))
-
-
-def share_out(config: Config) -> Federation:
-    """Share out the data as a config says."""
-    data = load_images(config.data.name, config.data.folder)
-    cut = {k: v for k, v in config.partition.to_dict().items() if k != "recipe"}
-    recipe = make_recipe(config.partition.recipe, **cut, seed=config.seed)
-    return federate(data, recipe, config.data.protocol, config.data.hold_out, seed=config.seed)
 
 
 def cache_seed(config: Config) -> int:
@@ -92,6 +85,7 @@ def prepare(config: Config) -> Prepared:
     """Share out the data, plan, and open the generator, without training."""
     find_optimizer(config.federated.local)
     federation = share_out(config)
+    make_method(config.federated.method).check_data(federation.data.schema)
     plan = plan_run(config, federation.counts)
     generator = None
     if plan.total:
@@ -160,9 +154,13 @@ def run(
             return done
         if say is not None:
             say(ready.federation.describe())
+            for line in described(ready.federation.data):
+                say(line)
             say(repr(ready.plan))
         ready.federation.partition.save(folder / "partition.npz")
         ready.federation.counts.save(folder / "counts.csv")
+        if ready.federation.data.schema is not None:
+            ready.federation.data.schema.save(folder / "schema.json")
         ready.plan.save(folder / "plan.json")
         use_threads(config.federated.threads)
         made = _generate(config, ready, folder / "generation.json", generated)
@@ -194,6 +192,7 @@ def _train(
         batch=config.augment.batch,
         folder=str(folder / "clients"),
         device=config.device,
+        table=table_options(config),
     )
     app = make_client_app(simulation.opener())
     log = RoundLog(folder / "log.jsonl", [report] if report is not None else [])
@@ -226,7 +225,7 @@ def _generate(
     augment = config.augment
     cache = ready.open_cache(config)
     if ready.generator is None or cache is None:
-        return made | {"made": ready.plan.total}  # copies are made while clients train
+        return made | {"made": ready.plan.total}  # made while clients train
     real = ready.federation.data.samples
     filled = fill(ready.plan, ready.generator, cache, augment.batch, progress, like=real)
     try:
@@ -252,6 +251,7 @@ def _offered(config: Config) -> tuple[tuple[str, object], ...]:
         ("protocol", config.data.protocol),
         ("seed", config.seed),
         ("device", config.device),
+        ("table", table_options(config)),
     )
 
 

@@ -22,8 +22,8 @@ from fedeas.counts import LabelCounts
 from fedeas.errors import InputError
 from fedeas.experiments.planning import plan_run
 from fedeas.experiments.results import known_by
-from fedeas.experiments.run import share_out
 from fedeas.experiments.runs import Entry, flat_settings
+from fedeas.experiments.sharing import share_out
 from fedeas.files import read_toml
 from fedeas.flower.rounds import draw_cohort
 from fedeas.policies import make_plan, make_policy

@@ -226,14 +226,7 @@ def _method(asked: dict[str, Any], site: Site) -> Method:
 
 def _task(asked: dict[str, Any], site: Site) -> Task:
     """Return the task that the server describes, if it matches the client's own data."""
-    described = asked["task"]
-    task = Task(
-        int(described["classes"]),
-        tuple(map(int, described["shape"])),
-        tuple(map(float, described["mean"])),
-        tuple(map(float, described["spread"])),
-        str(described.get("kind", "image")),  # older servers know nothing else
-    )
+    task = Task.from_dict(asked["task"])
     check_task(task, site.real)
     return task
 

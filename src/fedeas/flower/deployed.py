@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from fedeas.cache import ClientSamples
 from fedeas.counts import names
-from fedeas.data import Dataset, load_images
+from fedeas.data import Dataset, TableOptions, load_images
+from fedeas.data.tables import load_table_files
 from fedeas.errors import InputError
 from fedeas.flower.limits import RefusalLog, refuse_alike
 from fedeas.flower.queries import Holding, answer_queries
@@ -90,7 +91,8 @@ def open_site(config: SiteConfig) -> Site:
     """Open the site that a configuration describes, with labels numbered as in its `classes`."""
     own_folder(Path(config.state))
     classes = read_classes(config.classes, "the site")
-    data = _data(config.data, str(Path(config.state) / "store"), classes)
+    store = str(Path(config.state) / "store")
+    data = open_part("train", config.data, store, classes, config.schema, config.label)
     identity = _identity(config)
     real = Samples.of(data, np.arange(data.train_size))
     return Site(
@@ -229,9 +231,25 @@ def _augmented(config: SiteConfig, real: Samples, spec: str) -> Samples:
 
 # Opened once a process, however many turns it takes.
 @lru_cache(maxsize=8)
-def _data(folder: str, store: str, classes: tuple[str, ...]) -> Dataset:
-    """Open a site's images with labels as the federation numbers them."""
-    return numbered(load_images("site", folder, store, parts=("train",)), classes)
+def open_part(
+    part: str, place: str, store: str, classes: tuple[str, ...], schema: str, label: str
+) -> Dataset:
+    """Open a site's or the server's own data, all of it for 'train' or for 'test'.
+
+    Labels are numbered as in the federation. What the columns of a table are is agreed on by all
+    sites: if a site found that out by itself, it would tell which categories it has.
+    """
+    name = {"train": "site", "test": "server"}[part]
+    if not Path(place).is_file():
+        return numbered(load_images(name, place, store, parts=(part,)), classes)
+    if not schema:
+        raise InputError(
+            "a table in a federation needs the columns that all sites agreed on",
+            got=place,
+            fix="set `schema` to the JSON file that every site has",
+        )
+    options = TableOptions(label, schema=schema)
+    return numbered(load_table_files({part: [Path(place)]}, options, name, store), classes)
 
 
 def numbered(data: Dataset, classes: tuple[str, ...]) -> Dataset:

@@ -63,6 +63,11 @@ def check_task(task: Task, samples: Samples) -> None:
     asked = (task.kind, task.classes, task.shape)
     if asked != own:
         raise InputError("the task does not match this client's data", got=asked)
+    if task.schema != data.schema:
+        raise InputError(
+            "the task's columns or categories are not those of this client's table",
+            fix="give the server and all sites the same schema",
+        )
     for name, values in (("mean", task.mean), ("spread", task.spread)):
         if len(values) != task.shape[-1] or not all(math.isfinite(v) for v in values):
             raise InputError(f"the task's {name} has the wrong length", got=len(values))

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from flwr.app import Message
@@ -110,6 +110,7 @@ class _Server:
         self._grid, self._federated, self._task, self._seed = grid, federated, task, seed
         self._deployment = deployment
         self._method = make_method(federated.method)
+        self._method.check_data(task.schema)
         self._model = make_model(federated.model, task, _weight_seed(seed))
         self._members = Members(grid, federated, task, seed, deployment)
         self._secure: SecureRounds | None = None
@@ -121,7 +122,7 @@ class _Server:
             "method": federated.method,
             "model": federated.model.to_dict(),
             "local": federated.local.to_dict(),
-            "task": asdict(task),
+            "task": task.to_dict(),
             "threads": federated.threads,
             "experiment": experiment,
             "policy": deployment.policy if deployment is not None else "",

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from flwr.serverapp import Grid
 
-from fedeas.data import Dataset, load_images
+from fedeas.data import Dataset
 from fedeas.errors import InputError
 from fedeas.files import read_json, write_json
-from fedeas.flower.deployed import numbered, read_classes, row_policy
+from fedeas.flower.deployed import open_part, read_classes, row_policy
 from fedeas.flower.exchange import wait_for_nodes
 from fedeas.flower.log import Line, RoundLog
 from fedeas.flower.negotiate import (
@@ -63,7 +63,9 @@ def serve(grid: Grid, config: Mapping[str, object]) -> Trained:
     folder = Path(settings.out)
     with locked(folder, lambda: _LOG.warning("%s: another run ends; waiting for it", folder)):
         policy = _agreed(folder / "policy.json", grid, settings, data.classes)
-        experiment = settings.experiment(policy, (task.mean, task.spread))
+        known = (task.mean, task.spread)
+        columns = () if task.schema is None else (task.schema.to_list(),)
+        experiment = settings.experiment(policy, (*known, *columns))
         log = RoundLog(folder / "log.jsonl", [_say])
         trained = run_rounds(
             grid,
@@ -187,9 +189,9 @@ def _members(settings: RunConfig) -> Members | None:
 
 def _test_data(settings: RunConfig) -> Dataset:
     """Open the server's test images; it has no others, so normalisation follows from them."""
-    store = Path(settings.out) / "store"
-    data = load_images("server", settings.test_data, store, parts=("test",))
-    data = numbered(data, read_classes(settings.classes, "the run"))
+    store = str(Path(settings.out) / "store")
+    classes = read_classes(settings.classes, "the run")
+    data = open_part("test", settings.test_data, store, classes, settings.schema, settings.label)
     return replace(data, train_size=len(data.labels))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from flwr.app import Context
 
 from fedeas.cache import ClientSamples, Planned
-from fedeas.data import Dataset, load_images
+from fedeas.data import ALL_FOUND, Dataset, TableOptions, load_data
 from fedeas.flower.site import OpenSite, Site, with_synthetic
 from fedeas.partition import Partition
 from fedeas.plan import Plan
@@ -33,6 +33,7 @@ class Simulation:
     batch: int  # images generated at a time
     folder: str  # what clients keep
     device: str = "auto"
+    table: TableOptions = ALL_FOUND
 
     def opener(self) -> OpenSite:
         """Return the function that opens the site of a Flower context."""
@@ -42,7 +43,7 @@ class Simulation:
 def open_simulated(simulation: Simulation, context: Context) -> Site:
     """Open the site whose partition the node's configuration names."""
     number = int(context.node_config["partition-id"])
-    data = _data(simulation.data, simulation.data_folder)
+    data = _data(simulation.data, simulation.data_folder, simulation.table)
     parts = _partition(simulation.partition).train
     real, clients = Samples.of(data, parts[number]), len(parts)
     return Site(
@@ -98,8 +99,8 @@ def _augmented(simulation: Simulation, real: Samples, number: int, _policy: str)
 
 # Opened once a process, however many clients take their turns in it.
 @lru_cache(maxsize=2)
-def _data(name: str, folder: str | None) -> Dataset:
-    return load_images(name, folder)
+def _data(name: str, folder: str | None, table: TableOptions) -> Dataset:
+    return load_data(name, folder, table)
 
 
 @lru_cache(maxsize=2)

@@ -1,6 +1,7 @@
 """Generators of synthetic samples: a protocol of two members, and its implementations."""
 
-from fedeas.generators.copies import Copies, OwnSamples
+from fedeas.generators.copies import Copies
+from fedeas.generators.gaussian import Gaussian
 from fedeas.generators.generator import (
     Classes,
     Generator,
@@ -8,19 +9,30 @@ from fedeas.generators.generator import (
     count_classes,
     make_generator,
     open_generator,
+    own_sample_generator,
 )
+from fedeas.generators.moments import Moments
 from fedeas.generators.noise import Noise
+from fedeas.generators.own_samples import OwnSampleGenerator, OwnSamples
 from fedeas.generators.pool import Pool
+from fedeas.generators.row_space import RowSpace
+from fedeas.generators.smote import Smote
 
 __all__ = [
     "Classes",
     "Copies",
+    "Gaussian",
     "Generator",
+    "Moments",
     "Noise",
+    "OwnSampleGenerator",
     "OwnSamples",
     "Pool",
+    "RowSpace",
+    "Smote",
     "check_classes",
     "count_classes",
     "make_generator",
     "open_generator",
+    "own_sample_generator",
 ]

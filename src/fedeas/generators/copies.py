@@ -5,31 +5,20 @@ of a class that a client lacks there is nothing to copy.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
+from fedeas.generators.own_samples import OwnSamples, places_by_class, refuse_without_own
+from fedeas.policies import copyable
 from fedeas.scalars import integer
 
 Ints = NDArray[np.int64]
 Seeds = NDArray[np.uint64]
 _LARGEST_SHIFT = 64
-
-
-class OwnSamples(Protocol):
-    """A client's real samples."""
-
-    @property
-    def labels(self) -> Ints:
-        """The label of every sample."""
-        ...
-
-    def take(self, places: Ints) -> tuple[Array, Ints]:
-        """Copy the samples and labels at these places."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -48,6 +37,7 @@ class Copies:
 
     """
 
+    lacks: ClassVar[str] = "a sample to copy"
     shift: int = 2
     flip: bool = True
 
@@ -63,15 +53,15 @@ class Copies:
 
     def sample(self, labels: Ints, seeds: Seeds) -> Array:
         """Refuse to draw: it is not known whose samples to copy."""
-        raise InputError(
-            "copies are made of a client's own samples, which are not here",
-            allowed="copies in `fedeas run`, at a deployed site, or in `augment` of NumPy arrays",
-        )
+        raise refuse_without_own("copies")
 
-    def copy(self, own: OwnSamples, labels: Ints, seeds: Seeds) -> Array:
+    def feasible(self, samples: Ints, n: Ints) -> Ints:
+        """Return the part of a plan that is of classes which the clients have."""
+        return copyable(samples, n)
+
+    def sample_from(self, own: OwnSamples, labels: Ints, seeds: Seeds) -> Array:
         """Return one copy per label, of the client's own samples of that class."""
-        held = np.asarray(own.labels)
-        places = {label: np.flatnonzero(held == label) for label in np.unique(labels).tolist()}
+        places = places_by_class(own, labels)
         if missing := [label for label, found in places.items() if not found.size]:
             raise InputError("the client has nothing to copy", got=f"class {missing[0]}")
         chosen = np.empty(len(labels), np.int64)

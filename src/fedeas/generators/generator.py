@@ -13,9 +13,13 @@ from fedeas.data import load_images
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError, MissingExtraError
 from fedeas.generators.copies import Copies
+from fedeas.generators.gaussian import gaussian_of_data
+from fedeas.generators.local_gaussian import LocalGaussian
 from fedeas.generators.noise import noise_like
+from fedeas.generators.own_samples import OwnSampleGenerator
 from fedeas.generators.pool import pool_of_data
-from fedeas.specs import Registry
+from fedeas.generators.smote import Smote
+from fedeas.specs import Registry, parse
 
 Ints = NDArray[np.int64]
 Seeds = NDArray[np.uint64]
@@ -82,6 +86,9 @@ _REGISTRY = Registry(
         "turbo": _turbo,
         "copies": Copies,
         "noise": noise_like,
+        "gaussian": gaussian_of_data,
+        "local-gaussian": LocalGaussian,
+        "smote": Smote,
     },
     "sample(labels, seeds)",
 )
@@ -95,6 +102,9 @@ class Generator(Protocol):
     returns one sample per label and seed, in the shape and dtype of the data: height x width x
     channels of uint8 for images, float32 for rows of a table. The same label and seed give the same
     sample in every batch, up to floating-point rounding.
+
+    A generator may also have `classes`, the names of the classes that it knows, and `least_batch`,
+    the number of samples below which drawing a batch is mostly overhead: fills then take as many.
     """
 
     @property
@@ -123,6 +133,14 @@ def make_generator(spec: str, **offered: object) -> Generator:
             f"{spec!r} is not a generator", allowed="an object with `fingerprint` and `sample`"
         )
     return generator
+
+
+def own_sample_generator(spec: str) -> OwnSampleGenerator | None:
+    """Make the generator of a spec if it needs clients' own samples; no other is opened."""
+    if not spec or not hasattr(_REGISTRY.factory(parse(spec, "generator")[0]), "sample_from"):
+        return None
+    made = make_generator(spec)
+    return made if isinstance(made, OwnSampleGenerator) else None
 
 
 # Opened once per process, for any number of clients.

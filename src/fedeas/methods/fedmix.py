@@ -14,9 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional
 
-from fedeas.data.kinds import find_kind
+from fedeas.data import Schema
+from fedeas.data.kinds import Array, find_kind
 from fedeas.errors import InputError
 from fedeas.methods.method import Method, Turn, stream
 from fedeas.tensors import Tensors
@@ -47,8 +49,21 @@ class FedMix(Method):
                 allowed=f"share from 0 to below 1, mash from {_LEAST}, or 0 for all of a client",
             )
 
+    def check_data(self, schema: Schema | None) -> None:
+        """Refuse tables with categories: their codes have no average."""
+        if schema is not None and len(schema.categorical):
+            raise InputError(
+                "FedMix averages samples, and categories have no average",
+                got=schema.names[schema.categorical[0]],
+                fix="use another method, or name these columns in leave_out",
+            )
+
     def introduce(self, samples: Samples, rng: np.random.Generator) -> Tensors:
-        """Average the client's real images in groups of `mash`; too small a rest stays private."""
+        """Average the client's real samples in groups of `mash`; too small a rest stays private.
+
+        Gaps are left out of an average; a column of gaps alone stays one.
+        """
+        self.check_data(samples.data.schema)
         order = rng.permutation(len(samples))
         size = self.mash or len(order)
         groups = [order[i : i + size] for i in range(0, len(order), size)]
@@ -58,7 +73,7 @@ class FedMix(Method):
         labels = np.empty((len(groups), classes), np.float32)
         for row, group in enumerate(groups):
             values, marks = samples.take(group)
-            means[row] = values.mean(axis=0, dtype=np.float64)
+            means[row] = _mean(values)
             labels[row] = np.bincount(marks, minlength=classes) / len(marks)
         return {"samples": torch.from_numpy(means), "labels": torch.from_numpy(labels)}
 
@@ -79,10 +94,13 @@ class FedMix(Method):
             for key, form in forms.items()
         ):
             raise InputError("not averages of samples", got=sorted(known))
-        for key, (least, largest) in (
-            ("samples", find_kind(task.kind).limits), ("labels", (0.0, 1.0)),
-        ):  # fmt: skip
-            found = known[key]
+        samples = known["samples"]
+        if task.schema is not None:
+            samples = samples.nan_to_num(0.0, torch.inf, -torch.inf)  # a table may have gaps
+        for key, found, (least, largest) in (
+            ("samples", samples, find_kind(task.kind).limits),
+            ("labels", known["labels"], (0.0, 1.0)),
+        ):
             if rows and not (float(found.min()) >= least and float(found.max()) <= largest):
                 raise InputError(
                     f"averages of {key} out of range", allowed=f"{least:g} to {largest:g}"
@@ -96,6 +114,17 @@ class FedMix(Method):
     def correction(self, turn: Turn) -> Correction:
         """Return the mixed loss."""
         return _Mixed(turn.received, self.share, turn.rng)
+
+
+def _mean(values: Array) -> NDArray[np.float64]:
+    """Return the average of samples, without gaps."""
+    if values.dtype.kind != "f":
+        found: NDArray[np.float64] = values.mean(axis=0, dtype=np.float64)
+        return found
+    there = ~np.isnan(values)
+    count = there.sum(axis=0)
+    total = np.where(there, values, 0).sum(axis=0, dtype=np.float64)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 class _Mixed(Correction):

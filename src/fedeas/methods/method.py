@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from fedeas.data import Schema
 from fedeas.seeds import child_rng
 from fedeas.settings.training import Local
 from fedeas.tensors import Tensors, check_values
@@ -69,6 +70,9 @@ class Method:
     def name(self) -> str:
         """The method's name."""
         return type(self).__name__.lower()
+
+    def check_data(self, schema: Schema | None) -> None:
+        """Refuse data that the method cannot learn from, before anything is done."""
 
     def introduce(self, samples: Samples, rng: np.random.Generator) -> Tensors:
         """Return what the server has to know about the real samples, once before training."""

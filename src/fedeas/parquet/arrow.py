@@ -16,6 +16,7 @@ def pyarrow(module: str) -> Any:
     try:
         import pyarrow
         import pyarrow.compute
+        import pyarrow.csv
         import pyarrow.parquet
         import pyarrow.types
     except ImportError:

@@ -51,6 +51,12 @@ def image_head(paths: Sequence[Path]) -> ImageHead:
     return ImageHead(rows, classes)
 
 
+def has_images(path: Path) -> bool:
+    """Tell whether a file holds images, and not only rows of a table."""
+    with readable(path):
+        return bool(_images_in(open_file(path).schema_arrow))
+
+
 def image_batches(path: Path) -> Iterator[tuple[list[bytes], NDArray[np.int64]]]:
     """Yield encoded images and their labels, a few hundred at a time."""
     with readable(path):
@@ -88,16 +94,21 @@ def write_images(
     pyarrow("parquet").write_table(table.replace_schema_metadata(metadata), path)
 
 
-def _image_columns(path: Path, file: Any) -> tuple[str, str]:
-    schema = file.schema_arrow
+def _images_in(schema: Any) -> list[str]:
+    """Return the columns that hold encoded images."""
     types = pyarrow("types")
-    images = [
+    return [
         f.name
         for f in schema
         if types.is_struct(f.type)
         and f.type.get_field_index("bytes") >= 0
         and types.is_binary(f.type.field("bytes").type)
     ]
+
+
+def _image_columns(path: Path, file: Any) -> tuple[str, str]:
+    schema = file.schema_arrow
+    images = _images_in(schema)
     labels = [name for name in LABEL_COLUMNS if name in schema.names]
     if not images or not labels:
         raise InputError(

@@ -6,7 +6,8 @@ from fedeas.partition.flbench import FLBench
 from fedeas.partition.flower import from_partitioner, to_partitioner
 from fedeas.partition.labels import balanced_labels, read_labels
 from fedeas.partition.partition import IndexLists, Partition, Recipe
-from fedeas.partition.recipes import make_recipe
+from fedeas.partition.recipes import make_recipe, site_column
+from fedeas.partition.sites import SiteColumn
 
 __all__ = [
     "IID",
@@ -16,9 +17,11 @@ __all__ = [
     "Partition",
     "Recipe",
     "Shards",
+    "SiteColumn",
     "balanced_labels",
     "from_partitioner",
     "make_recipe",
     "read_labels",
+    "site_column",
     "to_partitioner",
 ]

@@ -19,7 +19,7 @@ from fedeas.files import check_regular, unreadable
 from fedeas.limits import check_cells
 
 FORMAT = "partition/1"
-_LARGEST_HEAD = 1 << 20  # bytes
+_LARGEST_HEAD = 1 << 24  # bytes; names of clients are in it
 _FEW_CLIENTS = 10**6  # this many are allowed however few the samples are
 _INTEGERS = ("size", "classes")
 _TEXTS = ("labels_hash", "recipe")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedeas.counts import LabelCounts
+from fedeas.counts import LabelCounts, names
 from fedeas.errors import InputError
 from fedeas.files import atomic_write
 from fedeas.limits import LARGEST_LABEL, check_cells
@@ -74,11 +74,13 @@ class Partition:
     recipe: str  # name@version
     settings: Mapping[str, Any]
     test: IndexLists | None = None
+    clients: tuple[str, ...] | None = None  # their names, where they have any
 
     def __post_init__(self) -> None:
         parts = [self.train] if self.test is None else [self.train, self.test]
         if any(len(part) != len(self.train) or not _well_cut(part) for part in parts):
             raise InputError("index lists that do not fit together", allowed="one list per client")
+        names(self.clients, len(self.train), "client")
         taken = np.concatenate([part.indices for part in parts])
         if taken.size and not (taken.min() >= 0 and taken.max() < self.size):
             raise InputError(
@@ -95,6 +97,7 @@ class Partition:
         labels: Ints,
         recipe: "Recipe",
         test: Sequence[ArrayLike] | None = None,
+        clients: tuple[str, ...] | None = None,
     ) -> "Partition":
         """Make the partition that a recipe found for these labels."""
         return cls(
@@ -105,6 +108,7 @@ class Partition:
             f"{recipe.name}@{recipe.version}",
             dict(vars(recipe)),
             None if test is None else IndexLists.of(test),
+            clients,
         )
 
     def within(self, chosen: Ints, labels: Ints, settings: Mapping[str, Any]) -> "Partition":
@@ -121,6 +125,7 @@ class Partition:
             self.recipe,
             {**self.settings, **settings},
             None if self.test is None or not len(self.test.indices) else lift(self.test),
+            self.clients,
         )
 
     def counts(self, labels: ArrayLike, *, test: bool = False) -> LabelCounts:
@@ -137,7 +142,7 @@ class Partition:
         check_cells(cells, f"a table of {len(part):,} clients x {self.classes:,} classes")
         client = np.repeat(np.arange(len(part)), part.sizes)
         n = np.bincount(client * self.classes + y[part.indices], minlength=cells)
-        return LabelCounts(n.reshape(-1, self.classes))
+        return LabelCounts(n.reshape(-1, self.classes), self.clients)
 
     def save(self, path: Path | str) -> None:
         """Write the partition to a file ending in .npz."""
@@ -152,6 +157,8 @@ class Partition:
             "recipe": self.recipe,
             "settings": dict(self.settings),
         }
+        if self.clients is not None:
+            head["clients"] = list(self.clients)
         arrays = {"train": self.train.indices, "train_offsets": self.train.offsets}
         if self.test is not None:
             arrays |= {"test": self.test.indices, "test_offsets": self.test.offsets}
@@ -168,6 +175,8 @@ class Partition:
             test = None
             if "test" in arrays:
                 test = IndexLists(arrays["test"], arrays["test_offsets"])
+            if "clients" in head:
+                head["clients"] = tuple(map(str, head["clients"]))
             return cls(IndexLists(arrays["train"], arrays["train_offsets"]), test=test, **head)
         except (TypeError, KeyError):
             raise InputError(f"{path} is a damaged partition", fix="make it again") from None
@@ -190,6 +199,7 @@ class Partition:
             self.classes,
             self.recipe,
             dict(self.settings),
+            self.clients,
         )
 
     def __repr__(self) -> str:

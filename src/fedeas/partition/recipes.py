@@ -1,6 +1,7 @@
 """Recipes by name and version, so that a split can be reproduced years later."""
 
 import inspect
+import re
 from collections.abc import Callable
 
 from fedeas.errors import InputError
@@ -8,11 +9,14 @@ from fedeas.partition.dirichlet import Dirichlet
 from fedeas.partition.even import IID, Shards
 from fedeas.partition.flbench import FLBench
 from fedeas.partition.partition import Recipe
+from fedeas.partition.sites import SiteColumn
 
 # A recipe whose output changes gets a new version here; the old one stays.
 _RECIPES: dict[str, Callable[..., Recipe]] = {
-    f"{recipe.name}@{recipe.version}": recipe for recipe in (FLBench, Dirichlet, IID, Shards)
+    f"{recipe.name}@{recipe.version}": recipe
+    for recipe in (FLBench, Dirichlet, IID, Shards, SiteColumn)
 }
+_COLUMN = re.compile(r"(column(?:@\d+)?)\((.*)\)")
 
 
 def make_recipe(name: str, **offered: object) -> Recipe:
@@ -23,13 +27,16 @@ def make_recipe(name: str, **offered: object) -> Recipe:
     Parameters
     ----------
     name : str
-        The recipe's name, with `@version` for an older one.
+        The recipe's name, with `@version` for an older one; `column(NAME)` has a client for every
+        site that a column of the data names.
     **offered : object
         Its settings.
 
     >>> make_recipe("iid", clients=5, alpha=None)
     IID(clients=5, seed=42)
     """
+    if of_column := _COLUMN.fullmatch(name.strip()):
+        name, offered = of_column[1], {**offered, "column": of_column[2].strip()}
     versions = [known for known in _RECIPES if name in (known, known.partition("@")[0])]
     if not versions:
         raise InputError("unknown recipe", got=name, allowed=", ".join(_RECIPES))
@@ -42,5 +49,16 @@ def make_recipe(name: str, **offered: object) -> Recipe:
         )
     for key, parameter in parameters.items():
         if parameter.default is parameter.empty and key not in settings:
-            raise InputError(f"recipe {versions[-1]} needs {key!r}", fix=f"pass --{key}")
+            fix = "write column(NAME)" if key == "column" else f"pass --{key}"
+            raise InputError(f"recipe {versions[-1]} needs {key!r}", fix=fix)
     return factory(**settings)
+
+
+def site_column(name: str) -> str:
+    """Return the column that a recipe takes clients from; none for other recipes.
+
+    >>> site_column("column(state)"), site_column("iid")
+    ('state', '')
+    """
+    found = _COLUMN.fullmatch(name.strip())
+    return found[2].strip() if found else ""

@@ -6,26 +6,36 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from fedeas.files import content_hash
-from fedeas.settings.base import NOT_IDENTITY, Count, Natural, Place, Settings
+from fedeas.settings.base import NOT_IDENTITY, UNLESS_DEFAULT, Count, Natural, Place, Settings
 from fedeas.settings.reading import read_settings
 from fedeas.settings.training import Federated
 
 Positive = Annotated[float, Meta(gt=0)]
+Columns = Annotated[tuple[str, ...], UNLESS_DEFAULT]
 
 
 class Data(Settings, frozen=True):
-    """Which images, and who is tested on what."""
+    """Which images or table, and who is tested on what."""
 
-    name: str  # below FEDEAS_DATA, in `folder`, or of the Hugging Face hub
+    name: str  # below FEDEAS_DATA, in `folder`, of the Hugging Face hub, or a table's file
     folder: Annotated[str | None, NOT_IDENTITY] = None  # of the data's Parquet files
     protocol: str = "clean"  # official split; 'paper' merges and tests on clients' parts
-    hold_out: Natural = 0  # images of every class that no client gets, for the pool
+    hold_out: Natural = 0  # samples of every class that no client gets, for the pool
+    # The columns of a table. What is not named here is found.
+    label: Annotated[str, UNLESS_DEFAULT] = "label"
+    site: Annotated[str, UNLESS_DEFAULT] = ""  # which site a row is from; recipe = "column(...)"
+    numbers: Columns = ()
+    categories: Columns = ()
+    leave_out: Columns = ()  # columns that are not learnt from
+    test_share: Annotated[float, Meta(ge=0, lt=1), UNLESS_DEFAULT] = 0.2  # of each class
+    test_seed: Annotated[int, UNLESS_DEFAULT] = 0  # which rows those are
+    schema: Place = ""  # JSON file that says what the columns are, instead of finding it
 
 
 class PartitionConfig(Settings, frozen=True):
     """How clients share the data."""
 
-    recipe: str = "flbench"  # or dirichlet, iid, shards
+    recipe: str = "flbench"  # or dirichlet, iid, shards, column(NAME)
     clients: Count = 20
     alpha: Positive | None = 0.1  # of the Dirichlet distribution: small is skewed
     min_samples: Natural | None = None  # that every client gets at least

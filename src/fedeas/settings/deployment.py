@@ -82,7 +82,7 @@ class RunConfig(Deployment, frozen=True, kw_only=True, rename="kebab"):
     """The configuration of a run. What `Federated` and `Local` have too is as it is there."""
 
     out: Place  # folder on the server: checkpoint, log, model
-    test_data: Place  # folder of the server's own test images
+    test_data: Place  # folder of the server's own test images, or the file of its test rows
     classes: str  # names of all classes, with commas between
     policy: Annotated[str, NOT_IDENTITY] = "fedeas(beta=12)"  # or negotiate
     largest: Samples = 1_000_000
@@ -100,6 +100,8 @@ class RunConfig(Deployment, frozen=True, kw_only=True, rename="kebab"):
     threads: Count = _FEDERATED.threads
     seed: int = 42
     device: Place = "auto"  # of the server's tests
+    schema: Place = ""  # of a table: the JSON file of its columns that all sites agreed on
+    label: Place = "label"  # of a table: the column of the label
 
     def federated(self) -> Federated:
         """Return how the federation trains."""
@@ -111,10 +113,10 @@ class RunConfig(Deployment, frozen=True, kw_only=True, rename="kebab"):
         names = set(kind.__struct_fields__) & set(self.__struct_fields__)
         return {name: getattr(self, name) for name in names}
 
-    def experiment(self, policy: str, normalised_by: Sequence[Sequence[float]]) -> str:
+    def experiment(self, policy: str, normalised_by: Sequence[Sequence[object]]) -> str:
         """Name all that the model of a round depends on: how long to wait is no part of it.
 
-        `normalised_by` are the means and the spreads of samples.
+        `normalised_by` are the means and the spreads of samples, and the columns of a table.
         """
         return content_hash([self.identity(), policy, normalised_by])
 
@@ -152,8 +154,11 @@ class SiteConfig(Settings, frozen=True, rename="kebab"):
 
     partition_id: Natural  # the site's number in the federation, from 0
     classes: str  # of the federation, all of them, in their order, with commas between
-    data: str  # folder of its images: CLASS/, train/CLASS/ or train-*.parquet
+    # Folder of its images, CLASS/, train/CLASS/ or train-*.parquet; or a table's file.
+    data: str
     state: str  # folder for what it keeps between turns
+    schema: str = ""  # of a table: the JSON file of its columns that all sites agreed on
+    label: str = "label"  # of a table: the column of the label
     generator: str = ""  # e.g. diffusion(model=/models/x); without one it generates nothing
     cache: str = ""  # folder of generated images; by default inside `state`
     methods: str = _PRIVATE  # that it takes part in; fedgen tells label counts, fedmix averages

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.data import Dataset
+from fedeas.data import Dataset, Schema
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
 
@@ -40,10 +40,17 @@ class Samples:
                 got=f"{other.shape[1:]} of {other.dtype}",
                 allowed=f"{own.shape[1:]} of {own.dtype}",
             )
+        if data.schema is not None:
+            data.schema.check(synthetic)
         return cls(data, indices, synthetic, synthetic_labels)
 
     def __len__(self) -> int:
         return len(self.indices) + len(self.synthetic_labels)
+
+    @property
+    def schema(self) -> Schema | None:
+        """What the columns of a table hold; None for images."""
+        return self.data.schema
 
     @property
     def labels(self) -> Ints:

@@ -1,0 +1,122 @@
+"""A frame or an array of rows and its labels, with synthetic rows after the real ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas.data.schema import Schema
+from fedeas.dropin.arrays import Arrays
+from fedeas.dropin.frames import Frame, Rows
+from fedeas.dropin.synthetic import Order, synthesize
+from fedeas.errors import InputError
+from fedeas.generators import Classes, Generator
+from fedeas.specs import parse
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRows:
+    """A client's rows, for generators that work on them."""
+
+    rows: Rows
+    labels: Ints
+    schema: Schema
+
+    def take(self, places: Ints) -> tuple[Rows, Ints]:
+        """Copy the rows and labels at these places."""
+        return self.rows[places], self.labels[places]
+
+
+@dataclass(frozen=True)
+class LabelNames:
+    """Labels of any type as places in a list of classes, and back."""
+
+    classes: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, labels: NDArray[Any], classes: Classes | None) -> "LabelNames":
+        """Take the classes that are given, in their order, or those of the labels."""
+        found = np.unique(labels).tolist()
+        if classes is None:
+            return cls(tuple(found))
+        if isinstance(classes, int):
+            return cls(tuple(range(classes)))
+        by_text = {str(label): label for label in found}
+        return cls(tuple(by_text.get(str(name), name) for name in classes))
+
+    def encode(self, labels: NDArray[Any]) -> Ints:
+        """Return the place of every label."""
+        place = {label: at for at, label in enumerate(self.classes)}
+        if strange := [label for label in np.unique(labels).tolist() if label not in place]:
+            raise InputError(
+                "a label without a class",
+                got=strange[0],
+                allowed=", ".join(map(str, self.classes[:20])),
+                fix="say classes= if there are more",
+            )
+        return np.array([place[label] for label in labels.tolist()], np.int64)
+
+    def decode(self, places: Ints, like: NDArray[Any]) -> NDArray[Any]:
+        """Return the labels at places, in the type of other labels where they fit it."""
+        names = [self.classes[place] for place in places.tolist()]
+        try:
+            made = np.array(names, like.dtype) if like.dtype.kind != "U" else np.array(names, str)
+        except ValueError:
+            raise InputError(
+                "a class that is not like the labels", got=names[0], allowed=str(like.dtype)
+            ) from None
+        return made
+
+
+def tabular(generator: str | Generator) -> str | Generator:
+    """Return a generator for one client's rows: `gaussian` without settings learns from them."""
+    if isinstance(generator, str) and parse(generator, "generator") == ("gaussian", {}):
+        return "local-gaussian"
+    return generator
+
+
+def known_classes(classes: Classes | None, generator: Generator) -> Classes | None:
+    """Return all classes: those that are given, or those that the generator knows."""
+    known: Sequence[str] | None = getattr(generator, "classes", None)
+    return known if classes is None else classes
+
+
+def augment_table(data: Any, labels: Any, order: Order) -> Arrays:
+    """Append synthetic rows to a frame of pandas or polars, or to an array of numbers."""
+    marks = np.asarray(labels)
+    if len(marks) != len(data) or marks.ndim != 1:
+        raise InputError(
+            "rows and labels differ in length",
+            got=(len(data), marks.shape),
+            allowed="a label per row",
+        )
+    samples = replace(order.samples, generator=tabular(order.samples.generator))
+    generator = samples.open_generator()
+    frame = Frame.of(data, getattr(generator, "schema", None))
+    names = LabelNames.of(marks, known_classes(order.classes, generator))
+    real = names.encode(marks)
+    texts = [str(name) for name in names.classes]
+    own = OwnRows(frame.rows, real, frame.schema)
+    made = synthesize(real, texts, Order(replace(samples, generator=generator)), own)
+    if not len(made.labels):
+        return Arrays(data, labels, len(marks))
+    new = names.decode(made.labels, marks)
+    return Arrays(
+        frame.with_rows(made.images.astype(np.float32)), _joined(labels, marks, new), len(marks)
+    )
+
+
+def _joined(labels: Any, marks: NDArray[Any], new: NDArray[Any]) -> Any:
+    """Append labels to a list, an array, or a series of pandas or polars."""
+    if isinstance(labels, list):
+        return labels + new.tolist()
+    if hasattr(labels, "iloc"):
+        both = np.concatenate([marks, new]).tolist()
+        return type(labels)(both, name=labels.name, dtype=labels.dtype)
+    if hasattr(labels, "to_list") and hasattr(labels, "dtype"):
+        return type(labels)(labels.name, labels.to_list() + new.tolist(), dtype=labels.dtype)
+    return np.concatenate([marks, new])
