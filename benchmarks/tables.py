@@ -2,10 +2,10 @@
 
     python benchmarks/tables.py [--rows 1000000] [--sites 1000] [--folder /tmp/tables]
 
-The table has 40 columns of numbers, half of them whole, and 10 of categories; one value in twenty is
-missing. Every stage is a process of its own, one thread each, and is measured from the start of its
-work (imports are not counted) to its end, with the peak of its memory: reading the table into a data
-set, sharing it out by site and planning, and one round in which all sites train for one epoch.
+The table has 40 columns of numbers, half of them whole, and 10 of categories; one value in twenty
+is missing. Every stage is a process of its own, one thread each, and is measured from the start of
+its work (imports are not counted) to its end, with the peak of its memory: reading the table into a
+data set, sharing it out by site and planning, and one round in which all sites train for one epoch.
 Target: at most 4 GiB each. The last line is JSON; the exit code is 1 when the target is missed.
 """
 

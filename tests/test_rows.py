@@ -457,7 +457,7 @@ name = "mlp"
 """
 
 
-def test_real_loans_end_to_end(data, tmp_path):
+def test_real_loans_end_to_end(data, tmp_path, fedeas):
     path = tmp_path / "loans.toml"
     path.write_text(LOANS.format(tmp_path))
     said = []
@@ -468,6 +468,12 @@ def test_real_loans_end_to_end(data, tmp_path):
     assert "term" in {c.name for c in Schema.load(tmp_path / "run" / "schema.json").columns}
     assert (tmp_path / "run" / "counts.csv").read_text().splitlines()[1].startswith("AK,")
     assert run(path, tmp_path / "run") == result
+    done = fedeas("report", tmp_path / "run", "--out", tmp_path / "report")
+    assert done.code == 0, done.err
+    page = (tmp_path / "report" / "report.md").read_text()
+    assert "| class | emp_length | homeownership |" in page
+    assert "The first 2 of each class" in page
+    assert "Samples per client" in page
 
 
 @pytest.mark.parametrize(
