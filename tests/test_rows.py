@@ -1,6 +1,7 @@
 """Tables as data sets: their schema, how they are read, split and stored."""
 
 import json
+from pathlib import Path
 
 import datasets
 import numpy as np
@@ -309,6 +310,26 @@ def test_a_given_schema_is_kept_to(tmp_path):
     Schema((Column("income", whole=True),)).save(tmp_path / "whole.json")
     with pytest.raises(InputError, match="column 'income' has fractions"):
         load_table(tmp_path / "t.parquet", schema=tmp_path / "whole.json")
+
+
+def test_a_table_is_found_by_its_name_and_mistaken_for_nothing_else(tmp_path, monkeypatch):
+    """Counts in the working folder that have the name of a data set are not that data set."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDEAS_DATA", str(tmp_path / "data"))
+    images, _ = draw_shapes(12)
+    write_set(tmp_path / "data" / "mine", list(images[:6]), list(images[6:]), CLASSES)
+    frame().to_csv("mine.csv", index=False)
+    frame().to_csv(tmp_path / "data" / "mine.csv", index=False)
+    frame().to_csv(tmp_path / "data" / "other.csv", index=False)
+    assert load_data("mine").kind == "image"
+    assert [load_data(n).kind for n in ("mine.csv", "other", "other.csv")] == ["table"] * 3
+    assert load_data("set", tmp_path / "data" / "other.csv").kind == "table"
+    assert load_data("other", tmp_path / "data").kind == "table"
+    Path("own.py").write_text(
+        "import pandas\nframe = pandas.DataFrame({'x': [1.5, 2, 4] * 4, 'label': list('ab') * 6})\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load_data("own:frame").schema.names == ("x",)
 
 
 # Sites
