@@ -2,6 +2,9 @@
 
 import json
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedeas import InfeasibleError, InputError
-from fedeas.data import Dataset
+from fedeas import IID, InfeasibleError, InputError
+from fedeas.data import Dataset, federate
+from fedeas.experiments.own import made_spec
 from fedeas.generators import Generator, make_generator
 from fedeas.generators.own.card import Card
 from fedeas.generators.own.embedded import Embedded
@@ -350,3 +354,40 @@ def test_what_cannot_be_made_or_opened(shapes, tmp_path):
             open_own(str(tmp_path))
     with pytest.raises(InputError):
         Embedded.load(tmp_path)
+
+
+# In a run.
+
+
+def test_a_run_makes_its_generator_once_from_its_own_clients(shapes, tmp_path, monkeypatch):
+    data, _ = shapes
+    monkeypatch.setenv("FEDEAS_STORE", str(tmp_path))
+    federation, other = (federate(data, IID(clients=n), "clean") for n in (5, 4))
+    spec = made_spec("own(epsilon=2, way=moments)", federation, 42)
+    folder = Path(spec.removeprefix("own(model=").removesuffix(")"))
+    assert folder.parent == tmp_path / "own"
+    assert make_generator(spec).card.epsilon == 2
+    made = (folder / "generator.json").stat().st_mtime_ns
+    assert made_spec("own(way=moments, epsilon=2)", federation, 42) == spec
+    assert (folder / "generator.json").stat().st_mtime_ns == made
+    others = {
+        made_spec("own(epsilon=3, way=moments)", federation, 42),
+        made_spec("own(epsilon=2, way=moments)", federation, 43),
+        made_spec("own(epsilon=2, way=moments)", other, 42),
+    }
+    assert len(others | {spec}) == 4
+    assert made_spec(spec, federation, 42) == spec
+    assert made_spec("pool(data=x)", federation, 42) == "pool(data=x)"
+    with pytest.raises(InputError, match="no setting 'magic'"):
+        made_spec("own(magic=1)", federation, 42)
+
+
+def test_the_benchmark_measures_real_images(tmp_path):
+    """Few images and steps: a classifier learns more from them than from chance."""
+    command = [sys.executable, "benchmarks/own_generator.py", "--quick", "--images", "10000"]
+    command += ["--seeds", "1", "--epsilon", "10"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["images"] == 10_000
+    assert found["epsilon"]["10"]["accuracy"][0] > 30
