@@ -21,6 +21,7 @@ from fedeas.cores import usable_cores
 from fedeas.data import Federation, described
 from fedeas.errors import InputError
 from fedeas.experiments.code import code_hash, library_version
+from fedeas.experiments.own import made_spec
 from fedeas.experiments.planning import plan_run, uses_own_samples
 from fedeas.experiments.results import curves, read_result, summarise
 from fedeas.experiments.sharing import share_out, table_options
@@ -57,6 +58,7 @@ class Prepared:
     named: Callable[[str], str]  # the experiment as code of some hash names it
     generator: Generator | None  # None where nothing is generated
     codes: tuple[str, ...]  # hashes of the code that began it, and of that which went on with it
+    spec: str = ""  # by which every process can open the generator
 
     @property
     def experiment(self) -> str:
@@ -87,14 +89,15 @@ def prepare(config: Config) -> Prepared:
     federation = share_out(config)
     make_method(config.federated.method).check_data(federation.data.schema)
     plan = plan_run(config, federation.counts)
-    generator = None
+    generator, spec = None, config.augment.generator
     if plan.total:
         if not config.augment.generator:
             raise InputError(
                 f"policy {config.augment.policy!r} generates {plan.total:,} samples",
                 fix="name a generator in [augment]",
             )
-        generator = open_generator(config.augment.generator, _offered(config))
+        spec = made_spec(spec, federation, config.seed)
+        generator = open_generator(spec, _offered(config))
         check_classes(federation.data.classes, generator)
     drawn_by = "" if generator is None else generator.fingerprint
     weights = config.federated.model.weights
@@ -102,7 +105,7 @@ def prepare(config: Config) -> Prepared:
     policy = settled_spec(config.augment.policy, plan)
     known_by = config.replace(augment=config.augment.replace(policy=policy))
     named = partial(known_by.experiment, federation.data.fingerprint, drawn_by, known)
-    return Prepared(federation, plan, named, generator, (code_hash(),))
+    return Prepared(federation, plan, named, generator, (code_hash(),), spec)
 
 
 def run(
@@ -185,7 +188,7 @@ def _train(
         data_folder=config.data.folder,
         partition=str(folder / "partition.npz"),
         plan=str(folder / "plan.json") if ready.plan.total else None,
-        generator=config.augment.generator,
+        generator=ready.spec,
         offered=_offered(config),
         cache=config.augment.cache,
         cache_seed=cache_seed(config),

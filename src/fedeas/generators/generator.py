@@ -77,6 +77,13 @@ def _turbo(
     return made
 
 
+def _own(model: str) -> "Generator":
+    """Open a generator that a federation made from noisy sums, by its folder."""
+    own = heavy("fedeas.generators.own.make", "the generator 'own'", "torch")
+    made: Generator = own.open_own(model)
+    return made
+
+
 _REGISTRY = Registry(
     "generator",
     "fedeas.generators",
@@ -84,6 +91,7 @@ _REGISTRY = Registry(
         "pool": pool_of_data,
         "diffusion": _diffusion,
         "turbo": _turbo,
+        "own": _own,
         "copies": Copies,
         "noise": noise_like,
         "gaussian": gaussian_of_data,

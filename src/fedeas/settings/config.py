@@ -46,7 +46,7 @@ class Augment(Settings, frozen=True):
     """What is generated, and by what."""
 
     policy: str = "none"  # or fedeas(beta=12), uniform(total=...), waterfill(total=...), ...
-    generator: str = ""  # pool, diffusion(model=...), turbo(model=...), package.module:Name
+    generator: str = ""  # pool, own(epsilon=1), diffusion(model=...), package.module:Name
     cache: Place = "cache"  # folder of generated images
     seed: int = 0  # added to the run's: another one gives other samples
     batch: Count = 64  # images generated at a time

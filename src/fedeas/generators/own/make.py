@@ -1,0 +1,104 @@
+"""Making and opening generators of `own`, in either way."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedeas.data.dataset import Dataset
+from fedeas.errors import InputError
+from fedeas.generators.own import embedded, gaussians
+from fedeas.generators.own.card import Card
+from fedeas.generators.own.matching import Matching, Report
+from fedeas.privacy.queries.embedding import EmbeddingSum
+from fedeas.privacy.queries.moments import ImageMoments
+from fedeas.privacy.queries.query import Ints
+from fedeas.privacy.release import DELTA, release
+
+Own = embedded.Embedded | gaussians.Gaussians
+# The default comes first: it is the better one for images. Rows of tables will have moments of
+# their own, in a basis for columns and categories.
+WAYS = {"image": (embedded.WAY, gaussians.WAY)}
+
+
+def make_own(
+    data: Dataset,
+    sites: Sequence[Ints],
+    epsilon: float = 1.0,
+    delta: float = DELTA,
+    way: str = "",
+    seed: int = 0,
+    training: Matching | None = None,
+    out: Path | None = None,
+    report: Report | None = None,
+) -> Own:
+    """Make a generator from the noisy sum over the sites of a simulation.
+
+    Parameters
+    ----------
+    data : Dataset
+        The samples of all sites.
+    sites : sequence of arrays
+        Where each site's samples are in `data`.
+    epsilon, delta : float
+        What the sum may cost one sample of a site, added or removed; an infinite epsilon makes a
+        generator without any guarantee, to compare with.
+    way : str
+        'embedding' or 'moments'; the better one for this kind of data by default.
+    seed : int
+        Of the simulated noise, and of training.
+    training : Matching, optional
+        How the network of an embedding is trained.
+    out : Path, optional
+        The generator's folder. A killed training is resumed from its checkpoint there.
+    report : callable, optional
+        Told about progress.
+    """
+    way = check_way(way, data.kind)
+    if not epsilon > 0 or math.isnan(epsilon):
+        raise InputError("epsilon is out of range", got=epsilon, allowed="above 0")
+    if not sites:
+        raise InputError("a sum needs at least one site", got=0)
+    shape, classes = data.samples.shape[1:], len(data.classes)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    made: Own
+    if way == embedded.WAY:
+        query = EmbeddingSum(classes, shape)
+        answers = (query.answer(data.samples, data.labels, own) for own in sites)
+        released = release(query, answers, len(sites), epsilon, delta, seed)
+        made = embedded.Embedded.make(query, released, data.classes, training, seed, out, report)
+    else:
+        moments = ImageMoments(classes, shape)
+        answers = (moments.answer(data.samples, data.labels, own) for own in sites)
+        released = release(moments, answers, len(sites), epsilon, delta, seed)
+        made = gaussians.Gaussians.make(moments, released, data.classes)
+    if out is not None:
+        made.save(out)
+    return made
+
+
+def open_own(model: str) -> Own:
+    """Open the folder of a generator.
+
+    Parameters
+    ----------
+    model
+        The folder.
+    """
+    folder = Path(model)
+    card = Card.read(folder)
+    if card.way == embedded.WAY:
+        return embedded.Embedded.load(folder)
+    if card.way == gaussians.WAY:
+        return gaussians.Gaussians.load(folder)
+    raise InputError(f"{folder} was made in an unknown way", got=card.way)
+
+
+def check_way(way: str, kind: str) -> str:
+    """Return how a generator for this kind of data is made."""
+    known = WAYS.get(kind, ())
+    if not known:
+        raise InputError("own generators are for images so far", got=kind)
+    if way and way not in known:
+        raise InputError("unknown way", got=way, allowed=" or ".join(known))
+    return way or known[0]

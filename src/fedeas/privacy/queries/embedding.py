@@ -1,0 +1,118 @@
+"""The mean embedding of every class: random Fourier features of images, in whole numbers.
+
+Rahimi and Recht, "Random Features for Large-Scale Kernel Machines" (NeurIPS 2007); their private
+sum as in Harder, Adamczewski and Park, "DP-MERF" (AISTATS 2021, arXiv:2002.11603).
+
+The features are those of `features.py`: points on circles, in whole numbers.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from fedeas.errors import InfeasibleError, InputError
+from fedeas.privacy.queries.features import RADIUS, Array, Circle, circle_points, circles, views
+from fedeas.privacy.queries.query import Floats, Ints
+from fedeas.privacy.queries.sample_sum import SampleSum
+from fedeas.scalars import integer
+
+_COUNT_SHARE = 0.02  # of a row's squared norm, for counting the samples of a class
+_MOST_WEIGHTS = 2**23  # of all directions: whoever asks could exhaust a site
+_CLEAR = 3.0  # standard errors by which a class must exceed zero
+
+
+class MeanEmbedding(NamedTuple):
+    """What noisy sums say of every class."""
+
+    means: Floats  # classes x features: the mean of (cos, sin) pairs, on circles of radius 1
+    counts: Floats  # the samples of a class; at least 1
+    errors: Floats  # per class, the standard error of an entry of `means`
+
+
+@dataclass(frozen=True)
+class EmbeddingSum(SampleSum):
+    """The sum of every class's random features, and its count.
+
+    Parameters
+    ----------
+    classes, shape
+        The number of classes, and height x width x channels of an image of uint8.
+    features : int
+        Random directions of all views together.
+    seed : int
+        Names the directions. It is public: sites and server draw the same ones.
+    """
+
+    name: ClassVar[str] = "embedding"
+    features: int = 1500
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        integer(self.features, "features out of range", "2 to 65536", 2, 2**16)
+        integer(self.seed, "seed out of range", "0 to 2**32 - 1", 0, 2**32 - 1)
+        if len(self.shape) != 3 or not all(type(n) is int and n >= 8 for n in self.shape[:2]):
+            raise InputError("not the shape of images", got=self.shape, allowed="8 x 8 and more")
+        size = math.prod(self.shape) * self.features
+        integer(size, "too many pixels times features", f"up to {_MOST_WEIGHTS}", 1, _MOST_WEIGHTS)
+        super().__post_init__()
+
+    @property
+    def width(self) -> int:
+        """A count, then a pair per direction."""
+        return 1 + 2 * self.features
+
+    @property
+    def count_units(self) -> int:
+        """Units of the word that counts samples."""
+        return round(math.sqrt(_COUNT_SHARE * self.features) * RADIUS)
+
+    @property
+    def sensitivity(self) -> float:
+        """Every row has a count and `features` points of circles, none further out than here."""
+        outermost = max(
+            int(np.square(circle_points(circle.turn)).sum(axis=1).max()) for circle in self._circles
+        )
+        return math.sqrt(self.features * outermost + self.count_units**2)
+
+    @property
+    def _circles(self) -> tuple[Circle, ...]:
+        return circles(self.shape, self.features, self.seed)
+
+    def rows(self, samples: Array) -> Ints:
+        """Return a row per image."""
+        found = np.empty((len(samples), self.width), np.int64)
+        found[:, 0] = self.count_units
+        place = 1
+        for circle, view in zip(self._circles, views(samples), strict=True):
+            points = circle_points(circle.turn)[circle.angles(view)]
+            last = place + 2 * points.shape[1]
+            found[:, place:last] = points.reshape(len(samples), -1)
+            place = last
+        return found
+
+    def read(self, sums: Ints, sigma: float, sites: int) -> MeanEmbedding:
+        """Return the mean embedding of every class.
+
+        Parameters
+        ----------
+        sums
+            The noisy sums over all sites.
+        sigma
+            The standard deviation of their noise, in units of the words.
+        sites
+            The number of sites in the sums; not needed here.
+        """
+        found = self.by_class(sums, sigma)
+        counts, error = found[:, 0] / self.count_units, sigma / self.count_units
+        if not counts.sum() > _CLEAR * error * math.sqrt(self.classes):
+            raise InfeasibleError(
+                "the noise hides how many samples there are",
+                fix="ask more sites, or spend a larger epsilon",
+            )
+        # A class that the noise hides is taken as large as the noise: its mean is near zero.
+        counts = np.maximum(counts, max(1.0, error))
+        return MeanEmbedding(
+            found[:, 1:] / (counts[:, np.newaxis] * RADIUS), counts, sigma / (counts * RADIUS)
+        )

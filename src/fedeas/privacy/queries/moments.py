@@ -1,0 +1,186 @@
+"""Count, mean and covariance of every class, from sums in a public basis.
+
+For images the basis are the lowest frequencies of the discrete cosine transform.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas.errors import InfeasibleError, InputError
+from fedeas.privacy.queries.query import Floats, Ints
+from fedeas.privacy.queries.sample_sum import SampleSum, towards_zero
+from fedeas.scalars import integer
+
+_FINE = 2**14  # parts in which cosines are counted
+_CLEAR = 3.0
+_SAFE = 1 + 1e-12  # far more than the error of one product in floating point
+# Parts of a row's squared norm: what the count, the sum and the second moments may move. Second
+# moments are many, and need most of it.
+_SHARES = (0.02, 0.28, 0.70)
+_SQRT2 = math.sqrt(2) * (1 - 2**-40)  # not above it
+
+
+class Moments(NamedTuple):
+    """What noisy sums say of every class, on the scale on which a sample's norm is at most 1."""
+
+    counts: Floats  # the samples of a class; at least 1
+    means: Floats  # classes x coefficients
+    seconds: Floats  # classes x coefficients x coefficients: the mean of x x^T
+    mean_errors: Floats  # per class, the standard error of an entry
+    second_errors: Floats  # the same of a diagonal entry; others have 1 / sqrt(2) of it
+
+
+@dataclass(frozen=True)
+class MomentSum(SampleSum):
+    """The count, the sum and the second moments of every class.
+
+    A row is (count, x, the upper triangle of x x^T), each in its own unit. The triangle's entries
+    off the diagonal have a weight of sqrt(2), so that its norm is the square of x's.
+
+    Parameters
+    ----------
+    classes, shape
+        The number of classes, and the shape of a sample.
+    """
+
+    @property
+    def dimensions(self) -> int:
+        """How many coefficients a sample has."""
+        raise NotImplementedError
+
+    def coefficients(self, samples: NDArray[Any]) -> Floats:
+        """Return a row per sample, each a function of that sample alone; clipped afterwards."""
+        raise NotImplementedError
+
+    @property
+    def width(self) -> int:
+        """A count, the coefficients, and the upper triangle of their products."""
+        d = self.dimensions
+        return 1 + d + d * (d + 1) // 2
+
+    @property
+    def units(self) -> tuple[int, int, int]:
+        """Units of the count, of a coefficient, and of a product of two, at a norm of 1."""
+        count, mean, second = (round(2**20 * math.sqrt(share)) for share in _SHARES)
+        return count, mean, second
+
+    @property
+    def sensitivity(self) -> float:
+        """A row's norm at the largest norm of x, 1; rounding is towards zero."""
+        return math.sqrt(sum(unit**2 for unit in self.units)) * _SAFE
+
+    def rows(self, samples: NDArray[Any]) -> Ints:
+        """Return a row per sample."""
+        x = clipped(self.coefficients(samples))
+        count, mean, second = self.units
+        upper = np.triu_indices(self.dimensions)
+        weights = np.where(upper[0] == upper[1], 1.0, _SQRT2) * second
+        found = np.empty((len(x), self.width), np.int64)
+        found[:, 0] = count
+        found[:, 1 : 1 + x.shape[1]] = towards_zero(x * mean)
+        found[:, 1 + x.shape[1] :] = towards_zero(x[:, upper[0]] * x[:, upper[1]] * weights)
+        return found
+
+    def read(self, sums: Ints, sigma: float, sites: int) -> Moments:
+        """Return the moments of every class.
+
+        Parameters
+        ----------
+        sums
+            The noisy sums over all sites.
+        sigma
+            The standard deviation of their noise, in units of the words.
+        sites
+            The number of sites in the sums; not needed here.
+        """
+        found, d = self.by_class(sums, sigma), self.dimensions
+        count, mean, second = self.units
+        counts, error = found[:, 0] / count, sigma / count
+        if not counts.sum() > _CLEAR * error * math.sqrt(self.classes):
+            raise InfeasibleError(
+                "the noise hides how many samples there are",
+                fix="ask more sites, or spend a larger epsilon",
+            )
+        counts = np.maximum(counts, max(1.0, error))
+        upper = np.triu_indices(d)
+        weights = np.where(upper[0] == upper[1], 1.0, _SQRT2) * second
+        seconds = np.empty((self.classes, d, d))
+        seconds[:, upper[0], upper[1]] = found[:, 1 + d :] / weights / counts[:, np.newaxis]
+        seconds[:, upper[1], upper[0]] = seconds[:, upper[0], upper[1]]
+        means = found[:, 1 : 1 + d] / (counts[:, np.newaxis] * mean)
+        return Moments(counts, means, seconds, sigma / (counts * mean), sigma / (counts * second))
+
+
+@dataclass(frozen=True)
+class ImageMoments(MomentSum):
+    """Moments of the lowest frequencies of images.
+
+    Parameters
+    ----------
+    classes, shape
+        The number of classes, and height x width x channels of an image of uint8.
+    frequencies : int
+        How many frequencies are kept in either direction.
+    """
+
+    name: ClassVar[str] = "image-moments"
+    frequencies: int = 10
+
+    def __post_init__(self) -> None:
+        if len(self.shape) != 3 or not all(type(n) is int and 1 <= n <= 256 for n in self.shape):
+            raise InputError("not the shape of images", got=self.shape, allowed="28 x 28 x 1, ...")
+        most = min(*self.shape[:2], 32)
+        integer(self.frequencies, "frequencies out of range", f"1 to {most}", 1, most)
+        super().__post_init__()
+
+    @property
+    def dimensions(self) -> int:
+        """The frequencies of every channel."""
+        return self.shape[2] * self.frequencies**2
+
+    @property
+    def largest(self) -> float:
+        """The norm that is 1 in the moments, in pixels from -0.5 to 0.5: longer ones are clipped.
+
+        The norm of an image whose pixels are all as far as can be from grey.
+        """
+        return 0.5 * math.sqrt(math.prod(self.shape))
+
+    def coefficients(self, samples: NDArray[Any]) -> Floats:
+        """Return the frequencies of images, from grey, at most about 1 in norm.
+
+        Pixels and cosines are whole numbers, so that the sums of products are exact.
+        """
+        centred = 2.0 * samples.astype(np.float64) - 255.0
+        rows, columns = (np.rint(_FINE * cosines(n, self.frequencies)) for n in self.shape[:2])
+        across = np.tensordot(centred, columns, (2, 1))
+        found = np.tensordot(across, rows, (1, 1)).swapaxes(2, 3)  # n, channels, rows, columns
+        unit = self.largest * 2 * 255 * _FINE**2
+        coefficients: Floats = found.reshape(len(samples), -1) / unit
+        return coefficients
+
+
+def clipped(x: Floats) -> Floats:
+    """Shorten rows with a norm above 1 to 1."""
+    norms = np.linalg.norm(x, axis=1, keepdims=True)
+    # A shade shorter, since norm and quotient are rounded.
+    found: Floats = x * np.minimum(1.0, (1 - 2**-40) / np.maximum(norms, 1e-300))
+    return found
+
+
+@lru_cache(maxsize=8)
+def cosines(size: int, frequencies: int) -> Floats:
+    """Return the first rows of the orthonormal cosine transform, frequencies x size.
+
+    >>> cosines(4, 2).round(3).tolist()
+    [[0.5, 0.5, 0.5, 0.5], [0.653, 0.271, -0.271, -0.653]]
+    """
+    places, which = np.arange(size) + 0.5, np.arange(frequencies)[:, np.newaxis]
+    rows: Floats = np.cos(math.pi / size * which * places) * math.sqrt(2 / size)
+    rows[0] /= math.sqrt(2)
+    return rows

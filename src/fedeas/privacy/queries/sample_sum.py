@@ -1,0 +1,114 @@
+"""A sum over samples, class by class: what a site adds up, and how far one sample can move it.
+
+A sample becomes a row of whole numbers, by arithmetic that is exact, and the row is added at the
+place of its class. So the answers of two sites that differ by one sample differ by that sample's
+row, whatever the order and the blocks in which a site reads its samples, and the sensitivity is the
+largest norm that a row can have.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas.errors import InputError
+from fedeas.privacy.queries.query import MOST_SAMPLES, Floats, Ints
+from fedeas.privacy.secure_sum.messages import RefusedError
+from fedeas.scalars import integer
+
+_BLOCK = 256  # samples at a time: their rows are never held together
+_MOST_WORDS = 2**22
+EXACT = 2.0**53  # whole numbers up to here are exact in double precision
+
+
+@dataclass(frozen=True)
+class SampleSum(ABC):
+    """A question about a site's samples, answered in whole numbers that are summed under noise.
+
+    The fields are the settings: they are sent as JSON, and whoever asks may be hostile.
+    The unit of privacy is one sample of one site, added or removed.
+
+    Parameters
+    ----------
+    classes : int
+        The number of classes of the federation.
+    shape : tuple of int
+        The shape of one sample.
+    """
+
+    name: ClassVar[str]
+    classes: int
+    shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        integer(self.classes, "classes out of range", "2 to 16384", 2, 2**14)
+        object.__setattr__(self, "shape", tuple(self.shape))
+        if self.length > _MOST_WORDS:
+            raise InputError("too many words", got=self.length, allowed=f"up to {_MOST_WORDS}")
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """How many words a class has."""
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> float:
+        """The largest Euclidean norm of a row.
+
+        Proven in docs/privacy_queries.md.
+        """
+
+    @abstractmethod
+    def rows(self, samples: NDArray[Any]) -> Ints:
+        """Return a row of whole numbers per sample, each a function of that sample alone."""
+
+    @property
+    def length(self) -> int:
+        """How many words an answer has."""
+        return self.classes * self.width
+
+    def answer(
+        self, samples: NDArray[Any], labels: NDArray[np.int64], places: Ints | None = None
+    ) -> Ints:
+        """Return a site's words, read in blocks; samples may be memory-mapped.
+
+        Parameters
+        ----------
+        samples, labels
+            The samples and their classes.
+        places
+            Where the site's samples are in these arrays; all of them by default.
+        """
+        if samples.shape[1:] != self.shape:
+            raise RefusedError("this site's samples have another shape")
+        places = np.arange(len(labels)) if places is None else np.asarray(places, np.int64)
+        if len(places) > MOST_SAMPLES:
+            raise RefusedError("this site has too many samples for a sum", allowed="up to 2**26")
+        own = np.asarray(labels[places])
+        if len(own) and not (own.min() >= 0 and own.max() < self.classes):
+            raise RefusedError(f"this site does not have {self.classes} classes")
+        found = np.zeros((self.classes, self.width), np.int64)
+        for start in range(0, len(places), _BLOCK):
+            order = np.argsort(own[start : start + _BLOCK], kind="stable")
+            block, marks = places[start : start + _BLOCK][order], own[start : start + _BLOCK][order]
+            present, firsts = np.unique(marks, return_index=True)
+            rows = self.rows(np.asarray(samples[block]))
+            found[present] += np.add.reduceat(rows, firsts, axis=0, dtype=np.int64)
+        return found.reshape(-1)
+
+    def by_class(self, sums: Ints, sigma: float) -> Floats:
+        """Return the sums as floats, a row per class, if they can be those of this query."""
+        if sums.shape != (self.length,):
+            raise InputError("not the sums of this query", got=sums.shape, allowed=f"{self.length}")
+        if not 0 <= sigma < np.inf:
+            raise InputError("sigma out of range", got=sigma, allowed="0 or more")
+        return sums.astype(np.float64).reshape(self.classes, self.width)
+
+
+def towards_zero(x: Floats) -> Ints:
+    """Round towards zero: no entry, and so no norm, can grow."""
+    found: Ints = np.trunc(x).astype(np.int64)
+    return found

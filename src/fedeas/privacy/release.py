@@ -1,0 +1,71 @@
+"""A noisy sum over sites that are all here: what a simulation releases, and what that costs."""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from fedeas.privacy.accounting import rho_for, sigma_for
+from fedeas.privacy.noise import Noise
+from fedeas.privacy.queries.query import Ints
+from fedeas.seeds import child_rng
+
+DELTA = 1e-5
+
+
+class Sum(Protocol):
+    """What is asked of every site."""
+
+    @property
+    def length(self) -> int:
+        """How many words an answer has."""
+        ...
+
+    @property
+    def sensitivity(self) -> float:
+        """The most that one sample moves an answer, in the Euclidean norm."""
+        ...
+
+
+class Release(NamedTuple):
+    """A sum with the noise of all sites, and what it costs one sample of a site."""
+
+    sums: Ints
+    sigma: float  # standard deviation of the noise of a word; 0 without noise
+    sites: int
+    epsilon: float  # infinite without noise
+    delta: float
+
+
+def release(
+    query: Sum, answers: Iterable[Ints], sites: int, epsilon: float, delta: float, seed: int
+) -> Release:
+    """Add up the sites' answers, each with its part of the noise.
+
+    Parameters
+    ----------
+    query
+        What the sites were asked.
+    answers
+        An answer per site, read one after the other.
+    sites
+        How many there are. All of them are counted on for the noise: none drops out or colludes in
+        a simulation.
+    epsilon, delta
+        What the sum may cost one sample of a site, added or removed; an infinite epsilon releases
+        the plain sum.
+    seed
+        The noise of a simulation can be repeated. Real sites draw theirs from the operating system.
+    """
+    noise = None
+    if not math.isinf(epsilon):
+        rho = rho_for(epsilon, delta)
+        sigma = sigma_for(rho, query.sensitivity, honest=sites, words=query.length)
+        noise = Noise(sigma, sites)
+    sums = np.zeros(query.length, np.int64)
+    for site, answer in enumerate(answers):
+        sums += answer
+        if noise is not None:
+            sums += noise.part(query.length, child_rng(seed, "noise", site).bytes)
+    return Release(sums, 0.0 if noise is None else noise.sigma, sites, epsilon, delta)

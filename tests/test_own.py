@@ -1,0 +1,393 @@
+"""Generators from noisy sums: what one sample can move, what the sums say, what comes out."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedeas import IID, InfeasibleError, InputError
+from fedeas.data import Dataset, federate
+from fedeas.experiments.own import made_spec
+from fedeas.generators import Generator, make_generator
+from fedeas.generators.own.card import Card
+from fedeas.generators.own.embedded import Embedded
+from fedeas.generators.own.features import Features
+from fedeas.generators.own.gaussians import Gaussians, class_covariances, cleaned
+from fedeas.generators.own.make import make_own, open_own
+from fedeas.generators.own.matching import Matching, match
+from fedeas.privacy.accounting import epsilon_of, rho_of
+from fedeas.privacy.noise import Noise
+from fedeas.privacy.queries.embedding import EmbeddingSum
+from fedeas.privacy.queries.features import RADIUS, circle_points
+from fedeas.privacy.queries.moments import ImageMoments, Moments, clipped
+from fedeas.privacy.release import release
+from fedeas.privacy.secure_sum.messages import RefusedError
+
+SHAPE = (12, 10, 1)
+QUERIES = [EmbeddingSum(3, SHAPE, features=40), ImageMoments(3, SHAPE, frequencies=5)]
+
+
+@st.composite
+def images(draw, most: int = 6) -> np.ndarray:
+    """Noise, blank and saturated images, single pixels, stripes: whatever moves a sum far."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    count = draw(st.integers(1, most))
+    kind = draw(st.sampled_from(["noise", "black", "white", "extremes", "pixel", "stripes"]))
+    if kind == "noise":
+        return rng.integers(0, 256, (count, *SHAPE), np.uint8)
+    if kind == "extremes":
+        return 255 * rng.integers(0, 2, (count, *SHAPE), np.uint8)
+    found = np.full((count, *SHAPE), 255 if kind == "white" else 0, np.uint8)
+    if kind == "pixel":
+        found[:, rng.integers(SHAPE[0]), rng.integers(SHAPE[1])] = 255
+    if kind == "stripes":
+        found[:, :: int(rng.integers(1, 5))] = 255
+    return found
+
+
+# How far one sample moves an answer.
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.name)
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_one_sample_moves_an_answer_by_its_own_row_and_no_further_than_proven(query, data):
+    """Added anywhere among the others, so that blocks and orders differ."""
+    samples = data.draw(images())
+    labels = np.array(
+        data.draw(st.lists(st.integers(0, 2), min_size=len(samples), max_size=len(samples)))
+    )
+    out = data.draw(st.integers(0, len(samples) - 1))
+    rest = np.delete(np.arange(len(samples)), out)
+    moved = query.answer(samples, labels) - query.answer(samples, labels, rest)
+    own = query.answer(samples[out : out + 1], labels[out : out + 1])
+    assert (moved == own).all()
+    assert np.linalg.norm(moved.astype(float)) <= query.sensitivity
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.name)
+def test_blocks_do_not_matter_to_a_single_bit(query):
+    rng = np.random.default_rng(1)
+    samples, labels = rng.integers(0, 256, (700, *SHAPE), np.uint8), rng.integers(0, 3, 700)
+    whole = query.answer(samples, labels)
+    shuffled = rng.permutation(700)
+    parts = [query.answer(samples, labels, own) for own in np.array_split(shuffled, [3, 400, 660])]
+    assert (sum(parts) == whole).all()
+    assert (query.answer(samples, labels, np.empty(0, np.int64)) == 0).all()
+
+
+def test_the_embedding_of_a_sample_by_hand():
+    """A black image has the angle 0 in every direction of both views: (1, 0) everywhere."""
+    query = EmbeddingSum(3, SHAPE, features=40)
+    row = query.rows(np.zeros((1, *SHAPE), np.uint8))[0]
+    assert row[0] == query.count_units == round(math.sqrt(0.02 * 40) * RADIUS)
+    assert row[1:].reshape(-1, 2).tolist() == [[RADIUS, 0]] * 40
+    norm = math.sqrt(40 * RADIUS**2 + query.count_units**2)
+    assert norm <= query.sensitivity <= math.sqrt(40 * (RADIUS + 1) ** 2 + query.count_units**2)
+
+
+def test_a_larger_change_is_seen():
+    """Positive control: two samples do move an answer further than the bound of one."""
+    query = EmbeddingSum(3, SHAPE, features=40)
+    two = query.answer(np.zeros((2, *SHAPE), np.uint8), np.zeros(2, np.int64))
+    assert np.linalg.norm(two.astype(float)) > query.sensitivity
+
+
+def test_points_lie_on_a_circle():
+    points = circle_points(1000)
+    assert points[250].tolist() == [0, RADIUS]
+    assert abs(np.hypot(*points.T) - RADIUS).max() < 0.71
+
+
+@given(st.integers(0, 2**32), st.floats(1e-3, 1e3))
+@settings(max_examples=50, deadline=None)
+def test_clipped_rows_never_exceed_one(seed, scale):
+    x = scale * np.random.default_rng(seed).standard_normal((5, 20))
+    assert (np.square(clipped(x)).sum(axis=1) <= 1).all()
+    short = x / (1.001 * np.linalg.norm(x, axis=1, keepdims=True))
+    assert (clipped(short) == short).all()
+
+
+def test_moments_without_noise_are_those_of_the_samples():
+    query = ImageMoments(3, SHAPE, frequencies=5)
+    rng = np.random.default_rng(2)
+    samples, labels = rng.integers(0, 256, (90, *SHAPE), np.uint8), np.arange(90) % 3
+    moments = query.read(query.answer(samples, labels), 0.0, 1)
+    x = query.coefficients(samples[labels == 2])
+    assert moments.counts.tolist() == [30, 30, 30]
+    assert moments.means[2] == pytest.approx(x.mean(axis=0), abs=1e-5)
+    assert moments.seconds[2] == pytest.approx(x.T @ x / 30, abs=1e-5)
+
+
+def test_training_sees_the_features_that_sites_add_up():
+    rng = np.random.default_rng(3)
+    for shape in (SHAPE, (40, 36, 3)):  # the second is reduced before edges are measured
+        query = EmbeddingSum(3, shape, features=60)
+        samples = rng.integers(0, 256, (8, *shape), np.uint8)
+        exact = query.rows(samples)[:, 1:] / RADIUS
+        found = Features(query)(torch.from_numpy(samples).float()).numpy()
+        assert np.abs(found - exact).max() < 0.05
+
+
+# What a hostile server asks, and what does not fit.
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"classes": 1}, {"classes": 10**6}, {"features": 10**9}, {"features": 1.5}, {"seed": -1},
+        {"shape": (10**6, 10**6, 3)}, {"shape": (28, 28)}, {"shape": ("a", 8, 1)},
+    ],
+)  # fmt: skip
+def test_an_absurd_query_is_refused_before_anything_is_computed(settings):
+    with pytest.raises(InputError):
+        EmbeddingSum(**{"classes": 3, "shape": SHAPE, **settings})
+
+
+def test_a_site_refuses_what_does_not_fit_its_samples():
+    samples, labels = np.zeros((4, *SHAPE), np.uint8), np.array([0, 1, 2, 3])
+    with pytest.raises(RefusedError, match="classes"):
+        QUERIES[0].answer(samples, labels)
+    with pytest.raises(RefusedError, match="shape"):
+        QUERIES[0].answer(samples[:, :-1], labels)
+
+
+# The noise.
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.name)
+def test_the_sum_of_clients_has_the_noise_that_its_epsilon_needs(query):
+    rng = np.random.default_rng(4)
+    samples, labels = rng.integers(0, 256, (60, *SHAPE), np.uint8), rng.integers(0, 3, 60)
+    sites = np.array_split(np.arange(60), 5)
+    answers = [query.answer(samples, labels, own) for own in sites]
+    plain = release(query, answers, 5, math.inf, 1e-5, seed=0)
+    assert plain.sigma == 0
+    assert (plain.sums == query.answer(samples, labels)).all()
+    noisy = release(query, answers, 5, 1.0, 1e-5, seed=0)
+    rho = rho_of(Noise(noisy.sigma, 5), query.sensitivity, query.length)
+    assert 0.999 < epsilon_of([rho], 1e-5) <= 1.0
+    noise = (noisy.sums - plain.sums) / noisy.sigma
+    assert abs(noise.std() - 1) < 5 / math.sqrt(2 * query.length)
+    assert abs(noise.mean()) < 5 / math.sqrt(query.length)
+    again = release(query, answers, 5, 1.0, 1e-5, seed=0)
+    assert (again.sums == noisy.sums).all()
+    assert (release(query, answers, 5, 1.0, 1e-5, seed=1).sums != noisy.sums).any()
+
+
+def test_sums_that_are_all_noise_are_refused():
+    query = QUERIES[0]
+    with pytest.raises(InfeasibleError, match="noise hides"):
+        query.read(np.zeros(query.length, np.int64), 1e6, 5)
+
+
+def test_noise_is_taken_out_of_a_covariance():
+    """Where the noise is larger than all but two of 40 values, those two are found."""
+    rng = np.random.default_rng(5)
+    d, error = 40, 0.01
+    basis, _ = np.linalg.qr(rng.standard_normal((d, d)))
+    truth = (basis * np.r_[1.0, 0.5, np.full(d - 2, 0.001)]) @ basis.T
+    noise = rng.standard_normal((d, d)) * error
+    noise = np.triu(noise) / math.sqrt(2) + np.triu(noise, 1).T / math.sqrt(2)
+    noise[np.diag_indices(d)] *= math.sqrt(2)
+    found = cleaned(truth + noise, error)
+    values = np.linalg.eigvalsh(found)
+    assert values[-2:] == pytest.approx([0.5, 1.0], rel=0.05)
+    assert values[:-2] == pytest.approx(0, abs=0.05)
+    assert np.linalg.norm(found - truth) < np.linalg.norm(noise)
+
+
+def test_a_class_too_small_to_show_a_covariance_takes_that_of_the_others():
+    d = 4
+    shared = np.diag([0.2, 0.1, 0.05, 0.02])
+    counts = np.array([1000.0, 1000.0, 2.0])
+    wild = shared + 0.4 * (np.ones((d, d)) - np.eye(d))
+    seconds = np.stack([shared, shared, wild])
+    errors = 1.0 / counts
+    found = class_covariances(Moments(counts, np.zeros((3, d)), seconds, 0 * errors, errors))
+    assert found[2] == pytest.approx(found[0], abs=0.01)
+
+
+# What comes out.
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory):
+    """Bright squares left, right and in the middle, on five sites that lack classes."""
+    rng = np.random.default_rng(6)
+    count = 3000
+    labels = rng.integers(0, 3, count)
+    samples = rng.integers(0, 60, (count, *SHAPE)).astype(np.uint8)
+    for image, label in zip(samples, labels, strict=True):
+        top = rng.integers(2, 6)
+        image[top : top + 5, (0, 6, 3)[label] : (4, 10, 7)[label]] += 150
+    folder = tmp_path_factory.mktemp("data") / "shapes"
+    batches = iter([(samples, labels)])
+    data = Dataset.write(folder, "shapes", ("left", "right", "middle"), (count, 0), batches)
+    return data, np.array_split(np.argsort(labels, kind="stable"), 5)
+
+
+QUICK = Matching(steps=250, each=20)
+
+
+def guessed(data: Dataset, drawn: np.ndarray) -> np.ndarray:
+    """The class whose mean image is nearest."""
+    means = [data.samples[data.labels == c].mean(axis=0) for c in range(3)]
+    distances = [np.square(drawn - mean).sum(axis=(1, 2, 3)) for mean in means]
+    return np.argmin(distances, axis=0)
+
+
+@pytest.mark.parametrize("way", ["embedding", "moments"])
+def test_samples_show_their_class_and_the_folder_says_what_they_cost(shapes, tmp_path, way):
+    data, sites = shapes
+    made = make_own(data, sites, epsilon=2.0, way=way, training=QUICK, out=tmp_path / way)
+    assert isinstance(made, Generator)
+    labels, seeds = np.arange(90) % 3, np.arange(90).astype(np.uint64)
+    drawn = made.sample(labels, seeds)
+    assert drawn.shape == (90, *SHAPE)
+    assert drawn.dtype == np.uint8
+    assert (guessed(data, drawn) == labels).mean() > 0.9
+    spread = drawn[labels == 0].astype(float).std(axis=0)
+    assert spread.mean() > 5  # not one image again and again
+
+    opened = make_generator(f"own(model={tmp_path / way})")
+    assert opened.fingerprint == made.fingerprint
+    assert (opened.sample(labels, seeds) == drawn).all()
+    some = np.array([7, 40, 3])
+    alone = np.abs(opened.sample(labels[some], seeds[some]).astype(int) - drawn[some])
+    assert alone.max() <= 1  # a batch changes nothing but rounding
+    assert (made.sample(labels, seeds + np.uint64(1000)) != drawn).any()
+
+    card = json.loads((tmp_path / way / "generator.json").read_text())
+    assert (card["epsilon"], card["delta"], card["sites"]) == (2.0, 1e-5, 5)
+    assert card["unit"] == "one sample of this site, added or removed"
+    assert card["counts"] == pytest.approx([1000, 1000, 1000], abs=150)
+    assert all(0.5 < quality <= 1 for quality in card["quality"])
+    assert {"good_for", "not_for", "licence"} <= card.keys()
+    assert "warning" not in card
+    assert not list((tmp_path / way).glob("checkpoint*"))
+
+
+@pytest.mark.parametrize("way", ["embedding", "moments"])
+def test_the_same_seed_makes_the_same_generator(shapes, way):
+    data, sites = shapes
+    quick = Matching(steps=3, each=4)
+    one, two, other = (
+        make_own(data, sites, way=way, training=quick, seed=seed).fingerprint for seed in (1, 1, 2)
+    )
+    assert one == two != other
+
+
+def test_a_killed_training_ends_with_the_same_weights(shapes, tmp_path, monkeypatch):
+    data, sites = shapes
+    query = EmbeddingSum(3, SHAPE, features=40)
+    answers = (query.answer(data.samples, data.labels, own) for own in sites)
+    released = release(query, answers, 5, 3.0, 1e-5, seed=0)
+    target = query.read(released.sums, released.sigma, 5)
+    training, path = Matching(steps=12, each=4), tmp_path / "checkpoint.safetensors"
+    whole = match(query, target, training, seed=3).state_dict()
+
+    class KilledError(Exception):
+        pass
+
+    def kill(done: int, *_: object) -> None:
+        raise KilledError
+
+    monkeypatch.setattr("fedeas.generators.own.matching._SECONDS", -1.0)
+    with pytest.raises(KilledError):
+        match(query, target, training, 3, path, kill)
+    resumed = match(query, target, training, 3, path).state_dict()
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    with pytest.raises(InputError, match="another training run"):
+        match(query, target, training, 4, path)
+
+
+def test_without_noise_the_card_warns(shapes, tmp_path):
+    data, sites = shapes
+    made = make_own(data, sites, epsilon=math.inf, way="moments", out=tmp_path)
+    assert isinstance(made, Gaussians)
+    assert made.card.epsilon == math.inf
+    assert made.card.counts == (sum(data.labels == 0), sum(data.labels == 1), sum(data.labels == 2))
+    assert "no guarantee" in json.loads((tmp_path / "generator.json").read_text())["warning"]
+    assert Card.read(tmp_path) == made.card
+
+
+def test_more_noise_means_less_quality(shapes):
+    data, sites = shapes
+    few = [own[:100] for own in sites]
+    clear, hidden = (
+        make_own(data, few, epsilon=e, way="moments").card.quality for e in (100.0, 1.0)
+    )
+    assert min(clear) > max(hidden)
+
+
+def test_what_cannot_be_made_or_opened(shapes, tmp_path):
+    data, sites = shapes
+    for wrong, message in (
+        ({"way": "magic"}, "unknown way"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": math.nan}, "epsilon"),
+    ):
+        with pytest.raises(InputError, match=message):
+            make_own(data, sites, **wrong)
+    with pytest.raises(InputError, match="at least one site"):
+        make_own(data, [])
+    made = make_own(data, sites, way="moments", out=tmp_path)
+    weights = tmp_path / "weights.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(InputError, match="damaged"):
+        open_own(str(tmp_path))
+    made.save(tmp_path)
+    card = json.loads((tmp_path / "generator.json").read_text())
+    for change in ({"way": "magic"}, {"shape": [12, 10, 3]}, {"format": "x"}, {"settings": {}}):
+        (tmp_path / "generator.json").write_text(json.dumps(card | change))
+        with pytest.raises(InputError):
+            open_own(str(tmp_path))
+    with pytest.raises(InputError):
+        Embedded.load(tmp_path)
+
+
+# In a run.
+
+
+def test_a_run_makes_its_generator_once_from_its_own_clients(shapes, tmp_path, monkeypatch):
+    data, _ = shapes
+    monkeypatch.setenv("FEDEAS_STORE", str(tmp_path))
+    federation, other = (federate(data, IID(clients=n), "clean") for n in (5, 4))
+    spec = made_spec("own(epsilon=2, way=moments)", federation, 42)
+    folder = Path(spec.removeprefix("own(model=").removesuffix(")"))
+    assert folder.parent == tmp_path / "own"
+    assert make_generator(spec).card.epsilon == 2
+    made = (folder / "generator.json").stat().st_mtime_ns
+    assert made_spec("own(way=moments, epsilon=2)", federation, 42) == spec
+    assert (folder / "generator.json").stat().st_mtime_ns == made
+    others = {
+        made_spec("own(epsilon=3, way=moments)", federation, 42),
+        made_spec("own(epsilon=2, way=moments)", federation, 43),
+        made_spec("own(epsilon=2, way=moments)", other, 42),
+    }
+    assert len(others | {spec}) == 4
+    assert made_spec(spec, federation, 42) == spec
+    assert made_spec("pool(data=x)", federation, 42) == "pool(data=x)"
+    with pytest.raises(InputError, match="no setting 'magic'"):
+        made_spec("own(magic=1)", federation, 42)
+
+
+def test_the_benchmark_measures_real_images(tmp_path):
+    """Few images and steps: a classifier learns more from them than from chance."""
+    command = [sys.executable, "benchmarks/own_generator.py", "--quick", "--images", "10000"]
+    command += ["--seeds", "1", "--epsilon", "10"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["images"] == 10_000
+    assert found["epsilon"]["10"]["accuracy"][0] > 30
