@@ -20,8 +20,9 @@ from safetensors.torch import load_file
 import warm
 from fedeas import InputError
 from fedeas.generators import Generator, make_generator
-from fedeas.generators.diffusion import Diffusion, UNetConfig, to_images, to_pixels
+from fedeas.generators.diffusion import Diffusion, to_images
 from fedeas.generators.train import PRESETS, Training, TrainingProgress, train
+from fedeas.training.models.unet import UNetConfig, to_pixels
 from pictures import CLASSES, shapes
 
 MICRO = Training(

@@ -4,13 +4,19 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from fedeas import InfeasibleError, InputError
+from fedeas.seeds import child_rng
 from fedeas.settings.training import Local, ModelSettings
-from fedeas.training.models import make_model
+from fedeas.tensors import seeded
+from fedeas.training.loop import fit
+from fedeas.training.models import Wrapped, make_model
 from fedeas.training.optimizers import find_optimizer
+from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 from federations import (
     counts_of,
@@ -21,6 +27,7 @@ from federations import (
     settings,
     train_on_ray,
 )
+from pictures import shapes
 
 TESTS = Path(__file__).parent
 METHODS = ("fedavg", "fedprox", "scaffold", "moon", "fedgen", "fedmix")
@@ -138,3 +145,25 @@ def test_scaffold_wants_plain_sgd(tmp_path):
     local = Local(optimizer="adam", learning_rate=0.001)
     with pytest.raises(InfeasibleError, match="assume plain SGD"):
         run(made, tmp_path, settings("scaffold").replace(local=local))
+
+
+def test_dropout_depends_on_the_clients_stream_alone(tmp_path):
+    data = shapes(tmp_path / "set")
+    samples, task = Samples.of(data, np.arange(12)), Task.of(data)
+    weights, streams = [], []
+    for seed in (1, 2):
+        with seeded(seed):  # whatever the process drew before
+            network = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(64, 3))
+            model = Wrapped(task, network)
+            nn.init.zeros_(network[2].weight)
+            nn.init.zeros_(network[2].bias)
+            state = torch.get_rng_state()
+            rng = child_rng(5, "train", 1, 0)
+            fit(model, samples, Local(epochs=1, batch=4), rng)
+            assert torch.equal(state, torch.get_rng_state())
+        weights.append(network[2].weight.detach())
+        streams.append(int(rng.integers(2**62)))
+    assert torch.equal(*weights)
+    plain = child_rng(5, "train", 1, 0)
+    plain.permutation(12)
+    assert streams == [int(plain.integers(2**62))] * 2  # the order of samples is what it was

@@ -15,12 +15,13 @@ from counting import Counting
 from fedeas import IID, FedEAS, FedeasError, LabelCounts, Partition, Plan
 from fedeas.cache import Cache, fill, verify
 from fedeas.data import Dataset, load_images
-from fedeas.generators.diffusion import Diffusion, UNetConfig
+from fedeas.generators.diffusion import Diffusion
 from fedeas.generators.judge import Judge
 from fedeas.generators.train import Training, train
 from fedeas.generators.turbo import Turbo
 from fedeas.partition.labels import read_labels
 from fedeas.tensors import load_tensors
+from fedeas.training.models.unet import UNetConfig
 from pictures import shapes
 
 SOURCE = Path(__file__).parents[1] / "src" / "fedeas"

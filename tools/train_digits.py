@@ -9,8 +9,8 @@ from pathlib import Path
 
 from fedeas.data import load_images
 from fedeas.experiments.demo import write_digits
-from fedeas.generators.diffusion import UNetConfig
 from fedeas.generators.train import Training, train
+from fedeas.training.models.unet import UNetConfig
 
 MODEL = Path(__file__).parents[1] / "src" / "fedeas" / "generators" / "models" / "digits"
 TRAINING = Training(

@@ -76,14 +76,17 @@ def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
 
 
 @contextmanager
-def fresh_weights(seed: int) -> Iterator[None]:
-    """Make the initial weights of a model that is created here depend on the seed alone.
+def seeded(seed: int) -> Iterator[None]:
+    """Make what PyTorch draws from its global random state here depend on the seed alone.
 
-    PyTorch draws them from its global random state, which is restored afterwards.
+    Initial weights and dropout have no other source. The state is restored afterwards.
     """
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield
+
+
+fresh_weights = seeded  # of a model that is created inside
 
 
 def check_values(tensors: Mapping[str, torch.Tensor], most: float = LARGEST) -> None:

@@ -24,8 +24,13 @@ generator = typer.Typer(no_args_is_help=True, help="Train, sample and benchmark 
 
 @generator.command("train")
 def train_generator(
-    data: str = typer.Argument(..., help="Name of a data set in FEDEAS_DATA or on the hub."),
+    data: str | None = typer.Argument(
+        None, help="Name of a data set in FEDEAS_DATA or on the hub."
+    ),
     out: Path = typer.Option(..., help="Output folder; run again to resume."),
+    federated: Path | None = typer.Option(
+        None, help="Config of a federation that trains it, instead of DATA (.toml)."
+    ),
     preset: str = typer.Option("tiny", help="'tiny' for CPUs, 'paper' for GPUs."),
     steps: int | None = typer.Option(None, min=1, help="Training steps instead of the preset's."),
     batch: int | None = typer.Option(None, min=1, help="Batch size instead of the preset's."),
@@ -38,13 +43,20 @@ def train_generator(
     """Train a class-conditional diffusion model on the official training images.
 
     DATA is the name of a data set. If interrupted, run again to resume. On several GPUs:
-    `accelerate launch -m fedeas generator train ...`.
+    `accelerate launch -m fedeas generator train ...`. With --federated, clients train it in rounds,
+    as the config says, and no image leaves its client.
 
     Example: `fedeas generator train fashion_mnist --out fashion`
     """
     from fedeas.data import load_images
     from fedeas.generators.generator import heavy
 
+    if federated is not None:
+        given = {"DATA": data, "--steps": steps, "--batch": batch, "--folder": folder}
+        _train_federated(federated, out, device, [k for k, v in given.items() if v is not None])
+        return
+    if data is None:
+        raise InputError("no data to train on", fix="name a data set, or give --federated CONFIG")
     training = heavy("fedeas.generators.train", "training a generator", "diffusion")
     settings = training.preset(preset)
     changed = {k: v for k, v in (("steps", steps), ("batch", batch)) if v is not None}
@@ -63,6 +75,30 @@ def train_generator(
             log.report,
             log.look if grids else None,
         )
+    typer.echo(f"model            {model}")
+
+
+def _train_federated(config_file: Path, out: Path, device: str, given: list[str]) -> None:
+    """Train a generator by a federation."""
+    from fedeas.generators.generator import heavy
+    from fedeas.settings.config import read_config
+
+    if given:
+        raise InputError(
+            f"{given[0]} and --federated exclude each other", fix=f"set it in {config_file}"
+        )
+    runs = heavy("fedeas.experiments.generator", "federated training", "train")
+    config = read_config(config_file)
+    if device != "auto":
+        config = config.replace(device=device)
+    with progress(out.name) as update:
+
+        def report(line: dict[str, Any]) -> None:
+            loss = f"loss {line['loss']:.4f}, " if "loss" in line else ""
+            text = f"rounds, {loss}{line['seconds']:.1f} s per round"
+            update(line["round"], config.federated.rounds, text)
+
+        model = runs.train_generator(config, out, show.note, report)
     typer.echo(f"model            {model}")
 
 

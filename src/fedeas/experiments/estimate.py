@@ -67,7 +67,8 @@ def estimate(
     for cell in runs:
         if (result := results[cell.name]) is not None:
             curves, made = result["curves"], result["generation"]
-            passes = sum(curves["trained_on"]) * cell.config.federated.local.epochs
+            local = cell.config.federated.local
+            passes = cell.passes if local.steps else sum(curves["trained_on"]) * local.epochs
             steps.add(_step_kind(cell.config), sum(curves["seconds"]), passes)
             images.add(cell.config.augment.generator, made["seconds"], made["made"])
     timed = _Timed(steps, images)
@@ -156,7 +157,7 @@ def _step_kind(config: Config) -> Kind:
     """Return what the cost of a training step depends on."""
     federated = config.federated
     method = federated.method.split("(")[0]
-    local = federated.local.replace(epochs=1, learning_rate=1.0)
+    local = federated.local.replace(epochs=1, steps=0, learning_rate=1.0)
     return config.data.name, federated.model, local, federated.threads, config.device, method
 
 
@@ -170,7 +171,7 @@ def _time_training(config: Config) -> float:
     settings = federated.model.replace(weights="")
     device = choose_device(config.device)
     model = make_model(settings, task, 0).to(device)
-    once = federated.local.replace(epochs=1)
+    once = federated.local.replace(epochs=1, steps=0)
     for steps in (2, _STEPS):
         samples = Samples.of(data, np.arange(min(steps * once.batch, data.train_size)))
         begun = time.monotonic()

@@ -145,13 +145,16 @@ def run(
     """
     if not isinstance(config, Config):
         config = read_config(config)
+    if config.federated.model.is_generator:
+        fix = "fedeas generator train --federated CONFIG"
+        raise InputError("the config trains a generator, not a classifier", fix=fix)
     folder = Path(out)
     config = config.replace(device=str(choose_device(config.device)))
     check_grid(config.grid)
     check_trackers(track)
     ready = prepare(config)
-    with _alone(folder):
-        codes = _claim(folder / "config.json", config, ready, allow_other_code)
+    with alone(folder):
+        codes = claim(folder / "config.json", config, ready, allow_other_code)
         ready = replace(ready, codes=codes)
         if (done := _finished(folder / "result.json", ready.experiment)) is not None:
             return done
@@ -167,20 +170,21 @@ def run(
         ready.plan.save(folder / "plan.json")
         use_threads(config.federated.threads)
         made = _generate(config, ready, folder / "generation.json", generated)
-        found = curves(_train(config, ready, folder, report, track).history)
+        found = curves(train_rounds(config, ready, folder, report, track).history)
         about = _about(config, ready)
         result = {**about, **summarise(found), "generation": made, "curves": found}
         write_json(folder / "result.json", result)
     return result
 
 
-def _train(
+def train_rounds(
     config: Config,
     ready: Prepared,
     folder: Path,
     report: Callable[[Line], None] | None,
     track: Sequence[str],
 ) -> Trained:
+    """Train the model of a prepared run on its grid, from the checkpoint in its folder."""
     data = ready.federation.data
     task = Task.of(data)
     simulation = Simulation(
@@ -300,7 +304,7 @@ def _about(config: Config, ready: Prepared) -> dict[str, Any]:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
     """Hold a run's folder; a second process is told, instead of training the same run twice."""
 
     def busy() -> None:
@@ -310,7 +314,7 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _claim(path: Path, config: Config, ready: Prepared, allow_other: bool) -> tuple[str, ...]:
+def claim(path: Path, config: Config, ready: Prepared, allow_other: bool) -> tuple[str, ...]:
     """Write the config down, or see that the folder is of the same run; return whose code it is.
 
     A damaged config is written anew: result and checkpoint name their experiment themselves.

@@ -176,7 +176,10 @@ def _passes(federated: Federated, seed: int, samples: Ints) -> int:
         draw_cohort(seed, number, len(samples), federated.fraction)
         for number in range(1, federated.rounds + 1)
     )
-    return federated.local.epochs * sum(int(samples[cohort].sum()) for cohort in cohorts)
+    local = federated.local
+    if local.steps:
+        return local.steps * local.batch * sum(len(cohort) for cohort in cohorts)
+    return local.epochs * sum(int(samples[cohort].sum()) for cohort in cohorts)
 
 
 class _Shared:

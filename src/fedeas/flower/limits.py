@@ -33,6 +33,7 @@ def check_training(site: SiteConfig, local: Local, model: ModelSettings, threads
     for name, value, most in (
         ("batch", local.batch, site.max_batch),
         ("epochs", local.epochs, site.max_epochs),
+        ("steps", local.steps, site.max_steps),
         ("learning_rate", local.learning_rate, site.max_learning_rate),
         ("threads", threads, site.max_threads or usable_cores()),
         ("projection", model.projection, _PROJECTION),
@@ -41,6 +42,10 @@ def check_training(site: SiteConfig, local: Local, model: ModelSettings, threads
             raise InputError(
                 f"{name} is more than this site allows", got=value, allowed=f"up to {most}"
             )
+    if model.is_generator and not site.train_generator:
+        raise InputError(
+            "the owner of this site lets it train no generators", fix="set train-generator = true"
+        )
     if local.compile:
         raise InputError("the server asks to compile the model", allowed="compile = false")
 

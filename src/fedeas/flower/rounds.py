@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from flwr.app import Message
 from flwr.serverapp import Grid
 
@@ -72,15 +73,16 @@ def run_rounds(
     for number in range(len(now.history) + 1, federated.rounds + 1):
         begun = time.monotonic()
         weights, state, line, good = server.play(now, number)
+        averaged = _average(now, weights, number, federated.average)
         if number % federated.evaluate_every == 0 or number == federated.rounds:
-            line |= evaluate(weights)
+            line |= evaluate(averaged or weights)
         line["seconds"] = round(time.monotonic() - begun, 3)
         accepted = now.accepted | dict.fromkeys(good, number)
-        now = _State(weights, state, [*now.history, line], accepted, now.weight_cap)
+        now = _State(weights, state, [*now.history, line], accepted, now.weight_cap, averaged)
         _save(checkpoint, experiment, now)
         if report is not None:
             report(line)
-    return Trained(now.weights, now.history)
+    return Trained(now.averaged or now.weights, now.history)
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class _State:
     history: list[Line]
     accepted: dict[int, int]  # the last round of a client whose reply counted
     weight_cap: int | None  # set at the start, by those who were there, and kept; None: no bound
+    averaged: Tensors  # moving average of the weights; empty where none is asked for
 
 
 class _Server:
@@ -136,7 +139,7 @@ class _Server:
             cap = self._deployment.weight_cap(sizes)
         known = self._members.known()
         state = self._method.start(self._model, self._task, known, self._seed)
-        return _State(dict(self._model.state_dict()), state, [], {}, cap)
+        return _State(dict(self._model.state_dict()), state, [], {}, cap, {})
 
     def play(self, now: _State, number: int) -> tuple[Tensors, Tensors, Line, list[int]]:
         """Play a round: the new weights, the method's state, a line, and whose replies counted."""
@@ -210,6 +213,19 @@ def draw_cohort(seed: int, number: int, clients: int, fraction: float) -> list[i
     return sorted(int(p) for p in drawn)
 
 
+def _average(now: _State, weights: Tensors, number: int, decay: float) -> Tensors:
+    """Return the moving average after a round; the first rounds, far from the last, fade sooner."""
+    if not decay:
+        return {}
+    kept = min(decay, (number - 1) / (number + 8))
+    return {
+        name: torch.lerp(weight, now.averaged.get(name, weight), kept)
+        if weight.is_floating_point()
+        else weight
+        for name, weight in weights.items()
+    }
+
+
 def _weight_seed(seed: int) -> int:
     return int(child_rng(seed, "weights").integers(2**62))
 
@@ -217,6 +233,7 @@ def _weight_seed(seed: int) -> int:
 def _save(path: Path, experiment: str, now: _State) -> None:
     tensors = {f"weights.{k}": v for k, v in now.weights.items()}
     tensors |= {f"state.{k}": v for k, v in now.method.items()}
+    tensors |= {f"averaged.{k}": v for k, v in now.averaged.items()}
     about = {
         "experiment": experiment,
         "history": now.history,
@@ -230,9 +247,9 @@ def _restore(path: Path, experiment: str) -> _State:
     tensors, about = load_tensors(path)
     if about.get("experiment") != experiment:
         raise InputError(f"{path} is of another experiment", fix="choose another folder")
-    weights, state = (
+    weights, state, averaged = (
         {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-        for prefix in ("weights.", "state.")
+        for prefix in ("weights.", "state.", "averaged.")
     )
     accepted = {int(p): int(r) for p, r in about["accepted"]}
-    return _State(weights, state, about["history"], accepted, about.get("weight_cap"))
+    return _State(weights, state, about["history"], accepted, about.get("weight_cap"), averaged)

@@ -24,6 +24,8 @@ from fedeas.flower.negotiate import (
     negotiate_price,
 )
 from fedeas.flower.rounds import Trained, run_rounds
+from fedeas.generators.card import Card
+from fedeas.generators.generator import heavy
 from fedeas.locks import locked
 from fedeas.policies import FedEAS, with_target
 from fedeas.privacy.secure_sum.identity import Members
@@ -81,7 +83,23 @@ def serve(grid: Grid, config: Mapping[str, object]) -> Trained:
             _members(settings),
         )
         save_tensors(folder / "model.safetensors", trained.weights, {"experiment": experiment})
+        if settings.federated().model.is_generator:
+            _save_generator(folder / "generator", trained, settings, task, data.classes)
     return trained
+
+
+def _save_generator(
+    folder: Path, trained: Trained, settings: RunConfig, task: Task, classes: Sequence[str]
+) -> None:
+    """Write the generator that the sites trained, with a card of how they did."""
+    federated = settings.federated()
+    noise = (settings.epsilon, settings.delta) if settings.epsilon else (None, None)
+    card = Card(settings.sites, federated.rounds, federated.secure, *noise)
+    writer = heavy("fedeas.generators.federated", "a generator's folder", "diffusion")
+    writer.save_generator(
+        folder, trained.weights, federated, task, classes, "sites", trained.history, card
+    )
+    _LOG.info("generator: diffusion(model=%s)", folder)
 
 
 def _agreed(path: Path, grid: Grid, settings: RunConfig, classes: Sequence[str]) -> str:
@@ -203,9 +221,11 @@ def _measure(weights: Tensors, settings: RunConfig, task: Task, data: Dataset) -
 
 def _say(line: Line) -> None:
     """Log the result of a round."""
+    measured = "loss" if "loss" in line else "accuracy"
     _LOG.info(
-        "round %s: accuracy %.4f, %s sites, %.1f s",
-        line["round"], line.get("accuracy", float("nan")), line["clients"], line["seconds"],
+        "round %s: %s %.4f, %s sites, %.1f s",
+        line["round"], measured, line.get(measured, float("nan")), line["clients"],
+        line["seconds"],
     )  # fmt: skip
     for wrong in line["refused"]:
         _LOG.warning("round %s without %s", line["round"], wrong)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from diffusers import DDIMScheduler, DDPMScheduler, DPMSolverMultistepScheduler, UNet2DModel
+from diffusers import DDIMScheduler, DPMSolverMultistepScheduler, UNet2DModel
 from diffusers.utils.torch_utils import randn_tensor
 from numpy.typing import NDArray
 from safetensors.torch import load_file
@@ -27,57 +27,12 @@ from torch.nn import functional
 from fedeas.errors import InputError, first_line
 from fedeas.files import atomic_write, read_text
 from fedeas.tensors import autocast, choose_device, fresh_weights, precision
+from fedeas.training.models.unet import UNetConfig
 
 _HEAD = "generator.json"
 _FORMAT = "diffusion/1"
 _SHIPPED = Path(__file__).parent / "models"
 _SAMPLERS = {"ddim": 250, "dpm": 20}  # with their usual numbers of steps
-
-
-@dataclass(frozen=True)
-class UNetConfig:
-    """The network and its noise: all that is fixed before training.
-
-    `patch` x `patch` pixels are folded into channels, which makes small images cheap on a CPU.
-    """
-
-    channels: tuple[int, ...]
-    layers: int
-    attention: tuple[bool, ...]
-    patch: int = 1
-    prediction: str = "epsilon"
-    schedule: str = "squaredcos_cap_v2"  # the cosine schedule
-    timesteps: int = 1000
-
-    def network(self, classes: int, colours: int, side: int) -> UNet2DModel:
-        """Return a network with fresh weights; class number `classes` stands for 'any class'."""
-        down = ["AttnDownBlock2D" if a else "DownBlock2D" for a in self.attention]
-        up = ["AttnUpBlock2D" if a else "UpBlock2D" for a in reversed(self.attention)]
-        folded = colours * self.patch**2
-        return UNet2DModel(
-            sample_size=side // self.patch,
-            in_channels=folded,
-            out_channels=folded,
-            block_out_channels=self.channels,
-            layers_per_block=self.layers,
-            down_block_types=tuple(down),
-            up_block_types=tuple(up),
-            norm_num_groups=8,
-            num_class_embeds=classes + 1,
-        )
-
-    def noise(self) -> DDPMScheduler:
-        """Return the noise schedule that the network is trained with."""
-        return DDPMScheduler(
-            num_train_timesteps=self.timesteps,
-            beta_schedule=self.schedule,
-            prediction_type=self.prediction,
-        )
-
-    def padded(self, height: int, width: int) -> int:
-        """Return the side of the square that images are padded to, so that levels halve evenly."""
-        unit: int = self.patch * 2 ** (len(self.channels) - 1)
-        return -(-max(height, width) // unit) * unit
 
 
 @dataclass(frozen=True)
@@ -247,17 +202,6 @@ class Diffusion:
             done = scheduler.step(predicted, t, x)
         after: torch.Tensor = done.prev_sample
         return after
-
-
-def to_pixels(images: torch.Tensor, design: UNetConfig) -> torch.Tensor:
-    """Turn uint8 images (N x height x width x colours) into what the network sees, -1 to 1."""
-    x = images.permute(0, 3, 1, 2).float() / 127.5 - 1
-    height, width = x.shape[2:]
-    side = design.padded(height, width)
-    top, left = (side - height) // 2, (side - width) // 2
-    # The edge is repeated: a black frame around a bright image would have to be learnt.
-    x = functional.pad(x, (left, side - width - left, top, side - height - top), "replicate")
-    return functional.pixel_unshuffle(x, design.patch)
 
 
 def to_images(x: torch.Tensor, head: ModelMetadata) -> NDArray[np.uint8]:

@@ -22,6 +22,7 @@ from fedeas.settings.base import (
     Share,
 )
 from fedeas.settings.training import (
+    Average,
     BatchSize,
     Federated,
     Fraction,
@@ -29,6 +30,7 @@ from fedeas.settings.training import (
     ModelSettings,
     Rate,
     Seconds,
+    Steps,
     Window,
 )
 
@@ -97,6 +99,9 @@ class RunConfig(Deployment, frozen=True, kw_only=True, rename="kebab"):
     epochs: Count = _FEDERATED.local.epochs
     batch: BatchSize = _FEDERATED.local.batch
     learning_rate: Rate = _FEDERATED.local.learning_rate
+    steps: Steps = _FEDERATED.local.steps
+    optimizer: Annotated[str, UNLESS_DEFAULT] = _FEDERATED.local.optimizer
+    average: Average = _FEDERATED.average
     threads: Count = _FEDERATED.threads
     seed: int = 42
     device: Place = "auto"  # of the server's tests
@@ -172,10 +177,13 @@ class SiteConfig(Settings, frozen=True, rename="kebab"):
     identity_key: str = ""  # file of its private key, for secure sums: fedeas members new-key
     members: str = ""  # members.toml of the federation, compared with the other sites
     secure: bool = False  # whether updates leave it only in secure sums
+    # Whether it takes part in training a generator, whose samples can resemble its own.
+    train_generator: bool = False
     # The most that it does, whatever the server asks for.
     max_samples: Natural = 50_000  # generated
     max_batch: BatchSize = 1024  # images of a training step
     max_epochs: Count = 50  # in a round
+    max_steps: Count = 10_000  # in a round, where a server sets their number
     max_learning_rate: float = 1.0
     max_threads: Natural = 0  # 0: as many as the process has cores
     max_state_mb: Natural = 2_000  # of what methods keep between rounds

@@ -5,14 +5,16 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from fedeas.errors import InputError
-from fedeas.settings.base import NOT_IDENTITY, Count, Natural, Settings, Share
+from fedeas.settings.base import NOT_IDENTITY, UNLESS_DEFAULT, Count, Natural, Settings, Share
 
 Fraction = Annotated[float, Meta(gt=0, le=1)]
 Rate = Annotated[float, Meta(gt=0, lt=1e3)]
 Seconds = Annotated[float, Meta(gt=0, lt=1e9), NOT_IDENTITY]
 Window = Annotated[int, Meta(ge=1), NOT_IDENTITY]
 BatchSize = Annotated[int, Meta(ge=2)]  # batch norm needs two
-_COMPILED = ("fedavg", "fedprox", "scaffold")
+Steps = Annotated[int, Meta(ge=0), UNLESS_DEFAULT]
+Average = Annotated[float, Meta(ge=0, lt=1), UNLESS_DEFAULT]
+_PLAIN_LOSS = ("fedavg", "fedprox", "scaffold")
 
 
 class ModelSettings(Settings, frozen=True):
@@ -24,11 +26,17 @@ class ModelSettings(Settings, frozen=True):
     comparison the head; so should a sweep.
     """
 
-    name: str = "cnn"  # or resnet18, mlp, package.module:factory; "" is the default of the data
+    # Or resnet18, mlp, unet (a diffusion model), package.module:factory; "" is the data's default.
+    name: str = "cnn"
     norm: str = "batch"  # or group
     stem: str = "cifar"  # or imagenet
     projection: Natural = 0  # width of MOON's head: 256, or 0 for none
     weights: str = ""  # a safetensors file with torchvision's names
+
+    @property
+    def is_generator(self) -> bool:
+        """Whether this is a diffusion model, which draws samples instead of classifying them."""
+        return self.name.split("(")[0].strip() == "unet"
 
 
 class Local(Settings, frozen=True):
@@ -42,6 +50,7 @@ class Local(Settings, frozen=True):
     precision: Literal["float32", "bfloat16"] = "float32"  # of forward passes
     compile: bool = False  # with torch.compile, which promises no equal bits
     optimizer: str = "sgd"  # by torch's name, with its settings: adamw, rmsprop(alpha=0.9)
+    steps: Steps = 0  # in a round, instead of epochs; 0: as many as the epochs have
 
 
 class Federated(Settings, frozen=True):
@@ -58,9 +67,23 @@ class Federated(Settings, frozen=True):
     window: Window = 16  # messages in flight at a time
     evaluate_every: Count = 1  # rounds between tests of the server's model
     secure: Annotated[bool, NOT_IDENTITY] = False  # replies under a secure sum; the same bits
+    # Moving average of the server's weights over rounds, which is tested and kept; 0: none. Clients
+    # go on from the weights themselves.
+    average: Average = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.local.compile and self.method.split("(")[0] not in _COMPILED:
-            allowed = ", ".join(_COMPILED)
-            raise InputError("only a plain loss can be compiled", got=self.method, allowed=allowed)
+        allowed = ", ".join(_PLAIN_LOSS)
+        if self.method.split("(")[0] not in _PLAIN_LOSS:
+            if self.local.compile:
+                raise InputError(
+                    "only a plain loss can be compiled", got=self.method, allowed=allowed
+                )
+            if self.model.is_generator:
+                raise InputError(
+                    "this method needs a classifier, not a diffusion model",
+                    got=self.method,
+                    allowed=allowed,
+                )
+        if self.local.compile and self.model.is_generator:
+            raise InputError("a diffusion model cannot be compiled", allowed="compile = false")

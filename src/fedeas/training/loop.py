@@ -1,6 +1,7 @@
 """The one training loop, and evaluation. What an FL method changes is a `Correction`."""
 
 import ctypes
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -8,12 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn import functional
 
 from fedeas.data.kinds import Array
 from fedeas.settings.training import Local
-from fedeas.tensors import autocast, precision
-from fedeas.training.models import Classifier
+from fedeas.tensors import autocast, precision, seeded
+from fedeas.training.models import Classifier, Denoiser
 from fedeas.training.optimizers import make_optimizer
 from fedeas.training.samples import Samples
 
@@ -26,7 +26,7 @@ class Correction:
 
     def loss(self, model: Classifier, batch: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return the loss of a batch."""
-        return functional.cross_entropy(model(batch), labels)
+        return model.batch_loss(model, batch, labels)
 
     def after_backward(self, model: Classifier) -> None:
         """Change gradients before the step."""
@@ -48,19 +48,37 @@ def fit(
     optimizer = make_optimizer(local, model.parameters())
     model.train()
     steps = 0
-    with repeatable(device):
-        for epoch in range(local.epochs):
-            for batch, labels in batches(samples, local.batch, rng):
-                with autocast(device, dtype):
-                    loss = correction.loss(called, batch.to(device), labels.to(device))
-                optimizer.zero_grad(set_to_none=True)
-                loss.backward()  # type: ignore[no-untyped-call]
-                correction.after_backward(model)
-                optimizer.step()
-                steps += 1
-            if progress is not None:
-                progress(epoch + 1, local.epochs)
+    # Dropout, and the noise of a diffusion model: the order of samples is not affected.
+    stream = int(rng.spawn(1)[0].integers(2**62))
+    with repeatable(device), seeded(stream):
+        for batch, labels in _all_batches(samples, local, rng, progress):
+            with autocast(device, dtype):
+                loss = correction.loss(called, batch.to(device), labels.to(device))
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            correction.after_backward(model)
+            optimizer.step()
+            steps += 1
     return steps
+
+
+def _all_batches(
+    samples: Samples,
+    local: Local,
+    rng: np.random.Generator,
+    progress: Callable[[int, int], None] | None,
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield the batches of all epochs, or of as many as a fixed number of steps takes."""
+    if local.steps:
+        # A single sample makes no batch, in any number of epochs.
+        epochs = itertools.count() if len(samples) > 1 else range(0)
+        endless = (batch for _ in epochs for batch in batches(samples, local.batch, rng))
+        yield from itertools.islice(endless, local.steps)
+        return
+    for epoch in range(local.epochs):
+        yield from batches(samples, local.batch, rng)
+        if progress is not None:
+            progress(epoch + 1, local.epochs)
 
 
 def batches(
@@ -104,10 +122,33 @@ def accuracy(
 
 
 def scores(model: Classifier, samples: Samples, dtype: str = "float32") -> dict[str, Any]:
-    """Return the accuracy in all and by class as a log holds them, None for an empty class."""
+    """Return what a log says of a model on held-out samples.
+
+    The accuracy in all and by class, None for an empty class; of a diffusion model its loss.
+    """
+    if isinstance(model, Denoiser):
+        return {"loss": held_out_loss(model, samples, dtype)}
     overall, per_class = accuracy(model, samples, dtype=dtype)
     shown = [None if np.isnan(a) else round(float(a), 5) for a in per_class]
     return {"accuracy": overall, "per_class": shown}
+
+
+@torch.inference_mode()
+def held_out_loss(
+    model: Denoiser, samples: Samples, dtype: str = "float32", most: int = 1000
+) -> float:
+    """Return the denoising loss on at most that many samples, with the same noise every time."""
+    model.eval()
+    device = next(model.parameters()).device
+    rng = torch.Generator().manual_seed(0)
+    chosen = np.linspace(0, len(samples) - 1, min(most, len(samples))).astype(np.int64)
+    total = 0.0
+    with repeatable(device), autocast(device, precision(dtype)):
+        for start in range(0, len(chosen), 250):
+            batch, labels = map(torch.from_numpy, samples.take(chosen[start : start + 250]))
+            loss = model.held_out_loss(batch.to(device), labels, rng)
+            total += float(loss) * len(labels)
+    return total / max(1, len(chosen))
 
 
 @contextmanager

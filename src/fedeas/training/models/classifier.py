@@ -4,6 +4,7 @@ from typing import cast
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from fedeas.errors import InputError
 from fedeas.training.normalise import Normalise
@@ -35,6 +36,11 @@ class Classifier(nn.Module):
     def features(self, samples: torch.Tensor) -> torch.Tensor:
         """Return one feature vector per sample."""
         return self.body(self.normalise(samples))
+
+    @staticmethod
+    def batch_loss(model: nn.Module, samples: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return what plain training makes small; `model` is this one, or its compiled form."""
+        return functional.cross_entropy(model(samples), labels)
 
     @property
     def last(self) -> nn.Linear:

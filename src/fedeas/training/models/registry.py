@@ -16,9 +16,14 @@ from fedeas.training.models.classifier import Classifier, Wrapped
 from fedeas.training.models.cnn import SmallCNN
 from fedeas.training.models.mlp import MLP
 from fedeas.training.models.resnet import ResNet18
+from fedeas.training.models.unet import Denoiser
 from fedeas.training.task import Task
 
-MODELS = Registry("model", "fedeas.models", {"cnn": SmallCNN, "resnet18": ResNet18, "mlp": MLP})
+MODELS = Registry(
+    "model",
+    "fedeas.models",
+    {"cnn": SmallCNN, "resnet18": ResNet18, "mlp": MLP, "unet": Denoiser},
+)
 
 
 def make_model(
