@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 from fedeas.cache import ClientSamples
 from fedeas.counts import names
 from fedeas.data import Dataset, TableOptions, load_images
+from fedeas.data.kinds import Array
 from fedeas.data.tables import load_table_files
 from fedeas.errors import InputError
 from fedeas.flower.limits import RefusalLog, refuse_alike
+from fedeas.flower.own_generator import OWN, take_generator, taken_generator
 from fedeas.flower.queries import Holding, answer_queries
 from fedeas.flower.site import Site, with_synthetic
 from fedeas.generators.generator import heavy
@@ -54,8 +56,17 @@ def make_deployed_app() -> ClientApp:
     app = ClientApp(mods=[refuse_alike(_refusals)])
     app.query("hello")(partial(_learn, "hello"))
     app.train()(partial(_learn, "train"))
+    app.query("own_generator")(_take_generator)
     answer_queries(app, hold_counts)
     return app
+
+
+def _take_generator(message: Message, context: Context) -> Message:
+    """Keep the federation's own generator."""
+    config = _agreed(context)
+    if config.generator != OWN:
+        raise InputError("this site has a generator of its own", got=config.generator or "none")
+    return take_generator(message, open_site(config).real.data, _own_folder(config))
 
 
 def _learn(what: str, message: Message, context: Context) -> Message:
@@ -84,7 +95,11 @@ def hold_counts(context: Context) -> Holding:
     def histogram() -> NDArray[np.int64]:
         return open_site(config).real.counts()
 
-    return Holding(histogram, _sums_folder(config), identity, ledger, allow)
+    def samples() -> tuple[Array, NDArray[np.int64]]:
+        real = open_site(config).real
+        return real.data.samples, real.labels
+
+    return Holding(histogram, _sums_folder(config), identity, ledger, allow, samples)
 
 
 def open_site(config: SiteConfig) -> Site:
@@ -207,6 +222,10 @@ def _sums_folder(config: SiteConfig) -> Path:
     return Path(config.state) / "sums"
 
 
+def _own_folder(config: SiteConfig) -> Path:
+    return Path(config.state) / "generator"
+
+
 def _augmented(config: SiteConfig, real: Samples, spec: str) -> Samples:
     """Return the site's real samples and its synthetic ones, generated on first use."""
     policy = aim_at_classes(row_policy(spec), real.data.classes)
@@ -215,10 +234,13 @@ def _augmented(config: SiteConfig, real: Samples, spec: str) -> Samples:
     # Whether anything is wanted follows from the labels, so a lack is told before that is known.
     if not config.generator:
         raise InputError("this site has no generator", fix="name one in the node's configuration")
+    generator = config.generator
+    if generator == OWN:
+        generator = taken_generator(_own_folder(config))
     synthetic = ClientSamples(
         str(config.partition_id),
         policy,
-        config.generator,
+        generator,
         config.cache_folder,
         batch_size=config.batch,
         max_samples=config.max_samples,

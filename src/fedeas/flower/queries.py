@@ -25,8 +25,8 @@ from fedeas.flower.secure_sum import Summand, answer_secure_sum, secure_sum
 from fedeas.privacy.accounting import rho_for, sigma_for
 from fedeas.privacy.ledger import Ledger
 from fedeas.privacy.noise import Noise
-from fedeas.privacy.queries.query import Query
-from fedeas.privacy.queries.registry import QUERIES, encode_query, read_query
+from fedeas.privacy.queries.registry import QUERIES, AnyQuery, encode_query, read_query
+from fedeas.privacy.queries.sample_sum import SampleSum
 from fedeas.privacy.secure_sum.identity import Identity, Members
 from fedeas.privacy.secure_sum.messages import RefusedError, Words
 
@@ -52,6 +52,8 @@ class Holding(NamedTuple):
         Where answers are entered before they are sent; None allows only sums without noise.
     allow
         The names of the queries that are answered.
+    samples
+        Returns the client's samples and labels, for queries that are sums over samples.
     """
 
     histogram: ArrayLike | Callable[[], ArrayLike]
@@ -59,6 +61,7 @@ class Holding(NamedTuple):
     identity: Identity
     ledger: Ledger | None
     allow: tuple[str, ...] = tuple(QUERIES)
+    samples: Callable[[], tuple[NDArray[Any], NDArray[np.int64]]] | None = None
 
 
 class Answer(NamedTuple):
@@ -86,8 +89,7 @@ def answer_queries(app: ClientApp, hold: Callable[[Context], Holding]) -> None:
 
         def words(asked: object) -> Words:
             query, noise, _ = _read(asked, holding)
-            counts = holding.histogram
-            found = query.answer(counts() if callable(counts) else counts)
+            found = _answer(query, holding)
             if noise is not None:
                 found = found + noise.part(query.length)
             words: Words = found.view(np.uint64)
@@ -104,10 +106,20 @@ def answer_queries(app: ClientApp, hold: Callable[[Context], Holding]) -> None:
     answer_secure_sum(app, site)
 
 
+def _answer(query: AnyQuery, holding: Holding) -> NDArray[np.int64]:
+    """Return a site's words, from its counts or from its samples."""
+    if not isinstance(query, SampleSum):
+        counts = holding.histogram
+        return query.answer(counts() if callable(counts) else counts)
+    if holding.samples is None:
+        raise RefusedError("this site answers no sums over samples")
+    return query.answer(*holding.samples())
+
+
 def ask(
     grid: Grid,
     nodes: Iterable[int],
-    query: Query,
+    query: AnyQuery,
     members: Members,
     *,
     epsilon: float = 1.0,
@@ -153,7 +165,7 @@ def _cost(asked: object, holding: Holding) -> tuple[str, float]:
     return query.name, rho
 
 
-def _read(asked: object, holding: Holding) -> tuple[Query, Noise | None, float]:
+def _read(asked: object, holding: Holding) -> tuple[AnyQuery, Noise | None, float]:
     """Read what another party asks, as far as the owner of the site allows it."""
     try:
         settings: dict[str, Any] = dict(asked)  # type: ignore[call-overload]
@@ -174,7 +186,7 @@ def _read(asked: object, holding: Holding) -> tuple[Query, Noise | None, float]:
         raise RefusedError("not a query that this site answers") from None
 
 
-def _noise(query: Query, rho: float, members: Members) -> Noise | None:
+def _noise(query: AnyQuery, rho: float, members: Members) -> Noise | None:
     """Return the noise of a query's sum; both sides compute it from the cost."""
     if not rho:
         return None

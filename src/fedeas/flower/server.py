@@ -23,6 +23,7 @@ from fedeas.flower.negotiate import (
     negotiate_beta,
     negotiate_price,
 )
+from fedeas.flower.own_generator import give_generator, make_generator_of_sites
 from fedeas.flower.rounds import Trained, run_rounds
 from fedeas.generators.card import Card
 from fedeas.generators.generator import heavy
@@ -67,7 +68,9 @@ def serve(grid: Grid, config: Mapping[str, object]) -> Trained:
         policy = _agreed(folder / "policy.json", grid, settings, data.classes)
         known = (task.mean, task.spread)
         columns = () if task.schema is None else (task.schema.to_list(),)
-        experiment = settings.experiment(policy, (*known, *columns))
+        drawn_by = _generator(folder / "own-generator", grid, settings, data)
+        told = f"{policy} {drawn_by}" if drawn_by else policy
+        experiment = settings.experiment(told, (*known, *columns))
         log = RoundLog(folder / "log.jsonl", [_say])
         trained = run_rounds(
             grid,
@@ -143,6 +146,20 @@ def _aimed(grid: Grid, settings: RunConfig, classes: int) -> dict[str, object]:
         "errors": prior.errors.tolist(),
         "epsilon": epsilon,
     }
+
+
+def _generator(folder: Path, grid: Grid, settings: RunConfig, data: Dataset) -> str:
+    """Make the federation's own generator and give it to the sites, if the run is to have one."""
+    if not settings.generator_epsilon:
+        return ""
+    members = _needed_members(settings, "the federation's own generator")
+    nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
+    made = make_generator_of_sites(
+        grid, nodes, data, members, folder, epsilon=settings.generator_epsilon,
+        steps=settings.generator_steps, seed=settings.seed, timeout=settings.timeout,
+    )  # fmt: skip
+    give_generator(grid, nodes, folder, settings.timeout)
+    return made
 
 
 def _negotiated(

@@ -37,7 +37,7 @@ from fedeas.settings.training import (
 MOST_SAMPLES = 2**40 - 1  # of one client
 Samples = Annotated[int, Meta(ge=1, le=MOST_SAMPLES)]
 _FEDERATED = Federated()
-_QUERIES = "class-totals beta price train"  # all that are noisy sums
+_QUERIES = "class-totals beta price embedding moments train"  # all that are noisy sums
 # Methods that send nothing but weights.
 _PRIVATE = "fedavg fedprox scaffold moon class-weights fedlc fedrs fedvls"
 
@@ -60,6 +60,10 @@ class Deployment(Settings, frozen=True, rename="kebab"):
     members: Place = ""  # members.toml of the federation, on the server; needed for secure sums
     # What a policy's `target=federation` may cost one sample of a site.
     prior_epsilon: Annotated[float, Meta(gt=0), NOT_IDENTITY] = 1.0
+    # The federation's own generator, made before the first round from a noisy sum that costs one
+    # sample of a site this epsilon; 0: none. Its fingerprint is part of the experiment.
+    generator_epsilon: Annotated[float, Meta(ge=0), NOT_IDENTITY] = 0.0
+    generator_steps: Annotated[Natural, NOT_IDENTITY] = 0  # of its training; 0: the default
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -164,7 +168,8 @@ class SiteConfig(Settings, frozen=True, rename="kebab"):
     state: str  # folder for what it keeps between turns
     schema: str = ""  # of a table: the JSON file of its columns that all sites agreed on
     label: str = "label"  # of a table: the column of the label
-    generator: str = ""  # e.g. diffusion(model=/models/x); without one it generates nothing
+    # diffusion(model=/models/x), ..., or own for the federation's; without one it makes nothing.
+    generator: str = ""
     cache: str = ""  # folder of generated images; by default inside `state`
     methods: str = _PRIVATE  # that it takes part in; fedgen tells label counts, fedmix averages
     batch: Count = 64  # images generated at a time

@@ -5,14 +5,19 @@ from dataclasses import asdict
 from fedeas.errors import FedeasError
 from fedeas.privacy.queries.beta import BetaQuery
 from fedeas.privacy.queries.class_totals import ClassTotals
+from fedeas.privacy.queries.embedding import EmbeddingSum
+from fedeas.privacy.queries.moments import ImageMoments
 from fedeas.privacy.queries.price import PriceQuery
 from fedeas.privacy.queries.query import Query
+from fedeas.privacy.queries.sample_sum import SampleSum
 from fedeas.privacy.secure_sum.messages import RefusedError
 
-QUERIES: dict[str, type[Query]] = {kind.name: kind for kind in (ClassTotals, BetaQuery, PriceQuery)}
+AnyQuery = Query | SampleSum
+_KINDS = (ClassTotals, BetaQuery, PriceQuery, EmbeddingSum, ImageMoments)
+QUERIES: dict[str, type[AnyQuery]] = {kind.name: kind for kind in _KINDS}
 
 
-def encode_query(query: Query) -> dict[str, object]:
+def encode_query(query: AnyQuery) -> dict[str, object]:
     """Return a query as it is sent.
 
     >>> encode_query(BetaQuery(classes=10))
@@ -21,7 +26,7 @@ def encode_query(query: Query) -> dict[str, object]:
     return {"query": query.name, **asdict(query)}
 
 
-def read_query(asked: object) -> Query:
+def read_query(asked: object) -> AnyQuery:
     """Read a query from another party, who may be hostile.
 
     Parameters

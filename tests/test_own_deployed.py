@@ -1,0 +1,116 @@
+"""The federation's own generator at real sites: made from their sum, given to them, paid for."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, Message, RecordDict
+
+from fedeas import FedEAS, InputError
+from fedeas.cache import verify
+from fedeas.cache.verify import caches
+from fedeas.flower.deployed import make_deployed_app, open_site
+from fedeas.flower.grids import InlineGrid
+from fedeas.flower.own_generator import RECORD, take_generator, taken_generator
+from fedeas.flower.server import serve
+from fedeas.generators import make_generator
+from fedeas.generators.own.card import CARD, WEIGHTS
+from fedeas.privacy.ledger import Ledger
+from test_deployment import CLASSES, COUNTS, NAMES, config, settings, sites  # noqa: F401
+
+USED = (
+    "partition_id", "classes", "data", "state", "generator", "device", "identity_key", "members",
+    "epsilon",
+)  # fmt: skip
+GIVEN = {"generator-epsilon": 20.0, "generator-steps": 30, "policy": "fedeas(beta=12)", "rounds": 1}
+
+
+class RealSites(InlineGrid):
+    """The app of real sites, each with the configuration of its own node."""
+
+    def __init__(self, place: Path, state: Path, **changed: object) -> None:
+        super().__init__(make_deployed_app(), len(COUNTS))
+        for k, context in enumerate(self._contexts.values()):
+            mine = config(place, state, k, epsilon=30.0, **changed)
+            used = {name: getattr(mine, name) for name in USED}
+            context.node_config = {name.replace("_", "-"): v for name, v in used.items()}
+            context.run_config = {"classes": NAMES}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, sites):  # noqa: F811
+    """A run whose sites have no other generator than the one they make together."""
+    folder = tmp_path_factory.mktemp("own")
+    grid = RealSites(sites, folder, generator="own")
+    serve(grid, settings(sites, folder / "run", **GIVEN))
+    return folder
+
+
+def test_sites_make_a_generator_together_and_train_with_it(made, sites):  # noqa: F811
+    card = json.loads((made / "run" / "own-generator" / CARD).read_text())
+    assert (card["epsilon"], card["sites"], tuple(card["classes"])) == (20.0, 4, CLASSES)
+    given = make_generator(f"own(model={made / 'run' / 'own-generator'})")
+    for k in range(len(COUNTS)):
+        mine = config(sites, made, k, generator="own")
+        own = make_generator(taken_generator(Path(mine.state) / "generator"))
+        assert own.fingerprint == given.fingerprint
+        wanted = FedEAS(beta=12).local(COUNTS[k])
+        made_here = list(caches(mine.cache_folder))
+        assert bool(made_here) == wanted.any()
+        assert not any(list(verify(cache)) for cache in made_here)
+        drawn = open_site(mine).samples("fedeas(beta=12)").synthetic_labels
+        assert np.bincount(drawn, minlength=3).tolist() == wanted.tolist()
+        ledger = Ledger.open(mine.ledger_folder, 30.0, mine.delta)
+        assert [entry.query for entry in ledger.entries] == ["embedding"]
+        assert 15 < ledger.epsilon_spent <= 20 + 1e-9
+
+
+def test_a_run_that_goes_on_asks_for_no_second_sum(made, sites):  # noqa: F811
+    grid = RealSites(sites, made, generator="own")
+    before = (made / "run" / "own-generator" / WEIGHTS).read_bytes()
+    serve(grid, settings(sites, made / "run", **GIVEN | {"rounds": 2}))
+    assert (made / "run" / "own-generator" / WEIGHTS).read_bytes() == before
+    mine = config(sites, made, 0, generator="own")
+    assert len(Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries) == 1
+
+
+def message(card: bytes, weights: bytes) -> Message:
+    content = RecordDict({RECORD: ConfigRecord({CARD: card, WEIGHTS: weights})})
+    return Message(content, dst_node_id=1, message_type="query.own_generator")
+
+
+def changed(card: bytes, **values: object) -> bytes:
+    return json.dumps({**json.loads(card), **values}).encode()
+
+
+def test_a_site_looks_at_the_generator_that_it_is_given(made, sites, tmp_path):  # noqa: F811
+    """A server cannot make it hold a network of any size, or one for other data."""
+    folder = made / "run" / "own-generator"
+    card, weights = ((folder / name).read_bytes() for name in (CARD, WEIGHTS))
+    data = open_site(config(sites, made, 0, generator="own")).real.data
+    huge = json.loads(card)["settings"]
+    huge["network"] = {**huge["network"], "hidden": 10**9}
+    for wrong, why in [
+        (message(changed(card, settings=huge), weights), "hidden is out of range"),
+        (message(changed(card, classes=["a", "b", "c"]), weights), "for other data"),
+        (message(changed(card, shape=[64, 64, 1]), weights), "for other data"),
+        (message(card, weights[:-7]), "weights|damaged|complete"),
+        (message(b"[]", weights), "not the card"),
+        (message(card, b"x" * (2**26 + 1)), "too large"),
+        (Message(RecordDict(), dst_node_id=1, message_type="query.x"), "not a generator"),
+    ]:
+        with pytest.raises(InputError, match=why):
+            take_generator(wrong, data, tmp_path)
+        with pytest.raises(InputError, match="has not come to this site"):
+            taken_generator(tmp_path)
+
+
+def test_a_site_with_a_generator_of_its_own_takes_no_other(sites, tmp_path):  # noqa: F811
+    """It says so by the refusal that it gives for everything, and trains with its own."""
+    grid = RealSites(sites, tmp_path)
+    trained = serve(grid, settings(sites, tmp_path / "a", **GIVEN))
+    assert trained.history[0]["clients"] == len(COUNTS)
+    assert not list(tmp_path.glob("*/generator"))
+    with pytest.raises(InputError, match="needs the list of members"):
+        serve(grid, settings(sites, tmp_path / "b", **GIVEN | {"members": ""}))
