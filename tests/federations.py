@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
+import rows
 from counting import Counting
 from fedeas import LabelCounts
-from fedeas.data import load_images
+from fedeas.data import load_data
 from fedeas.flower.client import make_client_app
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.rounds import Trained, run_rounds
@@ -44,15 +45,23 @@ class Shapes(Counting):
     """Draws the shapes that it is asked for, at the size of the pictures."""
 
     fingerprint, classes = "shapes-1", CLASSES
+    drawn = staticmethod(draw_shapes)
 
     def sample(self, labels, seeds):
-        images, marks = draw_shapes(300)
+        images, marks = self.drawn(300)
         chosen = [
             np.flatnonzero(marks == label)[int(seed) % 100]
             for label, seed in zip(labels, seeds, strict=True)
         ]
         super().sample(labels, seeds)
         return images[chosen]
+
+
+class Rows(Shapes):
+    """Draws rows of a table, with gaps and categories."""
+
+    fingerprint, classes = "rows-1", rows.CLASSES
+    drawn = staticmethod(rows.draw_rows)
 
 
 class Animals(Shapes):
@@ -74,6 +83,17 @@ class Broken(Shapes):
         raise RuntimeError("out of memory")
 
 
+KINDS = ("image", "table")
+GENERATORS = {"image": "federations:Shapes", "table": "federations:Rows"}
+
+
+def write_data(folder: Path, kind: str) -> Path:
+    """Write pictures or rows as a data set in Parquet."""
+    if kind == "table":
+        return rows.write_rows(folder, TRAIN, TEST)
+    return write_shapes(folder)
+
+
 def write_shapes(folder: Path) -> Path:
     """Write the pictures as a data set in Parquet."""
     if not folder.exists():
@@ -82,10 +102,12 @@ def write_shapes(folder: Path) -> Path:
     return folder
 
 
-def federation(folder: Path, recipe: str = "skewed", policy: str = "none") -> Federation:
-    """Share the shapes out: every client one class and a little of the rest, or all alike."""
+def federation(
+    folder: Path, recipe: str = "skewed", policy: str = "none", kind: str = "image"
+) -> Federation:
+    """Share samples out: every client one class and a little of the rest, or all alike."""
     folder.mkdir(parents=True, exist_ok=True)
-    data = load_images("shapes", write_shapes(folder / "set"))
+    data = load_data("shapes", write_data(folder / "set", kind))
     labels = np.asarray(data.train_labels)
     by_class = [np.flatnonzero(labels == c) for c in range(3)]
     if recipe == "balanced":
@@ -108,7 +130,7 @@ def federation(folder: Path, recipe: str = "skewed", policy: str = "none") -> Fe
         data_folder=str(folder / "set"),
         partition=str(folder / "partition.npz"),
         plan=str(folder / "plan.json") if plan.total else None,
-        generator="federations:Shapes",
+        generator=GENERATORS[kind],
         offered=(("log", str(folder / "drawn")),),
         cache=str(folder / "cache"),
         cache_seed=0,
@@ -121,7 +143,7 @@ def federation(folder: Path, recipe: str = "skewed", policy: str = "none") -> Fe
 
 def counts_of(folder: Path) -> LabelCounts:
     """The label counts of a federation that was made in a folder."""
-    data = load_images("shapes", folder / "set")
+    data = load_data("shapes", folder / "set")
     return Partition.load(folder / "partition.npz").counts(data.labels)
 
 
@@ -170,13 +192,14 @@ def train_on_ray(
     methods: list[tuple],
     rounds: int = ROUNDS,
     policy: str = "fedeas(beta=12)",
+    kind: str = "image",
 ) -> None:
     """Train on Ray, in a process of its own, so that nothing of the inline server is left in it."""
     script = [sys.executable, "-W", "ignore", TESTS / "on_ray.py", folder, str(rounds)]
     environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
     environment["PYTHONPATH"] = os.pathsep.join([str(TESTS), *sys.path])
     done = subprocess.run(
-        [*script, json.dumps(methods), policy],
+        [*script, json.dumps(methods), policy, kind],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

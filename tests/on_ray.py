@@ -1,4 +1,6 @@
-"""Choose beta and train with every method on Ray: python on_ray.py FOLDER ROUNDS METHODS POLICY.
+"""Choose beta and train with every method on Ray.
+
+python on_ray.py FOLDER ROUNDS METHODS POLICY KIND
 
 METHODS is a JSON list of [method, projection] or [method, projection, model].
 """
@@ -25,9 +27,10 @@ def hold(counts: object, folder: Path, context: object) -> Holding:
     return Holding(counts[number], folder / str(number) / "sums", who, None, ("beta", "exact"))
 
 
-def main(folder: Path, rounds: int, methods: list[list[object]], policy: str) -> None:
+def main(folder: Path, rounds: int, methods: list[list[object]], policy: str, kind: str) -> None:
     """Leave the chosen beta and a checkpoint of every method in FOLDER/ray."""
-    made = federation(folder, policy=policy)
+    made = federation(folder, policy=policy, kind=kind)
+    plain = settings(model="" if kind == "table" else "cnn")
     own = folder / "ray"
     own.mkdir()
     app = make_client_app(replace(made.simulation, folder=str(own / "clients")).opener(),
@@ -41,10 +44,10 @@ def main(folder: Path, rounds: int, methods: list[list[object]], policy: str) ->
         for given in methods:
             run(made, own, settings(*given).replace(rounds=rounds), grid)
         (own / "secure").mkdir()
-        run(made, own / "secure", settings().replace(fraction=1.0, secure=True), grid)
+        run(made, own / "secure", plain.replace(fraction=1.0, secure=True), grid)
 
     on_grid("ray", app, CLIENTS, 1, work)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]), sys.argv[4])
+    main(Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]), *sys.argv[4:6])

@@ -1,12 +1,47 @@
 """Tables as data sets: their schema, how they are read, split and stored."""
 
 import json
+from pathlib import Path
 
+import datasets
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import torch
 
-from fedeas import InputError
-from fedeas.data import Column, Dataset, Schema
+import rows
+from fedeas import InputError, SiteColumn
+from fedeas.data import (
+    Column,
+    Dataset,
+    Schema,
+    TableOptions,
+    described,
+    federate,
+    load_data,
+    load_table,
+)
+from fedeas.data.kinds import find_kind
+from fedeas.experiments.run import run
+from fedeas.flower.client import make_client_app
+from fedeas.flower.deployed import open_site
+from fedeas.flower.grids import InlineGrid
+from fedeas.flower.limits import check_task
+from fedeas.flower.server import serve
+from fedeas.methods.registry import make_method
+from fedeas.partition import Partition
+from fedeas.settings.config import read_config
+from fedeas.settings.deployment import SiteConfig
+from fedeas.settings.training import ModelSettings
+from fedeas.training.models import make_model
+from fedeas.training.samples import Samples
+from fedeas.training.task import Task
+from federations import federation, settings
+from federations import run as train
+from pictures import CLASSES, draw_shapes, write_set
 
 SCHEMA = Schema((Column("age", whole=True), Column("home", ("own", "rent")), Column("income")))
 ROWS = np.array([[30, 1, 5.5], [np.nan, 0, np.nan], [41, np.nan, -2.0]], np.float32)
@@ -65,3 +100,464 @@ def test_schemas_that_make_no_sense_are_refused(tmp_path):
             make()
     with pytest.raises(InputError, match="does not describe"):
         write(tmp_path / "set", Schema(SCHEMA.columns[:2]))
+
+
+# How tables are read
+
+TABLES = {
+    # rows, numbers, categorical, whole, classes
+    "letter": (20_000, 16, 0, 16, 26),
+    "penbased": (10_992, 16, 0, 16, 10),
+    "satimage": (6_435, 36, 0, 36, 6),
+    "loans": (10_000, 18, 4, 15, 7),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_schema_of_real_tables_is_found_whatever_they_come_in(data, tmp_path, name):
+    """Parquet, CSV, frames and a Hugging Face data set become the same data set."""
+    path = data / "tables" / f"{name}.parquet"
+    site = "state" if name == "loans" else ""
+    found = load_table(path, site=site)
+    schema = found.schema
+    sizes = (len(schema.numbers), len(schema.categorical), len(schema.whole))
+    assert (len(found.labels), *sizes, len(found.classes)) == TABLES[name]
+    assert not found.notes
+    frame = pd.read_parquet(path)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_csv(tmp_path / "t.tsv", index=False, sep="\t")
+    hugging_face = datasets.Dataset.from_pandas(frame, preserve_index=False)
+    others = (frame, pl.read_parquet(path), hugging_face, tmp_path / "t.csv", tmp_path / "t.tsv")
+    for other in others:
+        assert load_table(other, site=site).fingerprint == found.fingerprint
+    assert load_data(f"tables/{name}").labels.shape == found.labels.shape
+
+
+def test_gaps_and_categories_of_real_loans_are_kept(data):
+    frame = pd.read_parquet(data / "tables" / "loans.parquet")
+    found = load_table(data / "tables" / "loans.parquet", site="state")
+    rows_of = pd.DataFrame(np.asarray(found.samples), columns=found.schema.names)
+    for column in found.schema.columns:
+        assert rows_of[column.name].isna().sum() == frame[column.name].isna().sum()
+        known = frame[column.name].dropna()
+        if column.categories:
+            codes = rows_of[column.name].dropna().astype(int)
+            back = pd.Series([column.categories[code] for code in codes])
+            assert back.value_counts().to_dict() == known.value_counts().to_dict()
+        else:
+            assert sorted(rows_of[column.name].dropna()) == sorted(known.astype(np.float32))
+    found.schema.check(np.asarray(found.samples))
+    # The sites are kept beside the rows: the first training row is the first that is not held out.
+    assert len(found.sites.names) == 50
+    pairs = pd.Series(list(zip(found.sites.codes, found.labels, strict=True))).value_counts()
+    real = frame.groupby(["state", "label"]).size()
+    named = {(found.sites.names[s], found.classes[y]): n for (s, y), n in pairs.items()}
+    assert named == real.to_dict()
+
+
+def frame(**columns: object) -> pd.DataFrame:
+    return pd.DataFrame({"x": np.arange(40) % 7 / 2, "label": ["a", "b"] * 20, **columns})
+
+
+def test_a_share_of_every_class_is_held_out(tmp_path):
+    labels = np.repeat(["a", "b", "c"], [100, 50, 1])
+    table = pd.DataFrame({"x": np.arange(151) * 1.5, "label": labels})
+    found, other = (load_table(table, test_seed=seed) for seed in (0, 1))
+    test = np.bincount(found.labels[found.train_size :], minlength=3)
+    assert test.tolist() == [20, 10, 0]
+    assert found.test_origin == "20% of each class, set aside by fedeas (test_seed = 0)"
+    assert sorted(found.samples[:, 0]) == sorted(table["x"].astype(np.float32))
+    assert found.fingerprint != other.fingerprint
+    assert load_table(table, test_share=0.0).train_size == 151
+    with pytest.raises(InputError, match="test_share is out of range; got 1"):
+        load_table(table, test_share=1.0)
+
+
+def test_columns_that_say_nothing_are_left_out_and_said():
+    table = frame(
+        one=3, same="yes", empty=[None] * 40, row=range(40), id=[f"n{i}" for i in range(40)],
+        when=pd.Timestamp("2020-01-01"), long=["x" * 300, "y"] * 20, nested=[[1]] * 40,
+        half=[1.0, None] * 20,
+    )  # fmt: skip
+    found = load_table(table)
+    assert found.schema.names == ("x", "half")  # a constant with gaps says something: the gaps
+    assert [note.split(" is left out: ")[0] for note in found.notes] == [
+        "one", "same", "empty", "row", "id", "when", "long", "nested",
+    ]  # fmt: skip
+    assert "when is left out: it holds dates or times" in found.notes
+    assert "id is left out: 40 different texts in 40 rows, as of an identifier" in found.notes
+    assert [line for line in described(found) if line.startswith("note: one")]
+
+
+def test_booleans_pandas_categories_and_class_labels_are_categories():
+    table = frame(
+        yes=pd.array([True, False, None, True] * 10, "boolean"),
+        size=pd.Categorical([10, 2, 10, 2] * 10),
+        home=pd.Categorical(["b", "a", None, "b"] * 10, categories=["unused", "b", "a"]),
+        spaced=[" u", "v ", "", "u"] * 10,
+    )
+    found = load_table(table)
+    columns = {column.name: column.categories for column in found.schema.columns}
+    assert columns["yes"] == ("false", "true")
+    assert columns["size"] == ("2", "10")  # by value
+    assert columns["home"] == ("a", "b")
+    assert columns["spaced"] == ("u", "v")
+    assert np.isnan(found.samples[:, 4]).sum() == 10
+    # Hugging Face's labels keep the order that the data set gives them.
+    features = datasets.Features(
+        {"x": datasets.Value("float32"), "label": datasets.ClassLabel(names=["zebra", "ant"])}
+    )
+    named = datasets.Dataset.from_dict(
+        {"x": list(np.arange(20) * 1.5), "label": [0, 1] * 10}, features=features
+    )
+    made = load_table(named, test_share=0.0)
+    assert (made.classes, made.labels.tolist()) == (("zebra", "ant"), [0, 1] * 10)
+
+
+def test_what_is_found_can_be_corrected():
+    table = frame(term=[36, 60] * 20, code=["1", "2.5"] * 20, one=1, grade=["u", "v"] * 20)
+    found = load_table(
+        table, label="grade", numbers=["code", "one"], categories=["term"], leave_out=["label"]
+    )
+    assert found.classes == ("u", "v")
+    assert [(c.name, c.categories, c.whole) for c in found.schema.columns] == [
+        ("x", (), False), ("term", ("36", "60"), False), ("code", (), False), ("one", (), True),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"label": "grade"}, "no column 'grade'; allowed: x, label, text, when; set label"),
+        ({"categories": ["txt"]}, "no column 'txt'.*did you mean 'text'"),
+        ({"numbers": ["text"]}, "column 'text' has text; got 'u'; allowed: numbers"),
+        ({"numbers": ["when"]}, "column 'when' cannot be learnt from: it holds dates or times"),
+        ({"numbers": ["x"], "leave_out": ["x"]}, "column 'x' is named twice"),
+        ({"leave_out": ["x", "text"]}, "no column to learn from"),
+        ({"schema": "s.json", "numbers": ["x"]}, "a schema says what all columns are"),
+        ({"label": "text"}, "column 'text' has 10 gaps, the first in row 4"),
+        ({"label": "when"}, "column 'when' holds dates or times"),
+    ],
+)
+def test_mistakes_about_columns_are_one_line(options, words):
+    table = frame(text=["u", "v", "u", None] * 10, when=pd.Timestamp("2020-01-01"))
+    with pytest.raises(InputError, match=words) as error:
+        load_table(table, **options)
+    assert "\n" not in str(error.value)
+
+
+def test_tables_that_cannot_be_read_are_one_line(tmp_path):
+    (tmp_path / "a.csv").write_text("x,label\n1,a\n2\n")
+    (tmp_path / "b.csv").write_text("x,x,label\n1,1,a\n2,2,b\n")
+    (tmp_path / "c.csv").write_text("x,label\n")
+    (tmp_path / "d.csv").write_text("x,label\n1,a\n2,a\n")
+    (tmp_path / "e.csv").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "f.csv").write_text("x,label\n1e39,a\n2,b\n")
+    (tmp_path / "g.parquet").write_bytes(b"PAR1")
+    (tmp_path / "h.xlsx").write_bytes(b"")
+    for path, words in {
+        "a.csv": "not CSV", "b.csv": "two columns of the same name", "c.csv": "has no rows",
+        "d.csv": "has one class; got 'a'", "e.csv": "not CSV in UTF-8", "f.csv": "very large numbe",
+        "g.parquet": "not a readable Parquet", "h.xlsx": "unknown kind of file",
+    }.items():  # fmt: skip
+        with pytest.raises(InputError, match=words) as error:
+            load_table(tmp_path / path)
+        assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match="not a table; got 'list'"):
+        load_table([1, 2])
+    with pytest.raises(InputError, match=r"there is no table nowhere.csv"):
+        load_data("nowhere.csv")
+
+
+def test_whole_numbers_that_float32_rounds_are_said():
+    found = load_table(frame(big=[2**24 + 1, 5] * 20))
+    assert found.schema.columns[1] == Column("big", whole=True)
+    assert found.notes == ("big: whole numbers above 16,777,216 are rounded, by at most 1",)
+    found.schema.check(np.asarray(found.samples))
+
+
+def test_a_table_is_read_once_and_again_when_it_changes(tmp_path, monkeypatch):
+    path = tmp_path / "t.parquet"
+    frame().to_parquet(path)
+    first = load_table(path, store=tmp_path / "store")
+    with monkeypatch.context() as patch:
+        patch.setattr("fedeas.data.tables._write", None)
+        assert load_table(path, store=tmp_path / "store").fingerprint == first.fingerprint
+        load_table_again = pytest.raises(TypeError)
+        with load_table_again:
+            load_table(path, test_seed=1, store=tmp_path / "store")
+    frame(y=[1.5, 2.5] * 20).to_parquet(path)
+    assert load_table(path, store=tmp_path / "store").fingerprint != first.fingerprint
+
+
+def test_a_given_schema_is_kept_to(tmp_path):
+    values, labels = rows.draw_rows(60)
+    pq.write_table(rows.to_table(values, labels), tmp_path / "t.parquet")
+    rows.SCHEMA.save(tmp_path / "schema.json")
+    assert Schema.load(tmp_path / "schema.json") == rows.SCHEMA
+    # A site that has one home only: the codes are the federation's all the same.
+    own = np.flatnonzero(values[:, 2] == 2)
+    pq.write_table(rows.to_table(values[own], labels[own]), tmp_path / "site.parquet")
+    found = load_table(tmp_path / "site.parquet", schema=tmp_path / "schema.json", test_share=0.0)
+    np.testing.assert_array_equal(found.samples, values[own])
+    fewer = Schema((*rows.SCHEMA.columns[:2], Column("home", ("own", "rent"))))
+    fewer.save(tmp_path / "fewer.json")
+    with pytest.raises(InputError, match="a category that the schema does not know; got 'with f"):
+        load_table(tmp_path / "t.parquet", schema=tmp_path / "fewer.json")
+    Schema((Column("wage"),)).save(tmp_path / "other.json")
+    with pytest.raises(InputError, match="no column 'wage'"):
+        load_table(tmp_path / "t.parquet", schema=tmp_path / "other.json")
+    Schema((Column("income", whole=True),)).save(tmp_path / "whole.json")
+    with pytest.raises(InputError, match="column 'income' has fractions"):
+        load_table(tmp_path / "t.parquet", schema=tmp_path / "whole.json")
+
+
+def test_a_table_is_found_by_its_name_and_mistaken_for_nothing_else(tmp_path, monkeypatch):
+    """Counts in the working folder that have the name of a data set are not that data set."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDEAS_DATA", str(tmp_path / "data"))
+    images, _ = draw_shapes(12)
+    write_set(tmp_path / "data" / "mine", list(images[:6]), list(images[6:]), CLASSES)
+    frame().to_csv("mine.csv", index=False)
+    frame().to_csv(tmp_path / "data" / "mine.csv", index=False)
+    frame().to_csv(tmp_path / "data" / "other.csv", index=False)
+    assert load_data("mine").kind == "image"
+    assert [load_data(n).kind for n in ("mine.csv", "other", "other.csv")] == ["table"] * 3
+    assert load_data("set", tmp_path / "data" / "other.csv").kind == "table"
+    assert load_data("other", tmp_path / "data").kind == "table"
+    # Most tables of the hub have no test set.
+    split = tmp_path / "data" / "split"
+    split.mkdir()
+    frame().to_parquet(split / "train-00000-of-00002.parquet")
+    with pytest.raises(InputError, match="files are missing"):
+        load_data("split")
+    frame().to_parquet(split / "train-00001-of-00002.parquet")
+    whole = load_data("split")
+    assert (len(whole.labels), whole.train_size) == (80, 64)
+    assert whole.test_origin.startswith("20% of each class")
+    Path("own.py").write_text(
+        "import pandas\nframe = pandas.DataFrame({'x': [1.5, 2, 4] * 4, 'label': list('ab') * 6})\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load_data("own:frame").schema.names == ("x",)
+
+
+# Sites
+
+
+def test_clients_are_the_sites_of_a_column(data):
+    found = load_table(data / "tables" / "loans.parquet", site="state")
+    shared = federate(found, SiteColumn("state"))
+    counts = shared.counts
+    assert counts.K == 50
+    assert counts.clients[:3] == ("AK", "AL", "AR")
+    assert counts.total == found.train_size
+    assert int(counts.sizes.min()) < 20  # a site of few rows is kept
+    for client, own in zip(counts.clients, shared.partition.train, strict=True):
+        assert {found.sites.names[s] for s in found.sites.codes[own]} == {client}
+    with pytest.raises(InputError, match="read without the sites of column 'region'; got 'state'"):
+        federate(found, SiteColumn("region"))
+    with pytest.raises(InputError, match="fedeas plan FILE --by state"):
+        SiteColumn("state").partition([0, 1])
+
+
+def test_a_partition_keeps_the_names_of_its_clients(tmp_path):
+    made = SiteColumn("site").partition([0, 1, 1, 0], ["10", "9", "9", "10"])
+    assert made.clients == ("9", "10")
+    made.save(tmp_path / "p.npz")
+    again = Partition.load(tmp_path / "p.npz")
+    assert again == made
+    assert again.counts([0, 1, 1, 0]).clients == ("9", "10")
+
+
+def test_images_have_sites_too(tmp_path):
+    images, _ = draw_shapes(60)
+    write_set(tmp_path / "set", list(images[:48]), list(images[48:]), CLASSES)
+    plain = load_data("mine", tmp_path / "set")
+    for path in (tmp_path / "set").glob("*.parquet"):
+        table = pq.read_table(path)
+        sites = pa.array([f"h{i // 6 % 4}" for i in range(len(table))])
+        pq.write_table(table.append_column("hospital", sites), path)
+    found = load_data("mine", tmp_path / "set", TableOptions(site="hospital"))
+    np.testing.assert_array_equal(found.samples, plain.samples)
+    counts = federate(found, SiteColumn("hospital")).counts
+    assert counts.clients == ("h0", "h1", "h2", "h3")
+    assert counts.total == 48
+    with pytest.raises(InputError, match="no column 'ward'"):
+        load_data("mine", tmp_path / "set", TableOptions(site="ward"))
+    with pytest.raises(InputError, match="holds images: label, numbers"):
+        load_data("mine", tmp_path / "set", TableOptions(numbers=("x",)))
+
+
+def test_the_counts_of_a_table_are_planned_by_its_sites(data, fedeas):
+    path = data / "tables" / "loans.parquet"
+    done = fedeas("plan", path, "--by", "state", "--json")
+    assert done.code == 0, done.err
+    assert len(json.loads(done.out)["clients"]) == 50
+    wrong = fedeas("plan", path, "--by", "state", "--layout", "wide")
+    assert (wrong.code, "--by stands for" in wrong.err) == (2, True)
+
+
+# Learning from rows
+
+
+def test_statistics_ignore_gaps():
+    mean, spread = find_kind("table").statistics(ROWS)
+    np.testing.assert_allclose(mean, [35.5, 0.5, 1.75])
+    np.testing.assert_allclose(spread, [5.5, 0.5, 3.75])
+    gaps = np.full((3, 1), np.nan, np.float32)
+    assert find_kind("table").statistics(gaps) == ((0.0,), (1.0,))
+    # Years and the like: a small spread beside a large mean.
+    large = np.array([[1e7], [1e7 + 2]], np.float32)
+    assert find_kind("table").statistics(large) == ((1e7 + 1,), (1.0,))
+
+
+def test_the_network_sees_numbers_gaps_and_categories(tmp_path):
+    """Worked out by hand: numbers standardised, their gaps marked, categories embedded."""
+    task = Task.of(write(tmp_path / "set"))
+    task = Task(2, (3,), (30.0, 9.9, 1.0), (10.0, 9.9, 2.0), "table", SCHEMA)
+    assert task.width == 2 * 2 + 3
+    model = make_model(ModelSettings("mlp"), task, 0)
+    seen = model.normalise(torch.from_numpy(ROWS))
+    expected = [
+        [0.0, 2.25, 0, 0, 0, 1, 0],  # age 30, income 5.5, rent
+        [0.0, 0.0, 1, 1, 1, 0, 0],  # no age, no income, own
+        [1.1, -1.5, 0, 0, 0, 0, 1],  # age 41, income -2, no home
+    ]
+    torch.testing.assert_close(seen, torch.tensor(expected))
+    vectors = model.embeddings[0]
+    assert vectors.shape == (3, 2)
+    rest = torch.cat([seen[:, :4], vectors[[1, 0, 2]]], 1)
+    hidden = torch.relu(model.hidden2(torch.relu(model.hidden1(rest))))
+    torch.testing.assert_close(model(torch.from_numpy(ROWS)), model.fc(hidden))
+    model(torch.from_numpy(ROWS)).sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_a_task_travels_as_json_and_a_client_checks_its_columns(tmp_path):
+    data = write(tmp_path / "set")
+    task = Task.of(data)
+    assert Task.from_dict(json.loads(json.dumps(task.to_dict()))) == task
+    assert "schema" not in Task(3, (8, 8, 1), (0.2,), (0.3,)).to_dict()
+    samples = Samples.of(data, np.arange(2))
+    check_task(task, samples)
+    other = Schema((SCHEMA.columns[0], Column("home", ("rent", "own")), SCHEMA.columns[2]))
+    strange = Task(task.classes, task.shape, task.mean, task.spread, "table", other)
+    with pytest.raises(InputError, match="columns or categories are not those"):
+        check_task(strange, samples)
+
+
+def test_generated_rows_have_only_known_categories(tmp_path):
+    data = write(tmp_path / "set")
+    with pytest.raises(InputError, match="column 'home'; got 2"):
+        Samples.of(data, np.arange(2), np.array([[1, 2, 3]], np.float32), np.array([0]))
+
+
+def test_fedmix_refuses_categories_and_averages_numbers_without_gaps(tmp_path):
+    made = federation(tmp_path / "all", kind="table")
+    with pytest.raises(InputError, match="categories have no average; got 'home'"):
+        train(made, tmp_path, settings("fedmix", model="mlp"))
+    values, labels = rows.draw_rows(90)
+    table = rows.to_table(values, labels).drop(["home"])
+    found = load_table(table, test_share=0.0)
+    assert np.isnan(found.samples).any()
+    method = make_method("fedmix(mash=0)")
+    known = method.introduce(Samples.of(found, np.arange(90)), np.random.default_rng(0))
+    np.testing.assert_allclose(known["samples"][0], np.nanmean(found.samples, axis=0), rtol=1e-5)
+    method.check_known(known, Task.of(found), 90)
+    known["samples"][0, 0] = torch.inf
+    with pytest.raises(InputError, match="out of range"):
+        method.check_known(known, Task.of(found), 90)
+
+
+LOANS = """
+[data]
+name = "tables/loans"
+hold_out = 5
+categories = ["term"]
+[partition]
+recipe = "column(state)"
+[augment]
+policy = "fedeas(beta=4)"
+generator = "pool"
+cache = "{}/cache"
+[federated]
+rounds = 2
+[federated.model]
+name = "mlp"
+"""
+
+
+def test_real_loans_end_to_end(data, tmp_path, fedeas):
+    path = tmp_path / "loans.toml"
+    path.write_text(LOANS.format(tmp_path))
+    said = []
+    result = run(path, tmp_path / "run", said.append)
+    assert result["generated"] > 100
+    assert result["accuracy"] > 0.25
+    assert any(line.split()[:2] == ["term", "2"] for line in said)
+    assert "term" in {c.name for c in Schema.load(tmp_path / "run" / "schema.json").columns}
+    assert (tmp_path / "run" / "counts.csv").read_text().splitlines()[1].startswith("AK,")
+    assert run(path, tmp_path / "run") == result
+    done = fedeas("report", tmp_path / "run", "--out", tmp_path / "report")
+    assert done.code == 0, done.err
+    page = (tmp_path / "report" / "report.md").read_text()
+    assert "| class | emp_length | homeownership |" in page
+    assert "The first 2 of each class" in page
+    assert "Samples per client" in page
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("(state)", "(county)"), "no column 'county'"),
+        (("column(state)", "column"), "needs the name of one; write column"),
+        (('recipe = "column(state)"', 'recipe = "column(state)"\nclients = 9'), "no setting 'cli"),
+        (("hold_out = 5", 'hold_out = 5\nsite = "term"'), "named twice|different columns"),
+        (("categories = ", "categorys = "), "did you mean 'categories'"),
+        (('name = "mlp"', 'name = "cnn"'), "this model is for images; got 'table'"),
+        (("rounds = 2", 'rounds = 2\nmethod = "fedmix"'), "categories have no average"),
+    ],
+)
+def test_a_wrong_config_of_a_table_is_one_line(data, tmp_path, change, words):
+    path = tmp_path / "loans.toml"
+    path.write_text(LOANS.format(tmp_path).replace(*change))
+    with pytest.raises(InputError, match=words) as error:
+        run(read_config(path), tmp_path / "run")
+    assert "\n" not in str(error.value)
+
+
+# Deployed sites
+
+
+def test_sites_with_tables_train_on_the_columns_that_they_agreed_on(tmp_path):
+    """Three sites; one has one class and two of three homes. The server has test rows."""
+    values, labels = rows.draw_rows(400)
+    schema = tmp_path / "schema.json"
+    rows.SCHEMA.save(schema)
+    parts = np.array_split(np.arange(300), 2)
+    parts.append(np.flatnonzero((labels == 1) & (values[:, 2] != 0))[-25:])
+    for k, own in enumerate([*parts, np.arange(300, 400)]):
+        pq.write_table(rows.to_table(values[own], labels[own]), tmp_path / f"{k}.parquet")
+
+    def config(k: int, **changed: object) -> SiteConfig:
+        place, state = str(tmp_path / f"{k}.parquet"), str(tmp_path / f"state{k}")
+        names = ",".join(rows.CLASSES)
+        return SiteConfig(k, names, place, state, device="cpu", schema=str(schema)).replace(
+            **changed
+        )
+
+    site = open_site(config(2))
+    assert site.real.data.schema == rows.SCHEMA
+    assert site.real.counts().tolist() == [0, 25, 0]
+    app = make_client_app(lambda context: open_site(config(context.node_config["partition-id"])))
+    asked = {
+        "out": str(tmp_path / "out"), "test-data": str(tmp_path / "3.parquet"), "sites": 3,
+        "classes": ",".join(rows.CLASSES), "policy": "none", "model": "mlp", "rounds": 2,
+        "batch": 8, "learning-rate": 0.05, "device": "cpu", "schema": str(schema),
+        "max-weight-ratio": 0.0,
+    }  # fmt: skip
+    done = serve(InlineGrid(app, 3), asked)
+    assert done.history[-1]["accuracy"] > 0.6
+    with pytest.raises(InputError, match="needs the columns that all sites agreed on"):
+        open_site(config(0, schema=""))

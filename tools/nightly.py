@@ -22,6 +22,7 @@ STEPS = {
     "fill": ["benchmarks/fill.py"],
     "busy_fill": ["benchmarks/busy_fill.py"],
     "rounds": ["benchmarks/rounds.py"],
+    "tables": ["benchmarks/tables.py"],
     "secure_sum": ["benchmarks/secure_sum.py"],
     "secure_rounds": ["benchmarks/secure_rounds.py", "--superlink"],
     "noise": ["benchmarks/noise.py"],

@@ -33,7 +33,8 @@ TASKS = {
     "I have a Flower app": "augment real_examples_mod from_partitioner to_partitioner",
     "I do research": (
         "Config read_config run Policy LocalPolicy make_policy make_plan Generator make_generator "
-        "Cache fill load_images Method Task Partition Dirichlet FLBench IID Shards make_recipe"
+        "Cache fill load_images load_table Schema Method Task Partition Dirichlet FLBench IID "
+        "Shards SiteColumn make_recipe"
     ),
     "I run a federation": (
         "make_deployed_app serve negotiate_beta negotiate_price class_prior answer_queries Holding "

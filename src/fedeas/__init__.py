@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fedeas.comparison import Comparison, compare
     from fedeas.cost import Cost
     from fedeas.counts import LabelCounts
-    from fedeas.data import load_images
+    from fedeas.data import Schema, load_images, load_table
     from fedeas.diagnosis import Diagnosis, diagnose
     from fedeas.dropin import augment, real_examples_mod
     from fedeas.dropin.sampler import FedEASSampler as FedEASSampler
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         FLBench,
         Partition,
         Shards,
+        SiteColumn,
         from_partitioner,
         make_recipe,
         to_partitioner,
@@ -118,7 +119,9 @@ __all__ = [
     "Partition",
     "Plan",
     "Policy",
+    "Schema",
     "Shards",
+    "SiteColumn",
     "Target",
     "Task",
     "Uniform",
@@ -132,6 +135,7 @@ __all__ = [
     "fill",
     "from_partitioner",
     "load_images",
+    "load_table",
     "make_generator",
     "make_plan",
     "make_policy",

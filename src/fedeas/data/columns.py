@@ -100,7 +100,6 @@ class Encoded:
 
 def encode(table: OpenTable, options: TableOptions) -> Encoded:
     """Find out what the columns of a table are, and encode them."""
-    _check_names(table, options)
     made = Encoded()
     if options.schema:
         for column in read_schema(options.schema).columns:
@@ -138,7 +137,8 @@ def read_schema(path: str) -> Schema:
     return Schema.load(Path(path))
 
 
-def _check_names(table: OpenTable, options: TableOptions) -> None:
+def check_columns(table: OpenTable, options: TableOptions) -> None:
+    """Refuse options that name columns which a table does not have."""
     given = options.numbers + options.categories + options.leave_out
     for what, names in (("label", (options.label,)), ("site", (options.site,)), ("", given)):
         for name in filter(None, names):

@@ -28,7 +28,7 @@ def described(data: Dataset) -> Iterator[str]:
             what = f"{len(column.categories)} categories: {_listed(column.categories)}"
         elif np.isfinite(low[place]):
             kind = "whole numbers" if column.whole else "numbers"
-            what = f"{kind} from {low[place]:,.6g} to {high[place]:,.6g}"
+            what = f"{kind} from {_number(low[place])} to {_number(high[place])}"
         else:
             what = "no values"
         missing = f"; {gaps[place]:.1%} gaps" if gaps[place] else ""
@@ -51,6 +51,15 @@ def _ranges(data: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         high = np.maximum(high, np.where(there, part, -np.inf).max(axis=0))
         gaps += (~there).sum(axis=0)
     return low, high, gaps / max(1, len(data.labels))
+
+
+def _number(value: float) -> str:
+    """Return a number of float32 with no more digits than it has.
+
+    >>> _number(2300000.0), _number(np.float32(14.3))
+    ('2,300,000', '14.3')
+    """
+    return f"{value:,.0f}" if float(value).is_integer() else f"{float(str(np.float32(value))):,}"
 
 
 def _listed(names: tuple[str, ...]) -> str:

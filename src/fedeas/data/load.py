@@ -95,6 +95,12 @@ def load_images(
         The column of Parquet files that says which site an image is from, if there is one.
     """
     files = _local_files(name, folder, parts) or _hub_files(name)
+    return _open_images(name, files, store, progress, site)
+
+
+def _open_images(
+    name: str, files: _Files, store: Path | str | None, progress: Progress | None, site: str
+) -> Dataset:
     named = f"{Path(name).name}-{files.key}"
     if site:
         named += f"-{hashlib.sha256(site.encode()).hexdigest()[:8]}"
@@ -141,6 +147,8 @@ def load_data(
         found = import_object(name, "table")
         made = found() if callable(found) else found
         return load_table(made, **vars(options), name=name.partition(":")[2], store=store)
+    if rows := _only_training_rows(name, folder):
+        return load_table_files({"all": rows}, options, name, store)
     files = _local_files(name, folder) or _hub_files(name)
     if not files.of_images and not parquet.has_images(files.parts["train"][0]):
         return load_table_files(files.parts, options, name, store)
@@ -148,27 +156,44 @@ def load_data(
         raise InputError(
             f"{name} holds images: label, numbers, categories and the like are for tables"
         )
-    return load_images(name, folder, store, progress, site=options.site)
+    return _open_images(name, files, store, progress, options.site)
 
 
 def _table_file(name: str, folder: Path | str | None) -> Path | None:
-    """Find the file of a table."""
-    roots = [Path(), Path(os.environ.get("FEDEAS_DATA", "."))]
-    if folder is not None:
-        roots = [Path(folder)]
-        if Path(folder).is_file():
-            return Path(folder)
-    for root in roots:
-        for ending in ("", *parquet.TABLE_FILES):
-            path = root / f"{name}{ending}"
-            if path.suffix.lower() in parquet.TABLE_FILES and path.is_file():
-                return path
+    """Find the file of a table.
+
+    Only where data sets are kept may its ending be left out: the working folder can hold a file of
+    the same name, such as counts.
+    """
+    if folder is not None and Path(folder).is_file():
+        return Path(folder)
+    kept = _data_folder(name) if folder is None else Path(folder) / name
+    places = [Path(name)] if folder is None else []
+    if kept is not None:
+        places.append(kept)
+        if not kept.is_dir():
+            places += [kept.with_name(kept.name + ending) for ending in parquet.TABLE_FILES]
+    for path in places:
+        if path.suffix.lower() in parquet.TABLE_FILES and path.is_file():
+            return path
     if Path(name).suffix.lower() in parquet.TABLE_FILES:
         raise InputError(
-            f"there is no table {name}", got=", ".join(str(root.absolute()) for root in roots),
+            f"there is no table {name}", got=[str(path.absolute()) for path in places],
             fix="give its path, or set FEDEAS_DATA to the folder that it is in",
         )  # fmt: skip
     return None
+
+
+def _only_training_rows(name: str, folder: Path | str | None) -> list[Path]:
+    """Return the Parquet files of a table that has no test set, as many on the hub."""
+    root = _data_folder(name) if folder is None else Path(folder)
+    if root is None or not root.is_dir() or next(root.rglob("test-*.parquet"), None):
+        return []
+    found = sorted(root.rglob("train-*.parquet"))
+    if not found or parquet.has_images(found[0]):
+        return []
+    _check_complete(found)
+    return found
 
 
 def _sites(files: _Files, column: str) -> Sites:

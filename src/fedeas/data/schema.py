@@ -56,6 +56,12 @@ class Column:
                 allowed=f"at most {LARGEST_WHOLE:,}",
             )
 
+    def word(self, value: np.float32) -> str:
+        """Return a value of this column as people read it."""
+        if self.categories:
+            return self.categories[int(value)]
+        return str(int(value)) if float(value).is_integer() else str(value)
+
 
 @dataclass(frozen=True)
 class Schema:
@@ -125,6 +131,19 @@ class Schema:
         elif column.whole:
             allowed = "a whole number"
         return InputError(f"row {row:,}, column {column.name!r}", got=value, allowed=allowed)
+
+    def words(self, rows: NDArray[np.float32]) -> list[list[str]]:
+        """Return rows as people read them: names of categories, and nothing for a gap.
+
+        >>> Schema((Column("age", whole=True), Column("home", ("own", "rent")))).words(
+        ...     np.array([[30, 1], [np.nan, 0]], np.float32)
+        ... )
+        [['30', 'rent'], ['', 'own']]
+        """
+        return [
+            ["" if np.isnan(v) else c.word(v) for c, v in zip(self.columns, row, strict=True)]
+            for row in rows
+        ]
 
     def save(self, path: Path | str) -> None:
         """Write the schema to a JSON file, which the sites of a federation can agree on."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedeas import parquet
 from fedeas.counts import names as check_names
-from fedeas.data.columns import Encoded, TableOptions, encode, label_codes
+from fedeas.data.columns import Encoded, TableOptions, check_columns, encode, label_codes
 from fedeas.data.dataset import Dataset, Sites
 from fedeas.data.schema import Schema
 from fedeas.errors import InputError
@@ -139,6 +139,7 @@ def _write(
     name: str,
     of_test: NDArray[np.bool_] | None,
 ) -> Dataset:
+    check_columns(table, options)
     classes, labels = label_codes(table, options.label)
     if len(classes) < 2 and of_test is None:
         raise InputError(

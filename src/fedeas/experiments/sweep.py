@@ -26,6 +26,7 @@ from fedeas.experiments.runs import Entry, flat_settings
 from fedeas.experiments.sharing import share_out
 from fedeas.files import read_toml
 from fedeas.flower.rounds import draw_cohort
+from fedeas.partition import site_column
 from fedeas.policies import make_plan, make_policy
 from fedeas.settings.config import Config, Data, PartitionConfig
 from fedeas.settings.reading import read_settings
@@ -209,8 +210,11 @@ def with_total(policy: str, total: int | None) -> str:
 def folder_name(config: Config) -> str:
     """Name the folder of a run: readable, and different for different runs."""
     cut = config.partition
+    shared = f"k{cut.clients}-a{cut.alpha}"
+    if site_column(cut.recipe):  # the sites are as many as they are
+        shared = cut.recipe
     words = [
-        config.data.name, config.data.protocol, f"k{cut.clients}", f"a{cut.alpha}",
+        config.data.name, config.data.protocol, shared,
         config.federated.method, config.augment.policy, f"s{config.seed}",
     ]  # fmt: skip
     readable = re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(words)).strip("-")

@@ -35,8 +35,8 @@ def make_recipe(name: str, **offered: object) -> Recipe:
     >>> make_recipe("iid", clients=5, alpha=None)
     IID(clients=5, seed=42)
     """
-    if of_column := _COLUMN.fullmatch(name.strip()):
-        name, offered = of_column[1], {**offered, "column": of_column[2].strip()}
+    if column := site_column(name):
+        name, offered = name.partition("(")[0].strip(), {**offered, "column": column}
     versions = [known for known in _RECIPES if name in (known, known.partition("@")[0])]
     if not versions:
         raise InputError("unknown recipe", got=name, allowed=", ".join(_RECIPES))
@@ -49,8 +49,7 @@ def make_recipe(name: str, **offered: object) -> Recipe:
         )
     for key, parameter in parameters.items():
         if parameter.default is parameter.empty and key not in settings:
-            fix = "write column(NAME)" if key == "column" else f"pass --{key}"
-            raise InputError(f"recipe {versions[-1]} needs {key!r}", fix=fix)
+            raise InputError(f"recipe {versions[-1]} needs {key!r}", fix=f"pass --{key}")
     return factory(**settings)
 
 
@@ -61,4 +60,6 @@ def site_column(name: str) -> str:
     ('state', '')
     """
     found = _COLUMN.fullmatch(name.strip())
+    if found is None and name.strip() in ("column", "column@1"):
+        raise InputError("the recipe column needs the name of one", fix="write column(NAME)")
     return found[2].strip() if found else ""

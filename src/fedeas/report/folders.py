@@ -7,15 +7,18 @@ import numpy as np
 
 from fedeas.cache.store import NAME, Cache
 from fedeas.counts import LabelCounts
+from fedeas.data import Schema
+from fedeas.data.kinds import Array
 from fedeas.errors import FedeasError, InputError
 from fedeas.experiments.runs import Run
 from fedeas.files import read_json
 from fedeas.plan import Plan
 from fedeas.report.figures import client_pictures
-from fedeas.report.page import Picture, Section
+from fedeas.report.page import Grid, Picture, Section
 from fedeas.report.samples import Bytes, grid_picture
 
 _EACH = 8  # images of a class
+_ROWS, _COLUMNS = 2, 12  # of a table, of a class
 _MOST = 3  # partitions, and generators, that are shown
 
 
@@ -34,29 +37,45 @@ def folder_sections(name: str, runs: Sequence[Run]) -> Iterator[Section]:
             clients.parts.append(Picture(f"{name}-skew-{n}", where, "Where the imbalance sits."))
     samples = Section("Synthetic samples", group=name)
     for n, run in enumerate(_first_of_each(made, "generator_hash")):
-        if (content := _samples(run)) is not None:
-            drawn = run.result["generator"]
+        if (shown := _samples(run, f"{name}-samples-{n}")) is not None:
+            drawn, each = run.result["generator"], _EACH if isinstance(shown, Picture) else _ROWS
             samples.parts.append(
-                f"The first {_EACH} of each class, not cherry-picked, drawn by {drawn}:"
+                f"The first {each} of each class, not cherry-picked, drawn by {drawn}:"
             )
-            samples.parts.append(Picture(f"{name}-samples-{n}", content, "A row for every class."))
+            samples.parts.append(shown)
     yield from (section for section in (clients, samples) if section.parts)
 
 
-def _samples(run: Run) -> bytes | None:
-    """Return a picture of the first images of every class in a run's cache, if there is one."""
+def _samples(run: Run, name: str) -> Picture | Grid | None:
+    """Return the first images or rows of every class in a run's cache, if there is one."""
     if run.place is None:
         return None
     try:
         augment = read_json(run.place / "config.json")["config"]["augment"]
-        name = str(run.result["generation"]["cache"])
-        if not NAME.fullmatch(name):
+        folder = str(run.result["generation"]["cache"])
+        if not NAME.fullmatch(folder):
             return None
         plan = _own_plan(run, run.place)
-        cache = Cache.at(Path(augment["cache"]) / name)
-        return grid_picture(first_images(cache, plan), plan.class_names)
+        cache = Cache.at(Path(augment["cache"]) / folder)
+        if (run.place / "schema.json").exists():
+            return _rows(cache, plan, Schema.load(run.place / "schema.json"))
+        content = grid_picture(first_images(cache, plan), plan.class_names)
+        return Picture(name, content, "A row for every class.")
     except (FedeasError, KeyError, TypeError):
         return None
+
+
+def _rows(cache: Cache, plan: Plan, schema: Schema) -> Grid:
+    """Return the first rows of every class as text, with as many columns as can be read."""
+    rows: list[list[str]] = []
+    for label, own in enumerate(_first(cache, plan, _ROWS)):
+        if own:
+            found = np.stack(own)
+            schema.check(found)
+            rows += [[plan.class_names[label], *line[:_COLUMNS]] for line in schema.words(found)]
+    more = [] if len(schema) <= _COLUMNS else [f"{len(schema) - _COLUMNS} more"]
+    head = ["class", *schema.names[:_COLUMNS], *more]
+    return Grid(head, [[*row, *("..." for _ in more)] for row in rows], facts=True)
 
 
 def _first_of_each(runs: Sequence[Run], key: str) -> list[Run]:
@@ -89,12 +108,18 @@ def _own_plan(run: Run, folder: Path) -> Plan:
 
 def first_images(cache: Cache, plan: Plan) -> Bytes:
     """Return the first images of every class, over the clients in their order."""
-    found: list[list[Bytes]] = [[] for _ in plan.class_names]
-    for client, wanted in zip(plan.client_names, plan.samples.tolist(), strict=True):
-        short = [min(n, _EACH - len(own)) for n, own in zip(wanted, found, strict=True)]
-        if any(short):
-            for image, label in zip(*cache.samples(client, short), strict=True):
-                found[label].append(image)
+    found = _first(cache, plan, _EACH)
     shown = next(own[0] for own in found if own)
     blank = np.full_like(shown, 255)
     return np.stack([np.stack([*own, *[blank] * (_EACH - len(own))]) for own in found])
+
+
+def _first(cache: Cache, plan: Plan, each: int) -> list[list[Array]]:
+    """Return the first samples of every class, over the clients in their order."""
+    found: list[list[Array]] = [[] for _ in plan.class_names]
+    for client, wanted in zip(plan.client_names, plan.samples.tolist(), strict=True):
+        short = [min(n, each - len(own)) for n, own in zip(wanted, found, strict=True)]
+        if any(short):
+            for sample, label in zip(*cache.samples(client, short), strict=True):
+                found[label].append(sample)
+    return found

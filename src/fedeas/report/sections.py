@@ -66,8 +66,7 @@ def _what_ran(runs: Sequence[Run]) -> Grid:
             ("model", spread([f["model"]["name"] for f in federated])),
             ("rounds x epochs", spread([f"{f['rounds']} x {f['local']['epochs']}"
                                         for f in federated])),
-            ("clients in a round", spread([f"{f['fraction']:.0%} of {s['partition']['clients']}"
-                                           for f, s in zip(federated, settings, strict=True)])),
+            ("clients in a round", spread([_in_a_round(s) for s in settings])),
             ("learning rate", spread([f["local"]["learning_rate"] for f in federated])),
             ("seeds", spread(sorted({result["seed"] for result in results}))),
             ("hardware", spread([f"{o['machine']}, {o['device']}, {o['threads']} thread(s) per run"
@@ -79,6 +78,14 @@ def _what_ran(runs: Sequence[Run]) -> Grid:
         ],
         facts=True,
     )  # fmt: skip
+
+
+def _in_a_round(settings: Mapping[str, Any]) -> str:
+    """Say which share of how many clients trains in a round."""
+    cut = settings["partition"]
+    by_site = str(cut.get("recipe", "")).startswith("column")
+    clients = "all sites" if by_site else cut["clients"]
+    return f"{settings['federated']['fraction']:.0%} of {clients}"
 
 
 def _generated(results: Sequence[Result]) -> str:

@@ -44,9 +44,16 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     def identity(self) -> dict[str, Any]:
         """Return what makes a run this run; where and how fast it happens is left out."""
         return {
-            field.name: value.identity() if isinstance(value, Settings) else value
+            field.name: _plain(value)
             for field in fields_of(type(self))
             for value in [getattr(self, field.name)]
             if NOT_IDENTITY not in (about := getattr(field.type, "__metadata__", ()))
             if not (UNLESS_DEFAULT in about and value == field.default)
         }
+
+
+def _plain(value: object) -> object:
+    """Return a value as JSON gives it back."""
+    if isinstance(value, Settings):
+        return value.identity()
+    return list(value) if isinstance(value, tuple) else value

@@ -2,8 +2,8 @@
 
 import torch
 from torch import nn
-from torch.nn import functional
 
+from fedeas.data import Schema
 from fedeas.training.task import Task
 
 
@@ -19,22 +19,35 @@ class Normalise(nn.Module):
 
     mean: torch.Tensor
     spread: torch.Tensor
-    numbers: torch.Tensor
+    numbers: torch.Tensor  # places of columns
+    categorical: torch.Tensor
+    starts: torch.Tensor  # where the entries of a column of categories begin
+    gap_codes: torch.Tensor  # of every column
 
     def __init__(self, task: Task, channels_last: bool) -> None:
         super().__init__()
-        self._sizes = {}
+        self._of_table, self._width = task.schema is not None, task.width
         if task.schema is not None:
-            columns = task.schema.columns
-            self._sizes = {int(i): len(columns[i].categories) for i in task.schema.categorical}
-            places = torch.from_numpy(task.schema.numbers.astype("int64"))
-            self.register_buffer("numbers", places, persistent=False)
-        self._of_table = task.schema is not None
+            self._place_columns(task.schema)
         self._is_image, self._channels_last = task.kind == "image", channels_last
         for name, values in (("mean", task.mean), ("spread", task.spread)):
             shaped = torch.tensor(values, dtype=torch.float32)
             shaped = shaped.view(1, -1, 1, 1) if self._is_image else shaped
             self.register_buffer(name, shaped, persistent=False)
+
+    def _place_columns(self, schema: Schema) -> None:
+        sizes = torch.tensor([len(column.categories) for column in schema.columns])
+        numbers, categorical = (
+            torch.from_numpy(places.astype("int64"))
+            for places in (schema.numbers, schema.categorical)
+        )
+        taken = sizes[categorical] + 1  # a gap is one more
+        starts = 2 * len(numbers) + taken.cumsum(0) - taken
+        for name, values in (
+            ("numbers", numbers), ("categorical", categorical), ("starts", starts),
+            ("gap_codes", sizes.float()),
+        ):  # fmt: skip
+            self.register_buffer(name, values, persistent=False)
 
     def forward(self, samples: torch.Tensor) -> torch.Tensor:
         """Return what the first layer sees."""
@@ -51,8 +64,9 @@ class Normalise(nn.Module):
         """Return what the first layer sees of rows."""
         gaps = rows.isnan()
         scaled = ((rows - self.mean) / self.spread).masked_fill(gaps, 0.0)
-        parts = [scaled[:, self.numbers], gaps[:, self.numbers].float()]
-        for place, size in self._sizes.items():
-            codes = torch.where(gaps[:, place], size, rows[:, place]).long()
-            parts.append(functional.one_hot(codes, size + 1).float())
-        return torch.cat(parts, 1)
+        x = scaled.new_zeros(len(rows), self._width)
+        count = len(self.numbers)
+        x[:, :count] = scaled[:, self.numbers]
+        x[:, count : 2 * count] = gaps[:, self.numbers]
+        codes = torch.where(gaps, self.gap_codes, rows)[:, self.categorical].long()
+        return x.scatter_(1, codes + self.starts, 1.0)
