@@ -1,4 +1,6 @@
-"""Choose beta and train with every method on Ray: on_ray.py FOLDER ROUNDS METHODS POLICY KIND.
+"""Choose beta and train with every method on Ray.
+
+python on_ray.py FOLDER ROUNDS METHODS POLICY KIND
 
 METHODS is a JSON list of [method, projection] or [method, projection, model].
 """
@@ -48,4 +50,4 @@ def main(folder: Path, rounds: int, methods: list[list[object]], policy: str, ki
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]), *sys.argv[4:])
+    main(Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]), *sys.argv[4:6])

@@ -82,6 +82,22 @@ def test_tied_values_are_standard_normal_with_the_variance_within_them(values, o
     assert (places**2 + within).mean() == pytest.approx(1, abs=1e-6 if not of_many else 0.03)
 
 
+@settings(max_examples=50)
+@given(tables(), st.integers(0, 2**32), st.sampled_from([np.float32, np.float64]))
+def test_looking_values_up_is_interpolation(table, seed, dtype):
+    schema, rows = table
+    for curve in RowSpace.fit(schema, rows).quantiles:
+        own = np.concatenate([np.random.default_rng(seed).normal(0, 3, 200), curve.places])
+        places = own.astype(dtype)
+        found = curve.decode(places)
+        known = np.interp(places, curve.places.astype(dtype), curve.values)
+        off = np.abs(found - known) > 1e-4 * np.maximum(1, np.ptp(curve.values))
+        at_jump = np.isin(places, curve.places.astype(dtype))  # either value will do
+        assert not (off & ~at_jump).any()
+        assert found.min() >= np.float32(curve.values[0])
+        assert found.max() <= np.float32(curve.values[-1])
+
+
 def test_a_space_is_known_from_json_and_refuses_what_it_does_not_describe():
     rows, _ = draw_table(400)
     space = RowSpace.fit(SCHEMA, rows)

@@ -325,6 +325,16 @@ def test_a_table_is_found_by_its_name_and_mistaken_for_nothing_else(tmp_path, mo
     assert [load_data(n).kind for n in ("mine.csv", "other", "other.csv")] == ["table"] * 3
     assert load_data("set", tmp_path / "data" / "other.csv").kind == "table"
     assert load_data("other", tmp_path / "data").kind == "table"
+    # Most tables of the hub have no test set.
+    split = tmp_path / "data" / "split"
+    split.mkdir()
+    frame().to_parquet(split / "train-00000-of-00002.parquet")
+    with pytest.raises(InputError, match="files are missing"):
+        load_data("split")
+    frame().to_parquet(split / "train-00001-of-00002.parquet")
+    whole = load_data("split")
+    assert (len(whole.labels), whole.train_size) == (80, 64)
+    assert whole.test_origin.startswith("20% of each class")
     Path("own.py").write_text(
         "import pandas\nframe = pandas.DataFrame({'x': [1.5, 2, 4] * 4, 'label': list('ab') * 6})\n"
     )

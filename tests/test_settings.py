@@ -84,7 +84,8 @@ def test_where_and_how_fast_is_no_part_of_a_name():
     # A deployed run goes on with more rounds, and with fewer sites than it began with.
     assert others(RunConfig) == {
         "out", "test_data", "policy", "rounds", "minimum", "timeout", "window", "device",
-        "secure", "members", "prior_epsilon", "epsilon", "delta",  # the last two unless used
+        "secure", "members", "schema", "label", "prior_epsilon", "generator_epsilon",
+        "generator_steps", "epsilon", "delta",  # the last two unless they are used
     }  # fmt: skip
 
 

@@ -54,6 +54,11 @@ LEDGER = """
 import fedeas
 fedeas.Ledger.open("ledger").enter("beta", 0.01, server="north", run="1", key=b"1")
 """
+RESAMPLED = (
+    "import numpy, fedeas; rows = numpy.random.default_rng(0).normal(size=(60, 2)); "
+    "sampler = fedeas.FedEASSampler(generator='smote', random_state=0); "
+    "assert len(sampler.fit_resample(rows, [0] * 55 + [1] * 5)[1]) > 60"
+)
 # What shows that an extra is complete: programs, or commands of fedeas.
 TRIALS: dict[str, list[list[str]]] = {
     "core": [["plan", str(COUNTS)], ["paper", "counts"]],
@@ -67,6 +72,7 @@ TRIALS: dict[str, list[list[str]]] = {
     "torch": [["python", "import fedeas.tensors, fedeas.training.models"]],
     "diffusion": [["generator", "sample", "diffusion(model=digits, steps=2)", "--each", "1"]],
     "turbo": [["python", "import fedeas.generators.turbo"]],
+    "imbalanced": [["python", RESAMPLED]],
     "quality": [["python", "import fedeas.generators.quality, torchmetrics"]],
     "train": [["run", "run.toml", "--out", "plain"]],
     "privacy": [["python", LEDGER], ["privacy", "ledger"]],

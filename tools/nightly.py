@@ -20,6 +20,7 @@ STEPS = {
     "first hour": ["benchmarks/first_hour.py"],
     "plan": ["benchmarks/plan.py"],
     "fill": ["benchmarks/fill.py"],
+    "fill_rows": ["benchmarks/fill_rows.py"],
     "busy_fill": ["benchmarks/busy_fill.py"],
     "rounds": ["benchmarks/rounds.py"],
     "tables": ["benchmarks/tables.py"],

@@ -31,9 +31,10 @@ TASKS = {
         "Comparison compare plan_stream"
     ),
     "I have a Flower app": "augment real_examples_mod from_partitioner to_partitioner",
+    "I have tables": "FedEASSampler load_table Schema",
     "I do research": (
         "Config read_config run Policy LocalPolicy make_policy make_plan Generator make_generator "
-        "Cache fill load_images load_table Schema Method Task Partition Dirichlet FLBench IID "
+        "Cache fill load_images Method Task Partition Dirichlet FLBench IID "
         "Shards SiteColumn make_recipe"
     ),
     "I run a federation": (

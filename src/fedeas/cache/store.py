@@ -106,12 +106,12 @@ class Cache:
     def seeds(self, client: str, segment: Segment) -> NDArray[np.uint64]:
         """Return the seeds of samples: the hash of all that a sample is known by."""
         head = hashlib.sha256(json.dumps([*self._known_by, client, segment.label]).encode())
-        seeds = []
+        digests = []
         for index in range(segment.start, segment.stop):
             own = head.copy()
-            own.update(f"/{index}".encode())
-            seeds.append(int.from_bytes(own.digest()[:8], "little"))
-        return np.array(seeds, dtype=np.uint64)
+            own.update(b"/%d" % index)
+            digests.append(own.digest()[:8])
+        return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
 
     def missing(self, client: str, wanted: Sequence[int]) -> list[Segment]:
         """Return the samples that are wanted and not there, class by class."""

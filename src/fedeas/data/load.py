@@ -147,6 +147,8 @@ def load_data(
         found = import_object(name, "table")
         made = found() if callable(found) else found
         return load_table(made, **vars(options), name=name.partition(":")[2], store=store)
+    if rows := _only_training_rows(name, folder):
+        return load_table_files({"all": rows}, options, name, store)
     files = _local_files(name, folder) or _hub_files(name)
     if not files.of_images and not parquet.has_images(files.parts["train"][0]):
         return load_table_files(files.parts, options, name, store)
@@ -180,6 +182,18 @@ def _table_file(name: str, folder: Path | str | None) -> Path | None:
             fix="give its path, or set FEDEAS_DATA to the folder that it is in",
         )  # fmt: skip
     return None
+
+
+def _only_training_rows(name: str, folder: Path | str | None) -> list[Path]:
+    """Return the Parquet files of a table that has no test set, as many on the hub."""
+    root = _data_folder(name) if folder is None else Path(folder)
+    if root is None or not root.is_dir() or next(root.rglob("test-*.parquet"), None):
+        return []
+    found = sorted(root.rglob("train-*.parquet"))
+    if not found or parquet.has_images(found[0]):
+        return []
+    _check_complete(found)
+    return found
 
 
 def _sites(files: _Files, column: str) -> Sites:

@@ -7,6 +7,7 @@ Tate, 1961) without interactions, and needs no more than first and second moment
 """
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from fedeas.generators.row_space import Choice, RowSpace
 from fedeas.generators.streams import uniforms
 
 Ints = NDArray[np.int64]
+Singles = NDArray[np.float32]
+_Real = TypeVar("_Real", np.float64, np.float32)
 FULL = 64  # numbers up to which a covariance is kept whole; of more, RANK factors and a diagonal
 RANK = 32
 _TRIED = 2048  # rows drawn to find the scales of levels
@@ -64,12 +67,14 @@ class ClassDistribution:
             made.draw(white, uniforms(seeds, place, 1)[0])
             self._choices.append(made)
         across = covariance[self._first :, : self._first]
-        self._mean = mean[self._first :, np.newaxis]
-        self._weights = np.asarray(np.linalg.solve(root, across.T).T, np.float64)
-        left = covariance[self._first :, self._first :] - self._weights @ self._weights.T
-        self._factors, self._noise = factors(left)
+        weights = np.asarray(np.linalg.solve(root, across.T).T, np.float64)
+        loadings, noise = factors(covariance[self._first :, self._first :] - weights @ weights.T)
+        # Single precision is more than a sample needs.
+        self._mean = mean[self._first :, np.newaxis].astype(np.float32)
+        self._weights, self._factors = weights.astype(np.float32), loadings.astype(np.float32)
+        self._noise = None if noise is None else noise[:, np.newaxis].astype(np.float32)
 
-    def draw(self, chance: Floats, normal: Floats) -> tuple[Ints, Floats]:
+    def draw(self, chance: Floats, normal: Singles) -> tuple[Ints, Singles]:
         """Return the levels of all choices and the coordinates of all numbers, by column.
 
         Parameters
@@ -86,9 +91,9 @@ class ClassDistribution:
         rank = self._factors.shape[1]
         numbers = self._mean + product(self._factors, normal[:rank])
         if self._first:
-            numbers += product(self._weights, white)
+            numbers += product(self._weights, white.astype(np.float32))
         if self._noise is not None:
-            numbers += self._noise[:, np.newaxis] * normal[rank:]
+            numbers += self._noise * normal[rank:]
         return levels, numbers
 
 
@@ -110,12 +115,12 @@ def factors(covariance: Floats) -> tuple[Floats, Floats | None]:
     return loadings, np.sqrt(left.clip(0))
 
 
-def product(matrix: Floats, columns: Floats) -> Floats:
+def product(matrix: NDArray[_Real], columns: NDArray[_Real]) -> NDArray[_Real]:
     """Multiply a matrix with every column; a column's result does not depend on the others.
 
     BLAS rounds differently for other numbers of columns.
     """
-    found: Floats = np.einsum("rk,kn->rn", matrix, columns)
+    found: NDArray[_Real] = np.einsum("rk,kn->rn", matrix, columns)
     return found
 
 

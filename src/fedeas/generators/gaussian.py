@@ -112,7 +112,7 @@ class Gaussian:
         chance = uniforms(seeds, 0, len(choices))
         normal = normals(seeds, len(choices), needed(numbers))
         levels = np.empty((len(choices), len(labels)), np.int64)
-        values = np.empty((numbers, len(labels)))
+        values = np.empty((numbers, len(labels)), np.float32)
         for label in np.unique(labels).tolist():
             own = np.flatnonzero(labels == label)
             levels[:, own], values[:, own] = self._distribution(label).draw(

@@ -9,6 +9,7 @@ place in the interval, without drawing any.
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ Floats = NDArray[np.float64]
 _MANY = 256  # shares of a column above 1 / _MANY are kept as they are
 _KNOTS = 512  # of a curve, besides those of shared values
 _LEAST = 1e-9  # a share beyond which a normal is cut off, at six standard deviations
+_CELLS = 4096  # of the grid that a place is looked up in
 _NORMAL = NormalDist()
 
 
@@ -70,10 +72,63 @@ class Quantiles:
             places[found], variances[found] = mean[at[found]], variance[at[found]]
         return places, variances
 
-    def decode(self, places: Floats) -> Floats:
-        """Return the values at places; beyond the outermost they stay the least and the largest."""
-        values: Floats = np.interp(places, self.places, self.values)
+    def decode(self, places: NDArray[Any]) -> NDArray[Any]:
+        """Return the values at places; beyond the outermost they stay the least and the largest.
+
+        This is `np.interp`, several times as fast: a grid says near which knot a place is.
+        """
+        knots = self._knots(places.dtype)
+        inside = np.clip(places, knots.places[0], knots.places[-3])
+        near = ((inside - knots.places[0]) * knots.scale).astype(np.intp)
+        at = knots.first.take(near)
+        for _ in range(knots.steps):
+            at += inside >= knots.places.take(at + 1)
+        values: NDArray[Any] = knots.values.take(at)
+        values += knots.slopes.take(at) * (inside - knots.places.take(at))
         return values
+
+    def _knots(self, dtype: np.dtype[Any]) -> "_Knots":
+        if dtype.char not in self._prepared:
+            self._prepared[dtype.char] = _Knots.of(self.places.astype(dtype), self.values)
+        return self._prepared[dtype.char]
+
+    @cached_property
+    def _prepared(self) -> "dict[str, _Knots]":
+        return {}
+
+
+@dataclass(frozen=True, eq=False)
+class _Knots:
+    """A curve prepared for looking up many places."""
+
+    places: NDArray[Any]  # with infinity at the end, which no place reaches
+    values: NDArray[Any]
+    slopes: NDArray[Any]
+    first: NDArray[np.intp]  # for every cell of a grid, the last knot that is not after it
+    scale: float  # cells per unit
+    steps: int  # the most knots in a cell
+
+    @classmethod
+    def of(cls, places: NDArray[Any], values: Floats) -> "_Knots":
+        """Prepare a curve, in the precision of its places."""
+        dtype = places.dtype
+        width = np.diff(places.astype(np.float64))
+        slopes = np.divide(np.diff(values), width, out=np.zeros_like(width), where=width > 0)
+        span = float(places[-1]) - float(places[0])
+        scale = (_CELLS - 1) / span if span > 0 else 0.0
+        cell = ((places - places[0]) * dtype.type(scale)).astype(np.intp)
+        # A place is rounded into a cell as its neighbours are, so that knots of earlier cells are
+        # never after it.
+        first = np.maximum(np.searchsorted(cell, np.arange(_CELLS + 1)) - 1, 0)
+        steps = int(np.bincount(cell).max())
+        return cls(
+            np.append(places, np.full(2, np.inf, dtype)),
+            values.astype(dtype),
+            np.append(slopes, 0.0).astype(dtype),
+            first,
+            dtype.type(scale),
+            steps,
+        )
 
 
 def _spread(above: Floats, shared: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -125,7 +125,7 @@ class RowSpace:
             variances[:, at] = np.where(gap, 0.0, within)
         return points, variances
 
-    def decode(self, levels: Ints, numbers: Floats) -> Rows:
+    def decode(self, levels: Ints, numbers: Array) -> Rows:
         """Return rows with these levels of every choice and these coordinates of every number.
 
         Both are given by column: a row of `levels` for every choice, one of `numbers` for every

@@ -126,6 +126,7 @@ def open_frame(frame: Any) -> OpenTable:
             "not a table",
             got=type(frame).__name__,
             allowed="a frame of pandas or polars, an Arrow table, or a Hugging Face data set",
+            fix="pass one of its splits, e.g. data['train']" if hasattr(frame, "keys") else None,
         )
     return _checked(OpenTable("the table", tuple(names), (len(frame),), column, known))
 
