@@ -193,6 +193,8 @@ class SiteConfig(Settings, frozen=True, rename="kebab"):
     max_threads: Natural = 0  # 0: as many as the process has cores
     max_state_mb: Natural = 2_000  # of what methods keep between rounds
     num_partitions: int = 0  # Flower's simulation names it; nothing here depends on it
+    schema: str = ""  # of a table: the JSON file of its columns that all sites agreed on
+    label: str = "label"  # of a table: the column of the label
 
     @property
     def cache_folder(self) -> Path:
