@@ -7,7 +7,7 @@ import pytest
 
 from fedeas.experiments.sweep import Planned, plan_runs, read_sweep
 from fedeas.specs import parse
-from test_docs import load_tool
+from test_docs import load_tool, sweep_files
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 PAPER = [CONFIGS / "paper" / name for name in ("cifar10.toml", "cifar100.toml")]
@@ -17,7 +17,7 @@ def runs(path: Path, grid: str = "") -> list[Planned]:
     return [run for run in plan_runs(read_sweep(path)) if grid in ("", run.grid.name)]
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*/*.toml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", sweep_files(), ids=lambda p: p.stem)
 def test_all_rows_beside_moon_have_its_architecture(path):
     found = runs(path)
     for grid in {r.grid.name for r in found if r.config.federated.method.startswith("moon")}:

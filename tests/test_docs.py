@@ -10,8 +10,12 @@ import pytest
 
 from fedeas import InputError, WaterFill
 from fedeas.experiments.sweep import plan_runs, read_sweep
-from fedeas.settings.config import Config
+from fedeas.flower.rounds import draw_cohort
+from fedeas.generators.train import PRESETS
+from fedeas.settings.config import Config, read_config
 from fedeas.settings.reading import read_settings
+from fedeas.training.models import make_model
+from fedeas.training.task import Task
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
@@ -68,10 +72,28 @@ def test_the_programs_shown_run(name, tmp_path, monkeypatch):
             exec(compile(block, name, "exec"), {"__name__": "shown"})
 
 
+def sweep_files() -> list[Path]:
+    """The sweeps that come along; a config without grids is of a single run."""
+    found = sorted((ROOT / "configs").glob("*/*.toml"))
+    return [path for path in found if "[[grid]]" in path.read_text()]
+
+
+def test_the_runs_that_come_along_train_generators():
+    single = set((ROOT / "configs").glob("*/*.toml")) - set(sweep_files())
+    assert {path.stem for path in single} == {"federated_diffusion"}
+    for path in single:
+        federated = read_config(path).federated
+        assert federated.model.is_generator
+        make_model(federated.model, Task(10, (28, 28, 1), (0.5,), (0.2,)), 0)
+        clients = len(draw_cohort(42, 1, 20, federated.fraction))
+        # The steps of the central training, all clients together.
+        assert clients * federated.local.steps * federated.rounds == PRESETS["tiny"].steps
+
+
 def test_the_sweeps_shown_and_shipped_are_sweeps(tmp_path):
     shown = "".join((ROOT / name).read_text() for name in DOCUMENTS)
     blocks = re.findall(r"```toml-sweep\n(.*?)```", shown, re.DOTALL)
-    files = [path.read_text() for path in (ROOT / "configs").glob("*/*.toml")]
+    files = [path.read_text() for path in sweep_files()]
     assert len(blocks) >= 2
     assert len(files) >= 4
     for text in (*blocks, *files):

@@ -72,7 +72,7 @@ def test_where_and_how_fast_is_no_part_of_a_name():
     def others(kind: type[Settings]) -> set[str]:
         return {f.name for f in fields_of(kind)} - set(kind(**least[kind]).identity())
 
-    least = {Config: {"data": Data("x")}, Data: {"name": "x"}, Federated: {}}
+    least = {Config: {"data": Data("x")}, Data: {"name": "x"}, Federated: {}, Local: {}}
     least[RunConfig] = {key.replace("-", "_"): value for key, value in FLAT.items()}
     assert others(Config) == {"grid", "device"}
     assert others(Data) == {
@@ -80,12 +80,14 @@ def test_where_and_how_fast_is_no_part_of_a_name():
         # of tables, unless they are set
         "label", "site", "numbers", "categories", "leave_out", "test_share", "test_seed",
     }  # fmt: skip
-    assert others(Federated) == {"timeout", "window", "secure"}
+    assert others(Federated) == {"timeout", "window", "secure", "average"}  # the last unless used
+    assert others(Local) == {"steps"}  # unless used
     # A deployed run goes on with more rounds, and with fewer sites than it began with.
     assert others(RunConfig) == {
         "out", "test_data", "policy", "rounds", "minimum", "timeout", "window", "device",
         "secure", "members", "schema", "label", "prior_epsilon", "generator_epsilon",
-        "generator_steps", "epsilon", "delta",  # the last two unless they are used
+        "generator_steps",
+        "epsilon", "delta", "steps", "optimizer", "average",  # these unless used
     }  # fmt: skip
 
 
@@ -124,7 +126,7 @@ GOOD = {"data": {"name": "cifar10"}}
          "got 0; allowed: a whole number from 1"),
         ({"federated": {"local": {"epoch": 1}}}, "c.toml: federated.local has no setting 'epoch'; "
          "allowed: epochs, batch, learning_rate, momentum, weight_decay, precision, compile, "
-         "optimizer; did you mean 'epochs'?"),
+         "optimizer, steps; did you mean 'epochs'?"),
         ({"federated": {"fraction": "all"}}, "c.toml: federated.fraction has the wrong type; "
          "got 'all'; allowed: a number above 0, up to 1"),
         ({"federated": {"local": {"precision": "bfloat"}}}, "c.toml: federated.local.precision is "

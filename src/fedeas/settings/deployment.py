@@ -172,8 +172,6 @@ class SiteConfig(Settings, frozen=True, rename="kebab"):
     methods: str = _PRIVATE  # that it takes part in; fedgen tells label counts, fedmix averages
     batch: Count = 64  # images generated at a time
     device: str = "auto"
-    schema: str = ""  # of a table: the JSON file of its columns that all sites agreed on
-    label: str = "label"  # of a table: the column of the label
     # The privacy of one sample of this site, added or removed, in all noisy sums together: across
     # queries, runs and servers.
     epsilon: Annotated[float, Meta(gt=0, lt=1e6)] = 3.0

@@ -23,11 +23,10 @@ class ModelSettings(Settings, frozen=True):
     A factory takes the `Task` and returns an `nn.Module` from normalised samples to logits.
     `stem` and `norm` are a ResNet's, `projection` is a head before the last layer. MOON compares
     what leaves the head, or the features where there is none. Its authors give every method of a
-    comparison the head; so should a sweep.
+    comparison the head; so should a sweep. `unet` is a diffusion model, for a generator.
     """
 
-    # Or resnet18, mlp, unet (a diffusion model), package.module:factory; "" is the data's default.
-    name: str = "cnn"
+    name: str = "cnn"  # or resnet18, mlp, unet, package.module:factory; "" is the data's default
     norm: str = "batch"  # or group
     stem: str = "cifar"  # or imagenet
     projection: Natural = 0  # width of MOON's head: 256, or 0 for none
@@ -67,9 +66,7 @@ class Federated(Settings, frozen=True):
     window: Window = 16  # messages in flight at a time
     evaluate_every: Count = 1  # rounds between tests of the server's model
     secure: Annotated[bool, NOT_IDENTITY] = False  # replies under a secure sum; the same bits
-    # Moving average of the server's weights over rounds, which is tested and kept; 0: none. Clients
-    # go on from the weights themselves.
-    average: Average = 0.0
+    average: Average = 0.0  # moving average of the weights over rounds, tested and kept; 0: none
 
     def __post_init__(self) -> None:
         super().__post_init__()
