@@ -67,7 +67,7 @@ HEAVY = {
     "privacy/secure_sum/keys.py", "privacy/secure_sum/client.py",
     "privacy/secure_sum/server.py", "privacy/secure_sum/identity.py",
     "flower/secure_sum.py", "flower/negotiate.py",
-    "flower/queries.py", "flower/secure_round.py",
+    "flower/queries.py", "flower/secure_round.py", "flower/own_generator.py",
 }  # fmt: skip
 HEAVY_PACKAGES = {
     "torch", "diffusers", "accelerate", "safetensors", "flwr", "cryptography", "dp_accounting",

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedeas.errors import InputError
-from fedeas.experiments.run import alone, claim, prepare, train_rounds
+from fedeas.experiments.folder import alone, claim
+from fedeas.experiments.run import prepare, train_rounds
 from fedeas.flower.grids import check_grid
 from fedeas.flower.log import Line
 from fedeas.generators.card import Card

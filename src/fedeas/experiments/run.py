@@ -6,8 +6,8 @@ checkpoint, which has one too; the other files are for readers, and are written 
 
 import hashlib
 import platform
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from fedeas.cores import usable_cores
 from fedeas.data import Federation, described
 from fedeas.errors import InputError
 from fedeas.experiments.code import code_hash, library_version
+from fedeas.experiments.folder import alone, claim
 from fedeas.experiments.own import made_spec
 from fedeas.experiments.planning import plan_run, uses_own_samples
 from fedeas.experiments.results import curves, read_result, summarise
@@ -33,7 +34,6 @@ from fedeas.flower.log import Line, RoundLog
 from fedeas.flower.rounds import Trained, run_rounds
 from fedeas.flower.simulated import Simulation, simulated_members
 from fedeas.generators import Generator, check_classes, open_generator
-from fedeas.locks import locked
 from fedeas.methods.registry import make_method
 from fedeas.plan import Plan
 from fedeas.policies import settled_spec
@@ -301,41 +301,6 @@ def _about(config: Config, ready: Prepared) -> dict[str, Any]:
             "torch": library_version("torch"),
         },
     }
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold a run's folder; a second process is told, instead of training the same run twice."""
-
-    def busy() -> None:
-        raise InputError(f"{folder} is being run by another process", fix="wait for it")
-
-    with locked(folder, busy):
-        yield
-
-
-def claim(path: Path, config: Config, ready: Prepared, allow_other: bool) -> tuple[str, ...]:
-    """Write the config down, or see that the folder is of the same run; return whose code it is.
-
-    A damaged config is written anew: result and checkpoint name their experiment themselves.
-    """
-    now = code_hash()
-    try:
-        found = read_json(path)
-    except InputError:
-        found = {"experiment": ready.experiment, "code": now, "config": config.to_dict()}
-        write_json(path, found)
-    codes = tuple(dict.fromkeys([found["code"], *found.get("later_code", ()), now]))
-    if found["experiment"] != ready.named(codes[0]):
-        raise InputError(f"{path.parent} holds another run", fix="choose another folder")
-    if len(codes) > 1:
-        if not allow_other:
-            raise InputError(
-                f"{path.parent} was begun by another version of the code or its libraries",
-                fix="run it again in another folder, or go on with --allow-other-code",
-            )
-        write_json(path, {**found, "later_code": list(codes[1:])})
-    return codes
 
 
 def _code_name(codes: tuple[str, ...]) -> str:
