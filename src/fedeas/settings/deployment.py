@@ -155,8 +155,6 @@ class SiteConfig(Settings, frozen=True, rename="kebab"):
     # Folder of its images, CLASS/, train/CLASS/ or train-*.parquet; or a table's file.
     data: str
     state: str  # folder for what it keeps between turns
-    schema: str = ""  # of a table: the JSON file of its columns that all sites agreed on
-    label: str = "label"  # of a table: the column of the label
     generator: str = ""  # e.g. diffusion(model=/models/x); without one it generates nothing
     cache: str = ""  # folder of generated images; by default inside `state`
     methods: str = _PRIVATE  # that it takes part in; fedgen tells label counts, fedmix averages
@@ -178,6 +176,8 @@ class SiteConfig(Settings, frozen=True, rename="kebab"):
     max_threads: Natural = 0  # 0: as many as the process has cores
     max_state_mb: Natural = 2_000  # of what methods keep between rounds
     num_partitions: int = 0  # Flower's simulation names it; nothing here depends on it
+    schema: str = ""  # of a table: the JSON file of its columns that all sites agreed on
+    label: str = "label"  # of a table: the column of the label
 
     @property
     def cache_folder(self) -> Path:
