@@ -1,8 +1,9 @@
 """Rows from MOSTLY AI's engine (`pip install mostlyai-engine`), as a generator of fedeas.
 
 The engine trains an autoregressive network on a table, in minutes instead of milliseconds, and
-learns what means and covariances do not say. It draws a batch at a time, so that a row follows from
-its label and the seeds of its whole batch. Train it where you use it: its files are pickles.
+learns what means and covariances do not say. It does not draw the same rows from the same seeds
+again: what is in a cache stays, and what is missing is drawn anew. Train it where you use it: its
+files are pickles.
 
     generator = Mostly.fit(data, minutes=5)
     fedeas.fill(plan, generator, fedeas.Cache("cache", generator, data.classes))
