@@ -24,7 +24,7 @@ def config(tmp_path, monkeypatch) -> Config:
     return read_settings(Config, {
         "seed": 3, "device": "cpu",
         "data": {"name": str(tmp_path / "loans.parquet"), "label": "grade", "categories": ["term"]},
-        "partition": {"recipe": "dirichlet", "clients": 5, "alpha": 0.1},
+        "partition": {"recipe": "dirichlet", "clients": 5, "alpha": 0.4},
         "augment": {"policy": "fedeas(beta=12)", "generator": "gaussian",
                     "cache": str(tmp_path / "cache")},
         "federated": {"rounds": 1, "model": {"name": "mlp"}, "local": {"epochs": 1, "batch": 16}},

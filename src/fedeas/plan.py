@@ -237,7 +237,7 @@ class Plan:
         """
         row = self.client_names.index(client) if isinstance(client, str) else client
         names: tuple[str | int, ...] = self.classes or tuple(range(self.samples.shape[1]))
-        total = self._held(counts).n[row] + self.samples[row]
+        total = self._held(counts, "pass counts=").n[row] + self.samples[row]
         return {names[c]: int(total[c]) for c in np.flatnonzero(self.samples[row]).tolist()}
 
     def to_pandas(self) -> Any:
@@ -257,13 +257,13 @@ class Plan:
             The counts that the plan was made from; needed for a plan loaded from a file.
 
         """
-        return plotting.figure(self, self._held(counts))
+        return plotting.figure(self, self._held(counts, "use plan.plot(counts)"))
 
-    def _held(self, counts: LabelCounts | None) -> LabelCounts:
+    def _held(self, counts: LabelCounts | None, fix: str) -> LabelCounts:
         """Return the counts that the plan was made from."""
         held = self._source if counts is None else counts
         if isinstance(held, str):
-            raise InputError("a loaded plan does not include its counts", fix="pass counts=")
+            raise InputError("a loaded plan does not include its counts", fix=fix)
         if held.fingerprint != self.counts_hash:
             raise InputError("the plan was made from other counts", got=counts)
         return held
