@@ -232,6 +232,16 @@ def test_noise_is_paid_for_and_on_the_card(sites, tmp_path):  # noqa: F811
     card = json.loads((tmp_path / "run" / "generator" / "card.json").read_text())
     assert (card["sites"], card["secure"], card["epsilon"]) == (4, True, 2.0)
     assert "epsilon = 2," in card["guarantee"]
+    # What it promises is for all rounds, so no run goes on with more of them.
+    with pytest.raises(InputError, match="another experiment"):
+        serve(grid, settings(sites, tmp_path / "run", **DEPLOYED, **private, rounds=3))
+
+
+def test_without_noise_the_card_promises_nothing(sites, tmp_path):  # noqa: F811
+    grid = InlineGrid(app_of(sites, tmp_path, train_generator=True), 4)
+    serve(grid, settings(sites, tmp_path / "run", **DEPLOYED, rounds=1, epsilon=2.0))
+    card = json.loads((tmp_path / "run" / "generator" / "card.json").read_text())
+    assert card["epsilon"] is None
 
 
 # What is wrong

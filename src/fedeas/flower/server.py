@@ -96,7 +96,9 @@ def _save_generator(
 ) -> None:
     """Write the generator that the sites trained, with a card of how they did."""
     federated = settings.federated()
-    noise = (settings.epsilon, settings.delta) if settings.epsilon else (None, None)
+    # Only secure sums have noise.
+    noisy = settings.secure and settings.epsilon
+    noise = (settings.epsilon, settings.delta) if noisy else (None, None)
     card = Card(settings.sites, federated.rounds, federated.secure, *noise)
     writer = heavy("fedeas.generators.federated", "a generator's folder", "diffusion")
     writer.save_generator(

@@ -127,7 +127,11 @@ class RunConfig(Deployment, frozen=True, kw_only=True, rename="kebab"):
 
         `normalised_by` are the means and the spreads of samples, and the columns of a table.
         """
-        return content_hash([self.identity(), policy, normalised_by])
+        named: list[object] = [self.identity(), policy, normalised_by]
+        if self.epsilon:
+            # More rounds, or some without noise, would cost a site more than epsilon in all.
+            named += [self.rounds, self.secure]
+        return content_hash(named)
 
 
 class RoundSum(Settings, frozen=True):
