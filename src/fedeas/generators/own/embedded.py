@@ -59,7 +59,8 @@ class Embedded:
         checkpoint = None if folder is None else folder / _CHECKPOINT
         network = match(query, target, training, seed, checkpoint, report)
         settings = {
-            "features": query.features, "query_seed": query.seed, "seed": seed,
+            "features": query.features, "edges": query.edges, "query_seed": query.seed,
+            "seed": seed,
             **dataclasses.asdict(training), "network": dataclasses.asdict(network.config),
         }  # fmt: skip
         card = Card(

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedeas.privacy.queries.embedding import EmbeddingSum
-from fedeas.privacy.queries.features import ORIENTATIONS, banks, circles, reduction
+from fedeas.privacy.queries.features import ORIENTATIONS, banks, reduction
 
 _TINY = 1.0  # of a square of strengths: a root has no slope at zero
 
@@ -20,11 +20,11 @@ class Features(nn.Module):
         self._shape = query.shape
         self._banks = [
             (torch.tensor(bank.matrix, dtype=torch.float32), bank.places, bank.part / 512)
-            for bank in banks(query.shape)
+            for bank in (banks(query.shape) if query.edges else ())
         ]
         self._directions = [
             torch.tensor(circle.directions * (2 * math.pi / circle.turn), dtype=torch.float32)
-            for circle in circles(query.shape, query.features, query.seed)
+            for circle in query.circles
         ]
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -35,8 +35,10 @@ class Features(nn.Module):
             found.append(torch.stack([angles.cos(), angles.sin()], 2).flatten(1))
         return torch.cat(found, 1)
 
-    def _views(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return pixels, and the strength of edges."""
+    def _views(self, images: torch.Tensor) -> list[torch.Tensor]:
+        """Return pixels, and the strength of edges where it is asked for."""
+        if not self._banks:
+            return [images.flatten(1)]
         grey = images.sum(3)
         factor = reduction(*self._shape[:2])
         if factor > 1:
@@ -46,4 +48,4 @@ class Features(nn.Module):
             phases = (grey.flatten(1) @ matrix).view(len(images), ORIENTATIONS, 2, down, across)
             strength = (phases.square().sum(2) + _TINY).sqrt()
             edges.append(functional.avg_pool2d(strength, 2).flatten(1) * (4 * part))
-        return images.flatten(1), torch.cat(edges, 1)
+        return [images.flatten(1), torch.cat(edges, 1)]

@@ -50,12 +50,18 @@ def cleaned(covariance: Floats, error: float) -> Floats:
     return found
 
 
+def raw_covariances(moments: Moments) -> Floats:
+    """Return the covariance of every class, with its noise."""
+    raw: Floats = moments.seconds - np.einsum("ci,cj->cij", moments.means, moments.means)
+    # The noise of a mean adds its variance to the square of the mean, on the diagonal.
+    raw += np.square(moments.mean_errors)[:, np.newaxis, np.newaxis] * np.eye(raw.shape[1])
+    return raw
+
+
 def class_covariances(moments: Moments) -> Floats:
     """Return a clean covariance per class, leaning on that of all classes together."""
-    d = moments.means.shape[1]
-    raw = moments.seconds - np.einsum("ci,cj->cij", moments.means, moments.means)
-    # The noise of a mean adds its variance to the square of the mean, on the diagonal.
-    raw += np.square(moments.mean_errors)[:, np.newaxis, np.newaxis] * np.eye(d)
+    raw = raw_covariances(moments)
+    d = raw.shape[1]
     weights = moments.counts / moments.counts.sum()
     pooled = cleaned(
         np.einsum("c,cij->ij", weights, raw),
@@ -94,11 +100,12 @@ class Gaussians:
             The names of the classes.
         """
         moments = query.read(released.sums, released.sigma, released.sites)
-        values, vectors = np.linalg.eigh(class_covariances(moments))
+        covariances = class_covariances(moments)
+        values, vectors = np.linalg.eigh(covariances)
         roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, np.newaxis, :]
         card = Card(
             WAY, classes, query.shape, released.epsilon, released.delta, released.sites,
-            tuple(moments.counts.round(1).tolist()), _quality(moments),
+            tuple(moments.counts.round(1).tolist()), _quality(moments, covariances),
             {"frequencies": query.frequencies},
         )  # fmt: skip
         return cls(moments.means, roots, card)
@@ -141,13 +148,18 @@ class Gaussians:
         return cls(means, roots, card)
 
 
-def _quality(moments: Moments) -> tuple[float, ...]:
-    """Return how clearly every class's mean stands out from the others', 1 at best.
+def _quality(moments: Moments, covariances: Floats) -> tuple[float, ...]:
+    """Return what the noise leaves of every class, 1 at best.
 
-    The part of its squared distance from the other classes' mean that is not noise.
+    The part of its mean's squared distance from the other classes' mean that is not noise, times
+    the part of its variance that is drawn.
     """
     classes, d = moments.means.shape
     others = (moments.means.sum(axis=0) - moments.means) / (classes - 1)
     apart = np.square(moments.means - others).sum(axis=1)
     noise = d * np.square(moments.mean_errors)
-    return tuple(np.clip(1 - noise / np.maximum(apart, 1e-12), 0.0, 1.0).round(3).tolist())
+    clear = np.clip(1 - noise / np.maximum(apart, 1e-12), 0.0, 1.0)
+    # The trace of a covariance with noise is right on average.
+    whole = np.trace(raw_covariances(moments), axis1=1, axis2=2)
+    drawn = np.trace(covariances, axis1=1, axis2=2) / np.maximum(whole, 1e-12)
+    return tuple((clear * np.clip(drawn, 0.0, 1.0)).round(3).tolist())

@@ -13,7 +13,15 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from fedeas.errors import InfeasibleError, InputError
-from fedeas.privacy.queries.features import RADIUS, Array, Circle, circle_points, circles, views
+from fedeas.privacy.queries.features import (
+    RADIUS,
+    Array,
+    Circle,
+    circle_points,
+    circles,
+    edges_of,
+    pixels_of,
+)
 from fedeas.privacy.queries.query import Floats, Ints
 from fedeas.privacy.queries.sample_sum import SampleSum
 from fedeas.scalars import integer
@@ -40,17 +48,22 @@ class EmbeddingSum(SampleSum):
     classes, shape
         The number of classes, and height x width x channels of an image of uint8.
     features : int
-        Random directions of all views together.
+        Random directions, each of which gives a pair of numbers.
+    edges : int
+        How many of them look at edges; the others look at pixels.
     seed : int
         Names the directions. It is public: sites and server draw the same ones.
     """
 
     name: ClassVar[str] = "embedding"
     features: int = 1500
+    edges: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
         integer(self.features, "features out of range", "2 to 65536", 2, 2**16)
+        most = self.features - 1
+        integer(self.edges, "edges out of range", f"0 to {most}", 0, most)
         integer(self.seed, "seed out of range", "0 to 2**32 - 1", 0, 2**32 - 1)
         if len(self.shape) != 3 or not all(type(n) is int and n >= 8 for n in self.shape[:2]):
             raise InputError("not the shape of images", got=self.shape, allowed="8 x 8 and more")
@@ -72,21 +85,22 @@ class EmbeddingSum(SampleSum):
     def sensitivity(self) -> float:
         """Every row has a count and `features` points of circles, none further out than here."""
         outermost = max(
-            int(np.square(circle_points(circle.turn)).sum(axis=1).max()) for circle in self._circles
+            int(np.square(circle_points(circle.turn)).sum(axis=1).max()) for circle in self.circles
         )
         return math.sqrt(self.features * outermost + self.count_units**2)
 
     @property
-    def _circles(self) -> tuple[Circle, ...]:
-        return circles(self.shape, self.features, self.seed)
+    def circles(self) -> tuple[Circle, ...]:
+        """The directions of pixels, and those of edges where there are any."""
+        return circles(self.shape, self.features - self.edges, self.edges, self.seed)
 
     def rows(self, samples: Array) -> Ints:
         """Return a row per image."""
         found = np.empty((len(samples), self.width), np.int64)
         found[:, 0] = self.count_units
         place = 1
-        for circle, view in zip(self._circles, views(samples), strict=True):
-            points = circle_points(circle.turn)[circle.angles(view)]
+        for circle, view in zip(self.circles, (pixels_of, edges_of), strict=False):
+            points = circle_points(circle.turn)[circle.angles(view(samples))]
             last = place + 2 * points.shape[1]
             found[:, place:last] = points.reshape(len(samples), -1)
             place = last

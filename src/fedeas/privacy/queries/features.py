@@ -1,9 +1,9 @@
 """Public random features of images, in whole numbers: the same on every machine, in any block.
 
-An image is seen as its pixels and as the strength of edges: of eight directions and two sizes,
-added up around every 4 x 4 pixels. Each *view* v is projected on random directions w, and a
-direction gives a point on a circle, at the angle w . v. Pixels and directions are whole numbers and
-angles are counted in parts of a turn; floating point only adds what it holds exactly.
+An image is seen as its pixels and, on request, as the strength of edges: of eight directions and
+two sizes, added up around every 4 x 4 pixels. Each *view* v is projected on random directions w,
+and a direction gives a point on a circle, at the angle w . v. Pixels and directions are whole
+numbers and angles are counted in parts of a turn; floating point only adds what it holds exactly.
 """
 
 import math
@@ -59,17 +59,18 @@ class Bank(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def circles(shape: tuple[int, ...], features: int, seed: int) -> tuple[Circle, Circle]:
-    """Return the features of the two views, half of the directions for each."""
-    edges = sum(ORIENTATIONS * (h // 2) * (w // 2) for _, (h, w), _ in banks(shape))
-    sizes = (math.prod(shape), edges)
-    widths = (_PIXELS_WIDTH, _EDGES_WIDTH)
-    counts = (features - features // 2, features // 2)
-    made = []
-    for name, size, width, count in zip(("pixels", "edges"), sizes, widths, counts, strict=True):
-        turn = round(2 * math.pi * _SPREAD * _WHITE * math.sqrt(width * size))
-        made.append(Circle(_directions(size, count, seed, name), turn))
-    return made[0], made[1]
+def circles(shape: tuple[int, ...], pixels: int, edges: int, seed: int) -> tuple[Circle, ...]:
+    """Return the features of the views: so many directions for pixels, and so many for edges."""
+    made = [_circle("pixels", math.prod(shape), _PIXELS_WIDTH, pixels, seed)]
+    if edges:
+        size = sum(ORIENTATIONS * (h // 2) * (w // 2) for _, (h, w), _ in banks(shape))
+        made.append(_circle("edges", size, _EDGES_WIDTH, edges, seed))
+    return tuple(made)
+
+
+def _circle(view: str, size: int, width: float, count: int, seed: int) -> Circle:
+    turn = round(2 * math.pi * _SPREAD * _WHITE * math.sqrt(width * size))
+    return Circle(_directions(size, count, seed, view), turn)
 
 
 @lru_cache(maxsize=8)
@@ -83,8 +84,13 @@ def circle_points(turn: int) -> NDArray[np.int32]:
     return points
 
 
-def views(images: Array) -> tuple[Ints, Ints]:
-    """Return the two views of images, a row each.
+def pixels_of(images: Array) -> Ints:
+    """Return the pixels of images, a row each."""
+    return images.reshape(len(images), -1).astype(np.int64)
+
+
+def edges_of(images: Array) -> Ints:
+    """Return the strength of edges, a row per image.
 
     Parameters
     ----------
@@ -92,7 +98,6 @@ def views(images: Array) -> tuple[Ints, Ints]:
         N x height x width x channels of uint8.
     """
     shape = images.shape[1:]
-    pixels = images.reshape(len(images), -1).astype(np.int64)
     grey = reduced(images.astype(np.int64).sum(axis=3)).reshape(len(images), -1)
     parts = []
     for bank in banks(shape):
@@ -104,10 +109,9 @@ def views(images: Array) -> tuple[Ints, Ints]:
         height, width = (n // 2 * 2 for n in bank.places)
         strength = strength[..., :height, :width]
         pooled = strength.reshape(len(images), ORIENTATIONS, height // 2, 2, width // 2, 2)
-        parts.append(pooled.sum(axis=(3, 5)).reshape(len(images), -1).astype(np.int64))
-    scales = [bank.part for bank in banks(shape)]
-    edges = [part * scale // (2 * _FINE) for part, scale in zip(parts, scales, strict=True)]
-    return pixels, np.concatenate(edges, axis=1)
+        added = pooled.sum(axis=(3, 5)).reshape(len(images), -1).astype(np.int64)
+        parts.append(added * bank.part // (2 * _FINE))
+    return np.concatenate(parts, axis=1)
 
 
 def reduced(grey: Ints) -> Ints:
