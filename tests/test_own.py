@@ -29,6 +29,7 @@ from fedeas.privacy.queries.features import RADIUS, circle_points
 from fedeas.privacy.queries.moments import ImageMoments, Moments, clipped
 from fedeas.privacy.release import release
 from fedeas.privacy.secure_sum.messages import RefusedError
+from federations import write_shapes
 
 SHAPE = (12, 10, 1)
 QUERIES = [EmbeddingSum(3, SHAPE, features=40, edges=15), ImageMoments(3, SHAPE, frequencies=5)]
@@ -381,6 +382,26 @@ def test_a_run_makes_its_generator_once_from_its_own_clients(shapes, tmp_path, m
     assert made_spec("pool(data=x)", federation, 42) == "pool(data=x)"
     with pytest.raises(InputError, match="no setting 'magic'"):
         made_spec("own(magic=1)", federation, 42)
+
+
+def test_the_command_makes_a_folder_and_says_what_it_cost(fedeas, tmp_path):
+    folder = write_shapes(tmp_path / "set")
+    config = tmp_path / "config.toml"
+    config.write_text(
+        f'[data]\nname = "shapes"\nfolder = "{folder}"\n'
+        '[partition]\nrecipe = "dirichlet"\nclients = 4\nalpha = 0.5\n'
+    )
+    given = ("generator", "own", config, "--way", "moments", "--out")
+    done = fedeas(*given, tmp_path / "own", "--epsilon", "50")
+    assert done.code == 0, done.err
+    said = done.out
+    assert "epsilon 50, delta 1e-05 for one sample of a site, added or removed" in said
+    assert json.loads((tmp_path / "own" / "generator.json").read_text())["sites"] == 4
+    assert make_generator(f"own(model={tmp_path / 'own'})").classes
+    assert "none: the sum has no noise" in fedeas(*given, tmp_path / "b", "--epsilon", "inf").out
+    wrong = fedeas(*given, tmp_path / "c", "--delta", "2")
+    assert wrong.code == 2
+    assert "delta is out of range" in wrong.err
 
 
 @pytest.mark.slow

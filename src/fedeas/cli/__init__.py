@@ -17,6 +17,7 @@ from fedeas.cli.generator import generator
 from fedeas.cli.interrupt import HeardInterrupts
 from fedeas.cli.members import members
 from fedeas.cli.new import new
+from fedeas.cli.own_generator import own_generator
 from fedeas.cli.paper import paper
 from fedeas.cli.partition import partition
 from fedeas.cli.plan import plan
@@ -46,6 +47,7 @@ app.command()(report)
 app.command()(privacy)
 app.command()(demo)
 app.command()(new)
+generator.command("own")(own_generator)
 app.add_typer(generator, name="generator")
 app.add_typer(cache, name="cache")
 app.add_typer(members, name="members")

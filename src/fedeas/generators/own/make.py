@@ -68,7 +68,8 @@ def make_own(
         released = release(query, answers, len(sites), epsilon, delta, seed)
         made = embedded.Embedded.make(query, released, data.classes, training, seed, out, report)
     else:
-        moments = ImageMoments(classes, shape)
+        most = min(ImageMoments.frequencies, *shape[:2])  # of a small image, all there are
+        moments = ImageMoments(classes, shape, frequencies=most)
         answers = (moments.answer(data.samples, data.labels, own) for own in sites)
         released = release(moments, answers, len(sites), epsilon, delta, seed)
         made = gaussians.Gaussians.make(moments, released, data.classes)

@@ -1,0 +1,65 @@
+"""`fedeas generator own`: a generator from a noisy sum over the clients of a federation."""
+
+import math
+from pathlib import Path
+
+import typer
+
+from fedeas.cli import show
+from fedeas.errors import InputError
+from fedeas.progress import progress
+
+
+def own_generator(
+    config_file: Path = typer.Argument(
+        ..., metavar="CONFIG", help="Config with the federation's data and partition (.toml)."
+    ),
+    out: Path = typer.Option(..., help="Output folder; run again to resume."),
+    epsilon: float = typer.Option(
+        1.0, help="What the sum may cost one sample of a site, added or removed; inf: no noise."
+    ),
+    delta: float = typer.Option(1e-5, help="The delta of the guarantee."),
+    way: str = typer.Option("", help="embedding or moments (default: the better one)."),
+    steps: int | None = typer.Option(None, min=1, help="Training steps of an embedding."),
+) -> None:
+    """Make a generator from one noisy sum over the samples of a simulated federation.
+
+    CONFIG is one of `fedeas run`. Nothing but the sum is used, so that its guarantee is the
+    generator's.
+
+    Example: `fedeas generator own config.toml --epsilon 1 --out own`
+    """
+    from fedeas.experiments.sharing import share_out
+    from fedeas.generators.generator import heavy
+    from fedeas.settings.config import read_config
+
+    config = read_config(config_file)
+    own = heavy("fedeas.generators.own.make", "the generator 'own'", "train")
+    matching = heavy("fedeas.generators.own.matching", "the generator 'own'", "train")
+    if not 0 < delta < 1:
+        raise InputError("delta is out of range", got=delta, allowed="between 0 and 1")
+    federation = share_out(config)
+    show.note(federation.describe())
+    with progress("making the generator") as update:
+        made = own.make_own(
+            federation.data,
+            list(federation.partition.train),
+            epsilon,
+            delta,
+            way,
+            config.seed,
+            None if steps is None else matching.Matching(steps=steps),
+            out,
+            update,
+        )
+    card = made.card
+    if math.isinf(epsilon):
+        typer.echo("guarantee        none: the sum has no noise")
+    else:
+        cost = f"epsilon {epsilon:g}, delta {delta:g}"
+        typer.echo(f"guarantee        {cost} for one sample of a site, added or removed")
+    worst, best = min(card.quality), max(card.quality)
+    least = card.classes[card.quality.index(worst)]
+    typer.echo(f"sites            {card.sites:,}")
+    typer.echo(f"quality          {worst:g} ({least}) to {best:g}, of 1")
+    typer.echo(f"generator        own(model={out})")
