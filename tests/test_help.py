@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 EXAMPLE = re.compile(r"Example: `fedeas (.+?)`", re.DOTALL)
 LONG = (
     "run", "demo", "sweep", "generator train", "generator judge", "generator sample",
-    "generator bench",
+    "generator bench", "generator own",
 )  # fmt: skip
 
 

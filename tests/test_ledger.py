@@ -14,6 +14,7 @@ import pytest
 
 from fedeas import InputError, Ledger
 from fedeas.privacy.accounting import UNIT, epsilon_of, rho_for
+from fedeas.privacy.queries.registry import QUERIES
 from fedeas.settings.deployment import SiteConfig
 from fedeas.settings.reading import read_settings
 
@@ -255,7 +256,7 @@ def test_a_sites_configuration_has_a_budget(tmp_path):
     site = {"partition-id": 0, "classes": "a, b", "data": "d", "state": str(tmp_path)}
     config = read_settings(SiteConfig, site, "a site")
     assert (config.epsilon, config.delta) == (3.0, 1e-6)
-    assert config.allow.split() == ["class-totals", "beta", "price", "train"]
+    assert config.allow.split() == [*QUERIES, "train"]
     assert config.ledger_folder == tmp_path / "ledger"
     for wrong in ({"epsilon": 0.0}, {"epsilon": -1.0}, {"delta": 0.0}, {"delta": 1.0}):
         with pytest.raises(InputError, match=next(iter(wrong))):

@@ -19,7 +19,12 @@ from fedeas.flower.queries import Holding, answer_queries, ask
 from fedeas.privacy.accounting import rho_for
 from fedeas.privacy.ledger import Ledger
 from fedeas.privacy.noise import Noise
+from fedeas.privacy.queries.beta import BetaQuery
 from fedeas.privacy.queries.class_totals import ClassTotals
+from fedeas.privacy.queries.embedding import EmbeddingSum
+from fedeas.privacy.queries.moments import ImageMoments
+from fedeas.privacy.queries.price import PriceQuery
+from fedeas.privacy.queries.query import MOST_SAMPLES
 from fedeas.privacy.queries.registry import QUERIES
 from fedeas.privacy.secure_sum.graph import MOST
 from fedeas.privacy.secure_sum.messages import RefusedError
@@ -172,8 +177,10 @@ def test_an_error_of_a_site_tells_the_server_no_count(tmp_path):
 def test_sums_of_the_most_and_largest_sites_fit():
     """The largest site there may be, as often as a sum allows, with room for noise."""
     for n in ([2**26, 0, 0], [2**25, 2**25, 0]):
-        for kind in QUERIES.values():
+        for kind in (ClassTotals, BetaQuery, PriceQuery):
             assert max(int(word) for word in kind(3).answer(n)) * MOST < 2**60
+    for summed in (EmbeddingSum(3, (28, 28, 3)), ImageMoments(3, (28, 28, 3))):
+        assert summed.sensitivity * MOST_SAMPLES * MOST < 2**60
     with pytest.raises(RefusedError, match="too many samples"):
         ClassTotals(3).answer([2**26 + 1, 0, 0])
 

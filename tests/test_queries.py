@@ -18,6 +18,8 @@ from fedeas.privacy.queries.effects import (
     choose_within,
     nondecreasing,
 )
+from fedeas.privacy.queries.embedding import EmbeddingSum
+from fedeas.privacy.queries.moments import ImageMoments
 from fedeas.privacy.queries.price import PriceQuery
 from fedeas.privacy.queries.registry import QUERIES, encode_query, read_query
 from fedeas.privacy.secure_sum.messages import RefusedError
@@ -232,7 +234,16 @@ def test_below_the_mean_the_smoothed_rule_is_the_rule(paper):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_query_arrives_as_it_was_asked(kind):
     assert read_query(json.loads(json.dumps(encode_query(kind(7))))) == kind(7)
-    assert set(QUERIES) == {"class-totals", "beta", "price"}
+    assert set(QUERIES) == {"class-totals", "beta", "price", "embedding", "image-moments"}
+
+
+@pytest.mark.parametrize("kind", [EmbeddingSum, ImageMoments])
+def test_a_sum_over_samples_arrives_as_it_was_asked(kind):
+    asked = json.loads(json.dumps(encode_query(kind(7, (28, 28, 1)))))
+    assert read_query(asked) == kind(7, (28, 28, 1))
+    for wrong in ({"shape": 3}, {"shape": [28, 28]}, {"shape": [2**20, 2**20, 3]}, {"classes": 1}):
+        with pytest.raises(RefusedError):
+            read_query({**asked, **wrong})
 
 
 @pytest.mark.parametrize(

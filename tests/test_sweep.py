@@ -720,7 +720,8 @@ def test_a_run_of_other_code_goes_on_when_allowed_and_says_so(tmp_path, finished
     config = finished[1][0].config
     cut_off(config, tmp_path / "run")
     known = code.code_hash()
-    monkeypatch.setattr("fedeas.experiments.run.code_hash", lambda: "a" * 64)
+    for module in ("run", "folder"):
+        monkeypatch.setattr(f"fedeas.experiments.{module}.code_hash", lambda: "a" * 64)
     result = run_config(config, tmp_path / "run", allow_other_code=True)
     assert result["codes"] == [known, "a" * 64]
     assert result["code_hash"] not in result["codes"]  # it is in no table with runs of either
@@ -735,6 +736,7 @@ def test_a_run_of_other_code_goes_on_when_allowed_and_says_so(tmp_path, finished
 def test_a_run_of_other_code_is_not_gone_on_with(tmp_path, finished, monkeypatch):
     config = finished[1][0].config
     cut_off(config, tmp_path / "run")
-    monkeypatch.setattr("fedeas.experiments.run.code_hash", lambda: "another")
+    for module in ("run", "folder"):
+        monkeypatch.setattr(f"fedeas.experiments.{module}.code_hash", lambda: "another")
     with pytest.raises(InputError, match="was begun by another version of the code"):
         run_config(config, tmp_path / "run")

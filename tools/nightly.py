@@ -29,6 +29,7 @@ STEPS = {
     "noise": ["benchmarks/noise.py"],
     "private_beta": ["benchmarks/private_beta.py"],
     "negotiation_leak": ["benchmarks/negotiation_leak.py", "--trials", "2"],
+    "own_generator": ["benchmarks/own_generator.py"],
     "superlink": ["benchmarks/superlink.py"],
     "scale": ["benchmarks/scale.py"],
     "faults": ["benchmarks/faults.py", "--moments", "1"],

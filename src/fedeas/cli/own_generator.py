@@ -27,7 +27,7 @@ def own_generator(
     CONFIG is one of `fedeas run`. Nothing but the sum is used, so that its guarantee is the
     generator's.
 
-    Example: `fedeas generator own config.toml --epsilon 1 --out own`
+    Example: `fedeas generator own examples/cifar10.toml --out own`
     """
     from fedeas.experiments.sharing import share_out
     from fedeas.generators.generator import heavy

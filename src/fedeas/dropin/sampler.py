@@ -62,7 +62,7 @@ class FedEASSampler(BaseSampler):  # type: ignore[misc]
     >>> labels = np.repeat([0, 1], [90, 10])
     >>> X, y = FedEASSampler(beta=8, random_state=0).fit_resample(rows, labels)
     >>> np.bincount(y)
-    array([90, 27])
+    array([90, 30])
     """
 
     _sampling_type = "over-sampling"

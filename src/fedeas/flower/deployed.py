@@ -149,7 +149,7 @@ def row_policy(spec: str) -> LocalPolicy:
     >>> row_policy("fedeas(beta=12)").local([90, 10, 0])
     array([ 0, 38, 48])
     >>> row_policy("fedeas(beta=12, target=0.6:0.3:0.1)").local([90, 10, 0])
-    array([ 0, 29, 13])
+    array([0, 0, 2])
     """
     if len(spec) > _LONGEST:
         raise InputError("a policy of that length", got=len(spec), allowed=f"up to {_LONGEST}")

@@ -149,7 +149,7 @@ def reachable_reduction(counts: CountsLike, target: TargetLike = None) -> float:
         The class distribution to aim at, uniform by default.
 
     >>> round(reachable_reduction([[90, 10, 0], [30, 40, 30]]), 3)
-    0.657
+    0.662
     """
     counts = LabelCounts.of(counts)
     t = aim_shares(target, counts)

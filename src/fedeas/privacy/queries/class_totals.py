@@ -28,7 +28,7 @@ class Prior(NamedTuple):
 
         >>> shares, errors = np.array([0.98, 0.02, 0.0]), np.full(3, 0.01)
         >>> Prior(shares, errors, shares, 900.0, 9.0).known_shares()
-        [0.9703, 0.0198, 0.0099]
+        [0.9703, 0.0198, 0.009901]
         """
         least = np.minimum(self.errors, 1 / len(self.shares))
         shares = np.maximum(self.shares, least)
