@@ -21,6 +21,7 @@ BEGINS_WITH = {
     "generator judge": "fedeas.generators.judge",
     "generator sample": "fedeas.generators.diffusion",
     "generator bench": "fedeas.generators.diffusion",
+    "generator own": "fedeas.generators.own.make",
     "report": "fedeas.report.page",
     "partition": "fedeas.partition.flbench",
     "paper counts": "fedeas.paper.counts",
