@@ -102,6 +102,7 @@ def test_a_site_looks_at_the_generator_that_it_is_given(made, sites, tmp_path): 
     ]:
         with pytest.raises(InputError, match=why):
             take_generator(wrong, data, tmp_path)
+        assert not list(tmp_path.iterdir())  # nothing that was refused fills the disk
         with pytest.raises(InputError, match="has not come to this site"):
             taken_generator(tmp_path)
 

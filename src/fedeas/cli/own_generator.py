@@ -35,7 +35,6 @@ def own_generator(
 
     config = read_config(config_file)
     own = heavy("fedeas.generators.own.make", "the generator 'own'", "train")
-    matching = heavy("fedeas.generators.own.matching", "the generator 'own'", "train")
     if not 0 < delta < 1:
         raise InputError("delta is out of range", got=delta, allowed="between 0 and 1")
     federation = share_out(config)
@@ -48,7 +47,7 @@ def own_generator(
             delta,
             way,
             config.seed,
-            None if steps is None else matching.Matching(steps=steps),
+            own.training_of(steps),
             out,
             update,
         )

@@ -66,10 +66,8 @@ def _folder(settings: dict[str, object], federation: Federation, seed: int) -> P
 
 def _make(settings: dict[str, object], federation: Federation, seed: int, folder: Path) -> None:
     own = heavy("fedeas.generators.own.make", "the generator 'own'", "torch")
-    matching = heavy("fedeas.generators.own.matching", "the generator 'own'", "torch")
     chosen = dict(settings)
-    steps = chosen.pop("steps", None)
-    training = None if steps is None else matching.Matching(steps=steps)
+    training = own.training_of(chosen.pop("steps", None))
     with progress("making the generator") as update:
         own.make_own(
             federation.data,

@@ -6,6 +6,8 @@ names `own` as its generator keeps what it is given, after looking at it: the se
 
 import hashlib
 import logging
+import shutil
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -67,14 +69,13 @@ def make_generator_of_sites(
     """
     make = heavy("fedeas.generators.own.make", "the federation's own generator", "train")
     if not (folder / CARD).exists():
-        matching = heavy("fedeas.generators.own.matching", "the generator 'own'", "train")
         query = EmbeddingSum(len(data.classes), data.samples.shape[1:])
         found = ask(grid, nodes, query, members, epsilon=epsilon, timeout=timeout)
         for node, why in found.left_out.items():
             _LOG.warning("the generator's sum is without node %s: %s", node, why)
         released = Release(found.sums, found.sigma, len(found.nodes), epsilon, DELTA)
-        training = matching.Matching(steps=steps) if steps else None
         folder.mkdir(parents=True, exist_ok=True)
+        training = make.training_of(steps or None)
         made = make.embedded.Embedded.make(
             query, released, data.classes, training, seed, folder, _say
         )
@@ -124,16 +125,23 @@ def take_generator(message: Message, data: Dataset, folder: Path) -> Message:
     """
     content = _content(message)
     digest = hashlib.sha256(content[CARD] + content[WEIGHTS]).hexdigest()[:16]
-    place = folder / digest
-    place.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for name in (WEIGHTS, CARD):  # without a card a folder is not a generator
-        with atomic_write(place / name) as temporary:
-            temporary.write_bytes(content[name])
-    _check(Card.read(place), data)
-    make = heavy("fedeas.generators.own.make", "the federation's own generator", "train")
-    make.open_own(str(place))  # refuses weights that do not match
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # What is refused leaves nothing behind: a server could fill the disk otherwise.
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        looked_at = Path(place) / digest
+        looked_at.mkdir(mode=0o700)
+        for name in (WEIGHTS, CARD):
+            (looked_at / name).write_bytes(content[name])
+        _check(Card.read(looked_at), data)
+        make = heavy("fedeas.generators.own.make", "the federation's own generator", "train")
+        make.open_own(str(looked_at))  # refuses weights that do not match
+        shutil.rmtree(folder / digest, ignore_errors=True)
+        looked_at.rename(folder / digest)
     with atomic_write(folder / HEARD) as temporary:
         temporary.write_text(digest, encoding="utf-8")
+    for other in folder.iterdir():  # of earlier runs
+        if other.name not in (digest, HEARD):
+            shutil.rmtree(other, ignore_errors=True)
     return Message(RecordDict({RECORD: ConfigRecord({HEARD: digest})}), reply_to=message)
 
 

@@ -78,6 +78,11 @@ def make_own(
     return made
 
 
+def training_of(steps: int | None) -> Matching:
+    """Return how a network is trained, with so many steps where they are given."""
+    return Matching() if steps is None else Matching(steps=steps)
+
+
 def open_own(model: str) -> Own:
     """Open the folder of a generator.
 
