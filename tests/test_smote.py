@@ -4,7 +4,6 @@ import logging
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from fedeas.generators import Gaussian, OwnSampleGenerator, Smote, own_sample_ge
 from tabular import SCHEMA, draw_table
 
 pytest.importorskip("imblearn")
-TABLES = Path(os.environ.get("FEDEAS_DATA", "data")) / "tables"
 
 
 class Own:
@@ -144,10 +142,9 @@ def test_without_imbalanced_learn_the_extra_is_named(monkeypatch):
         Smote().sample_from(of_numbers(), np.array([0]), seeds(1))
 
 
-@pytest.mark.skipif(not TABLES.is_dir(), reason=f"no {TABLES}")
-def test_a_plan_that_smote_refuses_gaussian_meets(tmp_path):
+def test_a_plan_that_smote_refuses_gaussian_meets(data, tmp_path):
     """Ten clients of satimage: nine want rows of classes that they have none or one of."""
-    data = load_table(TABLES / "satimage.parquet", store=tmp_path / "store")
+    data = load_table(data / "tables" / "satimage.parquet", store=tmp_path / "store")
     train = np.asarray(data.train_labels)
     partition = Dirichlet(clients=10, alpha=0.3, seed=42).partition(train)
     counts = LabelCounts(partition.counts(train).n, classes=data.classes)

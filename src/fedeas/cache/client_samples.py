@@ -89,16 +89,16 @@ class ClientSamples:
         generator = self.open_generator() if planned.any() else None
         if isinstance(generator, OwnSampleGenerator):
             planned = self._feasible(generator, planned, np.asarray(n))
-        wanted = planned.tolist()
-        if not any(wanted):
+        if generator is None or not planned.any():
             nothing = np.empty((0, 0)) if like is None else like[:0]
             return nothing, np.empty(0, np.int64)
         cache = self.open_cache(classes)
         if isinstance(generator, OwnSampleGenerator):
             return self._sample_from(generator, own, cache, planned)
+        wanted = planned.tolist()
         generating = partial(self._generating, cache, wanted)
         return client_samples(
-            self.client, wanted, self.open_generator(), cache, self.batch_size, like, generating
+            self.client, wanted, generator, cache, self.batch_size, like, generating
         )
 
     def open_cache(self, classes: Classes) -> Cache:

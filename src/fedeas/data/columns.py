@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.data.schema import LARGEST_WHOLE, Column, Schema
+from fedeas.data.schema import LARGEST_WHOLE, Column, Schema, all_whole
 from fedeas.errors import InputError
 from fedeas.parquet import OpenTable, Values
 from fedeas.specs import did_you_mean
@@ -166,7 +166,7 @@ def _found(name: str, values: Values, options: TableOptions, made: Encoded) -> N
         made.notes.append(f"{name} is left out: {why}")
     elif values.numbers is not None:
         present = values.numbers[~np.isnan(values.numbers)]
-        whole = bool(present.size) and bool((np.floor(present) == present).all())
+        whole = all_whole(present)
         made.add(Column(name, whole=whole), values.numbers)
     else:
         categories, codes = _in_order(values)

@@ -24,6 +24,11 @@ _BLOCK = 65_536  # rows that are checked at a time
 _LARGEST_FILE = 1 << 28  # bytes
 
 
+def all_whole(values: NDArray[np.floating[Any]]) -> bool:
+    """Tell whether there are values, all of them whole numbers."""
+    return bool(values.size) and bool((np.floor(values) == values).all())
+
+
 @dataclass(frozen=True)
 class Column:
     """One column of a table: numbers, or categories if it has any.

@@ -1,6 +1,5 @@
 """A pair of NumPy arrays, images and labels, with synthetic samples after the real ones."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,18 +8,7 @@ from numpy.typing import NDArray
 from fedeas.dropin.pictures import check_form
 from fedeas.dropin.synthetic import Order, synthesize
 from fedeas.errors import InputError
-
-
-@dataclass(frozen=True, eq=False)
-class _Own:
-    """A client's images, as `copies` takes them."""
-
-    images: NDArray[np.uint8]
-    labels: NDArray[Any]
-    schema: None = None
-
-    def take(self, places: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[Any]]:
-        return self.images[places], self.labels[places]
+from fedeas.generators import OwnArrays
 
 
 class Arrays(tuple[NDArray[np.uint8], NDArray[Any]]):
@@ -46,7 +34,7 @@ def augment_arrays(images: NDArray[np.uint8], labels: NDArray[Any], order: Order
             got=(len(images), len(labels)),
             allowed="a label per image",
         )
-    made = synthesize(labels, None, order, _Own(images, labels))
+    made = synthesize(labels, None, order, OwnArrays(images, labels))
     if not len(made.labels):
         return Arrays(images, labels, len(labels))
     new = made.images

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.data.schema import Column, Schema
+from fedeas.data.schema import Column, Schema, all_whole
 from fedeas.errors import InputError
 
 Rows = NDArray[np.float32]
@@ -109,7 +109,7 @@ def _read(
         present = numbers[~np.isnan(numbers)]
         if not np.isfinite(present).all():
             raise InputError(f"column {name!r} has infinity", allowed="numbers, or gaps")
-        whole = bool(present.size) and bool((np.floor(present) == present).all())
+        whole = all_whole(present)
         return known or Column(name, whole=whole), (), numbers
     items = _items(name, values)
     present_items = {item for item in items if item is not None}

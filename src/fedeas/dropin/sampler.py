@@ -15,9 +15,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from fedeas.dropin.frames import Frame, is_frame
-from fedeas.dropin.tables import LabelNames, OwnRows, known_classes, tabular
+from fedeas.dropin.tables import LabelNames, known_classes, tabular
 from fedeas.errors import InputError
-from fedeas.generators import Classes, Generator, OwnSampleGenerator, check_classes, make_generator
+from fedeas.generators import (
+    Classes,
+    Generator,
+    OwnArrays,
+    OwnSampleGenerator,
+    check_classes,
+    make_generator,
+)
 from fedeas.policies import FedEAS
 from fedeas.targets import TargetLike
 
@@ -140,7 +147,7 @@ class FedEASSampler(BaseSampler):  # type: ignore[misc]
         random = check_random_state(self.random_state)
         seeds = random.randint(0, 2**62, drawn.size, dtype=np.int64).astype(np.uint64)
         if isinstance(made, OwnSampleGenerator):
-            rows = made.sample_from(OwnRows(frame.rows, labels, frame.schema), drawn, seeds)
+            rows = made.sample_from(OwnArrays(frame.rows, labels, frame.schema), drawn, seeds)
         else:
             rows = made.sample(drawn, seeds)
         return frame.with_rows(rows), np.concatenate([y, names.decode(drawn, y)])

@@ -7,28 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.data.schema import Schema
 from fedeas.dropin.arrays import Arrays
-from fedeas.dropin.frames import Frame, Rows
+from fedeas.dropin.frames import Frame
 from fedeas.dropin.synthetic import Order, synthesize
 from fedeas.errors import InputError
-from fedeas.generators import Classes, Generator
+from fedeas.generators import Classes, Generator, OwnArrays
 from fedeas.specs import parse
 
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class OwnRows:
-    """A client's rows, for generators that work on them."""
-
-    rows: Rows
-    labels: Ints
-    schema: Schema
-
-    def take(self, places: Ints) -> tuple[Rows, Ints]:
-        """Copy the rows and labels at these places."""
-        return self.rows[places], self.labels[places]
 
 
 @dataclass(frozen=True)
@@ -100,7 +86,7 @@ def augment_table(data: Any, labels: Any, order: Order) -> Arrays:
     names = LabelNames.of(marks, known_classes(order.classes, generator))
     real = names.encode(marks)
     texts = [str(name) for name in names.classes]
-    own = OwnRows(frame.rows, real, frame.schema)
+    own = OwnArrays(frame.rows, real, frame.schema)
     made = synthesize(real, texts, Order(replace(samples, generator=generator)), own)
     if not len(made.labels):
         return Arrays(data, labels, len(marks))

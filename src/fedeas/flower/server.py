@@ -65,10 +65,11 @@ def serve(grid: Grid, config: Mapping[str, object]) -> Trained:
     task = Task.of(data)
     folder = Path(settings.out)
     with locked(folder, lambda: _LOG.warning("%s: another run ends; waiting for it", folder)):
-        policy = _agreed(folder / "policy.json", grid, settings, data.classes)
+        members = _members(settings)
+        policy = _agreed(folder / "policy.json", grid, settings, data.classes, members)
         known = (task.mean, task.spread)
         columns = () if task.schema is None else (task.schema.to_list(),)
-        drawn_by = _generator(folder / "own-generator", grid, settings, data)
+        drawn_by = _generator(folder / "own-generator", grid, settings, data, members)
         told = f"{policy} {drawn_by}" if drawn_by else policy
         experiment = settings.experiment(told, (*known, *columns))
         log = RoundLog(folder / "log.jsonl", [_say])
@@ -83,7 +84,7 @@ def serve(grid: Grid, config: Mapping[str, object]) -> Trained:
             log.add,
             log.go_on,
             settings.replace(policy=policy),
-            _members(settings),
+            members,
         )
         save_tensors(folder / "model.safetensors", trained.weights, {"experiment": experiment})
         if settings.federated().model.is_generator:
@@ -107,7 +108,9 @@ def _save_generator(
     _LOG.info("generator: diffusion(model=%s)", folder)
 
 
-def _agreed(path: Path, grid: Grid, settings: RunConfig, classes: Sequence[str]) -> str:
+def _agreed(
+    path: Path, grid: Grid, settings: RunConfig, classes: Sequence[str], members: Members | None
+) -> str:
     """Return the policy of the run; one that was negotiated holds for the run that goes on too."""
     name, asked = parse(settings.policy, "policy")
     if name != NEGOTIATE and asked.get("target") != FEDERATION:
@@ -118,9 +121,9 @@ def _agreed(path: Path, grid: Grid, settings: RunConfig, classes: Sequence[str])
         agreed = read_json(path)
     except InputError:
         if name == NEGOTIATE:
-            agreed = _negotiated(grid, settings, asked, len(classes))
+            agreed = _negotiated(grid, settings, asked, len(classes), members)
         else:
-            agreed = _aimed(grid, settings, len(classes))
+            agreed = _aimed(grid, settings, len(classes), members)
         write_json(path, {"asked": settings.policy, **agreed})
     if agreed.get("asked", settings.policy) != settings.policy:
         raise InputError(
@@ -132,14 +135,16 @@ def _agreed(path: Path, grid: Grid, settings: RunConfig, classes: Sequence[str])
     return str(agreed["policy"])
 
 
-def _aimed(grid: Grid, settings: RunConfig, classes: int) -> dict[str, object]:
+def _aimed(
+    grid: Grid, settings: RunConfig, classes: int, members: Members | None
+) -> dict[str, object]:
     """Aim the policy at the federation's class distribution, from a noisy sum over the sites."""
     spec, epsilon = settings.policy, settings.prior_epsilon
     like = inline_shares([1 / classes] * classes)
     row_policy(with_target(spec, like)).local([1] * classes)  # before anything is spent
     nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
-    members = _needed_members(settings, "the federation's class distribution")
-    prior = class_prior(grid, nodes, classes, members, epsilon=epsilon, timeout=settings.timeout)
+    needed = _needed(members, "the federation's class distribution")
+    prior = class_prior(grid, nodes, classes, needed, epsilon=epsilon, timeout=settings.timeout)
     policy = with_target(spec, inline_shares(prior.known_shares()))
     _LOG.info("class distribution of the federation, at epsilon %s: %s", epsilon, policy)
     return {
@@ -150,14 +155,16 @@ def _aimed(grid: Grid, settings: RunConfig, classes: int) -> dict[str, object]:
     }
 
 
-def _generator(folder: Path, grid: Grid, settings: RunConfig, data: Dataset) -> str:
+def _generator(
+    folder: Path, grid: Grid, settings: RunConfig, data: Dataset, members: Members | None
+) -> str:
     """Make the federation's own generator and give it to the sites, if the run is to have one."""
     if not settings.generator_epsilon:
         return ""
-    members = _needed_members(settings, "the federation's own generator")
+    needed = _needed(members, "the federation's own generator")
     nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
     made = make_generator_of_sites(
-        grid, nodes, data, members, folder, epsilon=settings.generator_epsilon,
+        grid, nodes, data, needed, folder, epsilon=settings.generator_epsilon,
         steps=settings.generator_steps, seed=settings.seed, timeout=settings.timeout,
     )  # fmt: skip
     give_generator(grid, nodes, folder, settings.timeout)
@@ -165,7 +172,11 @@ def _generator(folder: Path, grid: Grid, settings: RunConfig, data: Dataset) -> 
 
 
 def _negotiated(
-    grid: Grid, settings: RunConfig, asked: Mapping[str, object], classes: int
+    grid: Grid,
+    settings: RunConfig,
+    asked: Mapping[str, object],
+    classes: int,
+    members: Members | None,
 ) -> dict[str, object]:
     """Settle the policy with the sites, from noisy sums over all of them."""
     known = ("total", "min_reduction", "max_share", "epsilon")
@@ -175,8 +186,8 @@ def _negotiated(
         )
     nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
     ask: Callable[..., Negotiated] = negotiate_price if "total" in asked else negotiate_beta
-    members = _needed_members(settings, "a negotiation")
-    found = ask(grid, nodes, classes, members, **asked, timeout=settings.timeout)
+    needed = _needed(members, "a negotiation")
+    found = ask(grid, nodes, classes, needed, **asked, timeout=settings.timeout)
     choice = found.choice
     chosen = choice.policy
     policy = (
@@ -204,9 +215,8 @@ def _negotiated(
     }
 
 
-def _needed_members(settings: RunConfig, purpose: str) -> Members:
+def _needed(members: Members | None, purpose: str) -> Members:
     """Return the members of the federation, which private sums cannot do without."""
-    members = _members(settings)
     if members is None:
         raise InputError(
             f"{purpose} needs the list of members",

@@ -13,7 +13,7 @@ from fedeas.generators.generator import (
 )
 from fedeas.generators.moments import Moments
 from fedeas.generators.noise import Noise
-from fedeas.generators.own_samples import OwnSampleGenerator, OwnSamples
+from fedeas.generators.own_samples import OwnArrays, OwnSampleGenerator, OwnSamples
 from fedeas.generators.pool import Pool
 from fedeas.generators.row_space import RowSpace
 from fedeas.generators.smote import Smote
@@ -25,6 +25,7 @@ __all__ = [
     "Generator",
     "Moments",
     "Noise",
+    "OwnArrays",
     "OwnSampleGenerator",
     "OwnSamples",
     "Pool",

@@ -20,7 +20,7 @@ from fedeas.counts import names
 from fedeas.data import ALL_FOUND, Dataset, TableOptions, load_data
 from fedeas.data.kinds import Array
 from fedeas.data.protocol import held_out
-from fedeas.data.schema import Column, Schema
+from fedeas.data.schema import Column, Schema, all_whole
 from fedeas.errors import InputError
 from fedeas.files import (
     atomic_write,
@@ -236,9 +236,7 @@ def numeric_schema(rows: Array) -> Schema:
         raise InputError("not rows of a table", got=rows.shape, allowed="rows x columns")
     found = []
     for number, column in enumerate(np.asarray(rows).T):
-        present = column[~np.isnan(column)]
-        whole = bool(present.size) and bool((np.floor(present) == present).all())
-        found.append(Column(str(number), whole=whole))
+        found.append(Column(str(number), whole=all_whole(column[~np.isnan(column)])))
     return Schema(tuple(found))
 
 

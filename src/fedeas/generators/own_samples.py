@@ -4,6 +4,7 @@ They run where those samples are, in memory, whenever they are needed: nothing i
 cache. What they can make depends on what a client has, so a plan is cut to that first.
 """
 
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -33,6 +34,19 @@ class OwnSamples(Protocol):
     def take(self, places: Ints) -> tuple[Array, Ints]:
         """Copy the samples and labels at these places."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class OwnArrays:
+    """A client's real samples in memory."""
+
+    samples: Array
+    labels: Ints
+    schema: Schema | None = None
+
+    def take(self, places: Ints) -> tuple[Array, Ints]:
+        """Copy the samples and labels at these places."""
+        return self.samples[places], self.labels[places]
 
 
 @runtime_checkable

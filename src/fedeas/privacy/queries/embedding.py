@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from fedeas.errors import InfeasibleError, InputError
+from fedeas.errors import InputError
 from fedeas.privacy.queries.features import (
     RADIUS,
     Array,
@@ -28,7 +28,6 @@ from fedeas.scalars import integer
 
 _COUNT_SHARE = 0.02  # of a row's squared norm, for counting the samples of a class
 _MOST_WEIGHTS = 2**23  # of all directions: whoever asks could exhaust a site
-_CLEAR = 3.0  # standard errors by which a class must exceed zero
 
 
 class MeanEmbedding(NamedTuple):
@@ -119,14 +118,7 @@ class EmbeddingSum(SampleSum):
             The number of sites in the sums; not needed here.
         """
         found = self.by_class(sums, sigma)
-        counts, error = found[:, 0] / self.count_units, sigma / self.count_units
-        if not counts.sum() > _CLEAR * error * math.sqrt(self.classes):
-            raise InfeasibleError(
-                "the noise hides how many samples there are",
-                fix="ask more sites, or spend a larger epsilon",
-            )
-        # A class that the noise hides is taken as large as the noise: its mean is near zero.
-        counts = np.maximum(counts, max(1.0, error))
+        counts = self.counts(found[:, 0], sigma, self.count_units)
         return MeanEmbedding(
             found[:, 1:] / (counts[:, np.newaxis] * RADIUS), counts, sigma / (counts * RADIUS)
         )

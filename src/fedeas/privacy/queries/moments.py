@@ -4,6 +4,7 @@ For images the basis are the lowest frequencies of the discrete cosine transform
 """
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -11,13 +12,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.errors import InfeasibleError, InputError
+from fedeas.errors import InputError
 from fedeas.privacy.queries.query import Floats, Ints
 from fedeas.privacy.queries.sample_sum import SampleSum, towards_zero
 from fedeas.scalars import integer
 
 _FINE = 2**14  # parts in which cosines are counted
-_CLEAR = 3.0
 _SAFE = 1 + 1e-12  # far more than the error of one product in floating point
 # Parts of a row's squared norm: what the count, the sum and the second moments may move. Second
 # moments are many, and need most of it.
@@ -49,13 +49,13 @@ class MomentSum(SampleSum):
     """
 
     @property
+    @abstractmethod
     def dimensions(self) -> int:
         """How many coefficients a sample has."""
-        raise NotImplementedError
 
+    @abstractmethod
     def coefficients(self, samples: NDArray[Any]) -> Floats:
         """Return a row per sample, each a function of that sample alone; clipped afterwards."""
-        raise NotImplementedError
 
     @property
     def width(self) -> int:
@@ -78,12 +78,11 @@ class MomentSum(SampleSum):
         """Return a row per sample."""
         x = clipped(self.coefficients(samples))
         count, mean, second = self.units
-        upper = np.triu_indices(self.dimensions)
-        weights = np.where(upper[0] == upper[1], 1.0, _SQRT2) * second
+        rows, columns, weights = triangle(self.dimensions)
         found = np.empty((len(x), self.width), np.int64)
         found[:, 0] = count
         found[:, 1 : 1 + x.shape[1]] = towards_zero(x * mean)
-        found[:, 1 + x.shape[1] :] = towards_zero(x[:, upper[0]] * x[:, upper[1]] * weights)
+        found[:, 1 + x.shape[1] :] = towards_zero(x[:, rows] * x[:, columns] * (weights * second))
         return found
 
     def read(self, sums: Ints, sigma: float, sites: int) -> Moments:
@@ -100,18 +99,11 @@ class MomentSum(SampleSum):
         """
         found, d = self.by_class(sums, sigma), self.dimensions
         count, mean, second = self.units
-        counts, error = found[:, 0] / count, sigma / count
-        if not counts.sum() > _CLEAR * error * math.sqrt(self.classes):
-            raise InfeasibleError(
-                "the noise hides how many samples there are",
-                fix="ask more sites, or spend a larger epsilon",
-            )
-        counts = np.maximum(counts, max(1.0, error))
-        upper = np.triu_indices(d)
-        weights = np.where(upper[0] == upper[1], 1.0, _SQRT2) * second
+        counts = self.counts(found[:, 0], sigma, count)
+        rows, columns, weights = triangle(d)
         seconds = np.empty((self.classes, d, d))
-        seconds[:, upper[0], upper[1]] = found[:, 1 + d :] / weights / counts[:, np.newaxis]
-        seconds[:, upper[1], upper[0]] = seconds[:, upper[0], upper[1]]
+        products = found[:, 1 + d :] / (weights * second) / counts[:, np.newaxis]
+        seconds[:, rows, columns] = seconds[:, columns, rows] = products
         means = found[:, 1 : 1 + d] / (counts[:, np.newaxis] * mean)
         return Moments(counts, means, seconds, sigma / (counts * mean), sigma / (counts * second))
 
@@ -171,6 +163,13 @@ def clipped(x: Floats) -> Floats:
     # A shade shorter, since norm and quotient are rounded.
     found: Floats = x * np.minimum(1.0, (1 - 2**-40) / np.maximum(norms, 1e-300))
     return found
+
+
+@lru_cache(maxsize=8)
+def triangle(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
+    """Return the rows, columns and weights of the upper triangle of a square matrix."""
+    rows, columns = np.triu_indices(size)
+    return rows, columns, np.where(rows == columns, 1.0, _SQRT2)
 
 
 @lru_cache(maxsize=8)

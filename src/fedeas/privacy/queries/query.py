@@ -84,8 +84,13 @@ class Query(ABC):
 
     def check_sums(self, sums: Ints, sigma: float) -> Floats:
         """Return the sums as floats, if they can be those of this query."""
-        if sums.shape != (self.length,):
-            raise InputError("not the sums of this query", got=sums.shape, allowed=f"{self.length}")
-        if not 0 <= sigma < np.inf:
-            raise InputError("sigma out of range", got=sigma, allowed="0 or more")
-        return sums.astype(np.float64)
+        return checked_sums(sums, sigma, self.length)
+
+
+def checked_sums(sums: Ints, sigma: float, length: int) -> Floats:
+    """Return sums as floats, if they can be those of a query of so many words."""
+    if sums.shape != (length,):
+        raise InputError("not the sums of this query", got=sums.shape, allowed=f"{length}")
+    if not 0 <= sigma < np.inf:
+        raise InputError("sigma out of range", got=sigma, allowed="0 or more")
+    return sums.astype(np.float64)

@@ -6,6 +6,7 @@ row, whatever the order and the blocks in which a site reads its samples, and th
 largest norm that a row can have.
 """
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,13 +14,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.errors import InputError
-from fedeas.privacy.queries.query import MOST_SAMPLES, Floats, Ints
+from fedeas.errors import InfeasibleError, InputError
+from fedeas.privacy.queries.query import MOST_SAMPLES, Floats, Ints, checked_sums
 from fedeas.privacy.secure_sum.messages import RefusedError
 from fedeas.scalars import integer
 
 _BLOCK = 256  # samples at a time: their rows are never held together
 _MOST_WORDS = 2**22
+_CLEAR = 3.0  # standard errors by which the number of samples must exceed zero
 EXACT = 2.0**53  # whole numbers up to here are exact in double precision
 
 
@@ -101,11 +103,21 @@ class SampleSum(ABC):
 
     def by_class(self, sums: Ints, sigma: float) -> Floats:
         """Return the sums as floats, a row per class, if they can be those of this query."""
-        if sums.shape != (self.length,):
-            raise InputError("not the sums of this query", got=sums.shape, allowed=f"{self.length}")
-        if not 0 <= sigma < np.inf:
-            raise InputError("sigma out of range", got=sigma, allowed="0 or more")
-        return sums.astype(np.float64).reshape(self.classes, self.width)
+        return checked_sums(sums, sigma, self.length).reshape(self.classes, self.width)
+
+    def counts(self, words: Floats, sigma: float, unit: int) -> Floats:
+        """Return how many samples every class has, given the words that count them.
+
+        A class that the noise hides is taken as large as the noise: its mean is near zero then.
+        """
+        counts, error = words / unit, sigma / unit
+        if not counts.sum() > _CLEAR * error * math.sqrt(self.classes):
+            raise InfeasibleError(
+                "the noise hides how many samples there are",
+                fix="ask more sites, or spend a larger epsilon",
+            )
+        found: Floats = np.maximum(counts, max(1.0, error))
+        return found
 
 
 def towards_zero(x: Floats) -> Ints:
