@@ -54,6 +54,7 @@ HEAVY = {
     "generators/train.py", "generators/turbo.py", "generators/judge.py",
     "generators/own/features.py", "generators/own/network.py", "generators/own/matching.py",
     "generators/own/embedded.py", "generators/own/gaussians.py", "generators/own/make.py",
+    "generators/own/rows.py",
     "dropin/torch_set.py", "dropin/sampler.py", "methods/method.py",
     "methods/fedprox.py", "methods/scaffold.py", "methods/moon.py", "methods/fedgen.py",
     "methods/fedmix.py", "methods/class_weights.py", "methods/fedlc.py", "methods/fedrs.py",

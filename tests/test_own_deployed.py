@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 
@@ -17,6 +18,9 @@ from fedeas.flower.server import serve
 from fedeas.generators import make_generator
 from fedeas.generators.own.card import CARD, WEIGHTS
 from fedeas.privacy.ledger import Ledger
+from fedeas.settings.deployment import SiteConfig
+from rows import CLASSES as LEVELS
+from rows import SCHEMA, draw_rows, to_table
 from test_deployment import CLASSES, COUNTS, NAMES, config, settings, sites  # noqa: F401
 
 USED = (
@@ -30,12 +34,34 @@ class RealSites(InlineGrid):
     """The app of real sites, each with the configuration of its own node."""
 
     def __init__(self, place: Path, state: Path, **changed: object) -> None:
-        super().__init__(make_deployed_app(), len(COUNTS))
-        for k, context in enumerate(self._contexts.values()):
-            mine = config(place, state, k, epsilon=30.0, **changed)
-            used = {name: getattr(mine, name) for name in USED}
+        self.open([config(place, state, k, epsilon=30.0, **changed) for k in range(len(COUNTS))])
+
+    def open(self, nodes: list[SiteConfig]) -> None:
+        """Start the sites."""
+        super().__init__(make_deployed_app(), len(nodes))
+        for mine, context in zip(nodes, self._contexts.values(), strict=True):
+            used = {name: getattr(mine, name) for name in (*USED, "schema")}
             context.node_config = {name.replace("_", "-"): v for name, v in used.items()}
-            context.run_config = {"classes": NAMES}
+            context.run_config = {"classes": mine.classes}
+
+
+class SitesWithTables(RealSites):
+    """Four sites with a table each, of which two lack a class."""
+
+    def __init__(self, folder: Path, keys: Path) -> None:
+        SCHEMA.save(folder / "schema.json")
+        rows, labels = draw_rows(2000)
+        parts = np.array_split(np.argsort(labels, kind="stable"), 4)
+        for k, part in enumerate([*parts, np.arange(0, 2000, 9)]):
+            pq.write_table(to_table(rows[part], labels[part]), folder / f"{k}.parquet")
+        self.configs = [
+            config(
+                keys, folder / "state", k, epsilon=30.0, generator="own", classes=",".join(LEVELS),
+                data=str(folder / f"{k}.parquet"), schema=str(folder / "schema.json"),
+            )
+            for k in range(4)
+        ]  # fmt: skip
+        self.open(self.configs)
 
 
 @pytest.fixture(scope="module")
@@ -115,3 +141,35 @@ def test_a_site_with_a_generator_of_its_own_takes_no_other(sites, tmp_path):  # 
     assert not list(tmp_path.glob("*/generator"))
     with pytest.raises(InputError, match="needs the list of members"):
         serve(grid, settings(sites, tmp_path / "b", **GIVEN | {"members": ""}))
+
+
+def test_sites_with_tables_make_a_generator_together(sites, tmp_path):  # noqa: F811
+    """Of three sums, whose costs the ledgers add up to what was promised."""
+    grid = SitesWithTables(tmp_path, sites)
+    given = settings(sites, tmp_path / "run", **GIVEN | {"batch": 64})
+    tables = {
+        "classes": ",".join(LEVELS), "test-data": str(tmp_path / "4.parquet"), "model": "mlp",
+        "schema": str(tmp_path / "schema.json"),
+    }  # fmt: skip
+    trained = serve(grid, given | tables)
+    assert trained.history[0]["clients"] == 4
+    card = json.loads((tmp_path / "run" / "own-generator" / CARD).read_text())
+    assert (card["way"], card["sites"], card["shape"]) == ("moments", 4, [3])
+    for mine in grid.configs:
+        ledger = Ledger.open(mine.ledger_folder, 30.0, mine.delta)
+        asked = [entry.query for entry in ledger.entries]
+        assert asked == ["column-counts", "column-counts", "row-moments"]
+        assert 15 < ledger.epsilon_spent <= 20 + 1e-9
+    site = open_site(grid.configs[0])
+    wanted = FedEAS(beta=12).local(site.real.counts())
+    made = site.samples("fedeas(beta=12)").synthetic_labels
+    assert np.bincount(made, minlength=3).tolist() == wanted.tolist()
+    assert wanted.any()
+
+    folder = tmp_path / "run" / "own-generator"
+    weights = (folder / WEIGHTS).read_bytes()
+    other = card["settings"]["space"] | {"columns": SCHEMA.to_list()[::-1]}
+    for wrong in ({"settings": {"space": other}}, {"settings": {"space": 3}}, {"settings": {}}):
+        told = message(changed((folder / CARD).read_bytes(), **wrong), weights)
+        with pytest.raises(InputError, match="other columns"):
+            take_generator(told, site.real.data, tmp_path / "taken")

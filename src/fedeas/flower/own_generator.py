@@ -1,6 +1,6 @@
-"""The federation's own generator in a deployment: made before the first round, from one noisy sum.
+"""The federation's own generator in a deployment: made before the first round, from noisy sums.
 
-The server asks for the sum, makes the generator from it, and gives it to the sites. A site that
+The server asks for the sums, makes the generator from them, and gives it to the sites. A site that
 names `own` as its generator keeps what it is given, after looking at it: the server may be hostile.
 """
 
@@ -22,7 +22,7 @@ from fedeas.flower.exchange import exchange, reason
 from fedeas.flower.queries import DELTA, ask
 from fedeas.generators.generator import heavy
 from fedeas.generators.own.card import CARD, WEIGHTS, Card
-from fedeas.privacy.queries.embedding import EmbeddingSum
+from fedeas.privacy.queries.sample_sum import SampleSum
 from fedeas.privacy.release import Release
 from fedeas.privacy.secure_sum.identity import Members
 
@@ -59,7 +59,7 @@ def make_generator_of_sites(
     folder
         Where the generator is kept.
     epsilon
-        What the sum may cost one sample of a site, added or removed.
+        What the sums may cost one sample of a site, added or removed.
     steps
         Of the network's training; 0 for the default.
     seed
@@ -69,20 +69,18 @@ def make_generator_of_sites(
     """
     make = heavy("fedeas.generators.own.make", "the federation's own generator", "train")
     if not (folder / CARD).exists():
-        query = EmbeddingSum(len(data.classes), data.samples.shape[1:])
-        found = ask(grid, nodes, query, members, epsilon=epsilon, timeout=timeout)
-        for node, why in found.left_out.items():
-            _LOG.warning("the generator's sum is without node %s: %s", node, why)
-        released = Release(found.sums, found.sigma, len(found.nodes), epsilon, DELTA)
-        folder.mkdir(parents=True, exist_ok=True)
-        training = make.training_of(steps or None)
-        made = make.embedded.Embedded.make(
-            query, released, data.classes, training, seed, folder, _say
-        )
-        made.save(folder)
+
+        def ask_sites(query: SampleSum, part: float) -> Release:
+            found = ask(grid, nodes, query, members, epsilon=epsilon, timeout=timeout, part=part)
+            for node, why in found.left_out.items():
+                _LOG.warning("the generator's sum is without node %s: %s", node, why)
+            return Release(found.sums, found.sigma, len(found.nodes), epsilon, DELTA)
+
+        nodes, training = list(nodes), make.training_of(steps or None)
+        made = make.make_from_sums(data, ask_sites, "", seed, training, folder, _say)
         _LOG.info(
             "made a generator from the sum of %s sites, epsilon %s for one sample of a site",
-            len(found.nodes), epsilon,
+            made.card.sites, epsilon,
         )  # fmt: skip
     return str(make.open_own(str(folder)).fingerprint)
 
@@ -171,15 +169,25 @@ def _content(message: Message) -> dict[str, bytes]:
 
 def _check(card: Card, data: Dataset) -> None:
     """Refuse a generator of other samples, or one that would take more than its bytes to open."""
-    network = heavy("fedeas.generators.own.network", "the federation's own generator", "train")
     if card.classes != data.classes or card.shape != tuple(data.samples.shape[1:]):
         raise InputError("the generator is for other data", got=card.shape)
+    if data.schema is not None:
+        if _columns(card) != data.schema.to_list():
+            raise InputError("the generator is for other columns", got=card.shape)
+        return
+    network = heavy("fedeas.generators.own.network", "the federation's own generator", "train")
     usual = network.NetworkConfig(len(card.classes), card.shape)
     asked = dict(card.settings.get("network", {}))
     for name in ("latent", "hidden", "frequencies"):
         value = asked.get(name, getattr(usual, name))
         if type(value) is not int or not 0 < value <= getattr(usual, name):
             raise InputError(f"the generator's {name} is out of range", got=value)
+
+
+def _columns(card: Card) -> object:
+    """Return the columns that a card names, which may be anything."""
+    space = card.settings.get("space")
+    return space.get("columns") if isinstance(space, dict) else None
 
 
 def _say(done: int, total: int, how: str) -> None:

@@ -125,6 +125,7 @@ def ask(
     epsilon: float = 1.0,
     delta: float = DELTA,
     timeout: float = TIMEOUT,
+    part: float = 1.0,
 ) -> Answer:
     """Ask all sites a query, and return the noisy sum of their answers.
 
@@ -141,8 +142,10 @@ def ask(
         for an exact sum, which sites refuse unless their owner allows `exact`.
     timeout
         Seconds that each of the five stages may take.
+    part
+        The part of that cost, in rho, that this sum has where several of them share it.
     """
-    rho = 0.0 if math.isinf(epsilon) else rho_for(epsilon, delta)
+    rho = 0.0 if math.isinf(epsilon) else part * rho_for(epsilon, delta)
     asked = {**encode_query(query), "rho": rho}
     noise = _noise(query, rho, members)
     found = secure_sum(grid, nodes, asked, query.length, members, timeout)

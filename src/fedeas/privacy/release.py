@@ -39,7 +39,13 @@ class Release(NamedTuple):
 
 
 def release(
-    query: Sum, answers: Iterable[Ints], sites: int, epsilon: float, delta: float, seed: int
+    query: Sum,
+    answers: Iterable[Ints],
+    sites: int,
+    epsilon: float,
+    delta: float,
+    seed: int,
+    part: float = 1.0,
 ) -> Release:
     """Add up the sites' answers, each with its part of the noise.
 
@@ -57,10 +63,12 @@ def release(
         the plain sum.
     seed
         The noise of a simulation can be repeated. Real sites draw theirs from the operating system.
+    part
+        The part of that cost, in rho, that this sum has where several of them share it.
     """
     noise = None
     if not math.isinf(epsilon):
-        rho = rho_for(epsilon, delta)
+        rho = part * rho_for(epsilon, delta)
         sigma = sigma_for(rho, query.sensitivity, honest=sites, words=query.length)
         noise = Noise(sigma, sites)
     sums = np.zeros(query.length, np.int64)

@@ -37,7 +37,8 @@ from fedeas.settings.training import (
 MOST_SAMPLES = 2**40 - 1  # of one client
 Samples = Annotated[int, Meta(ge=1, le=MOST_SAMPLES)]
 _FEDERATED = Federated()
-_QUERIES = "class-totals beta price embedding image-moments train"  # all that are noisy sums
+# All that are noisy sums.
+_QUERIES = "class-totals beta price embedding image-moments column-counts row-moments train"
 # Methods that send nothing but weights.
 _PRIVATE = "fedavg fedprox scaffold moon class-weights fedlc fedrs fedvls"
 

@@ -50,17 +50,9 @@ def cleaned(covariance: Floats, error: float) -> Floats:
     return found
 
 
-def raw_covariances(moments: Moments) -> Floats:
-    """Return the covariance of every class, with its noise."""
-    raw: Floats = moments.seconds - np.einsum("ci,cj->cij", moments.means, moments.means)
-    # The noise of a mean adds its variance to the square of the mean, on the diagonal.
-    raw += np.square(moments.mean_errors)[:, np.newaxis, np.newaxis] * np.eye(raw.shape[1])
-    return raw
-
-
 def class_covariances(moments: Moments) -> Floats:
     """Return a clean covariance per class, leaning on that of all classes together."""
-    raw = raw_covariances(moments)
+    raw = moments.covariances()
     d = raw.shape[1]
     weights = moments.counts / moments.counts.sum()
     pooled = cleaned(
@@ -160,6 +152,6 @@ def _quality(moments: Moments, covariances: Floats) -> tuple[float, ...]:
     noise = d * np.square(moments.mean_errors)
     clear = np.clip(1 - noise / np.maximum(apart, 1e-12), 0.0, 1.0)
     # The trace of a covariance with noise is right on average.
-    whole = np.trace(raw_covariances(moments), axis1=1, axis2=2)
+    whole = np.trace(moments.covariances(), axis1=1, axis2=2)
     drawn = np.trace(covariances, axis1=1, axis2=2) / np.maximum(whole, 1e-12)
     return tuple((clear * np.clip(drawn, 0.0, 1.0)).round(3).tolist())

@@ -2,22 +2,24 @@
 
 import math
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 from fedeas.data.dataset import Dataset
 from fedeas.errors import InputError
-from fedeas.generators.own import embedded, gaussians
+from fedeas.generators.own import embedded, gaussians, rows
 from fedeas.generators.own.card import Card
 from fedeas.generators.own.matching import Matching, Report
 from fedeas.privacy.queries.embedding import EmbeddingSum
 from fedeas.privacy.queries.moments import ImageMoments
 from fedeas.privacy.queries.query import Ints
-from fedeas.privacy.release import DELTA, release
+from fedeas.privacy.queries.sample_sum import SampleSum
+from fedeas.privacy.release import DELTA, Release, release
+from fedeas.seeds import child_rng
 
-Own = embedded.Embedded | gaussians.Gaussians
-# The default comes first: it is the better one for images. Rows of tables will have moments of
-# their own, in a basis for columns and categories.
-WAYS = {"image": (embedded.WAY, gaussians.WAY)}
+Own = embedded.Embedded | gaussians.Gaussians | rows.Rows
+# The default comes first: it is the better one for this kind of data.
+WAYS = {"image": (embedded.WAY, gaussians.WAY), "table": (rows.WAY,)}
 
 
 def make_own(
@@ -53,26 +55,57 @@ def make_own(
     report : callable, optional
         Told about progress.
     """
-    way = check_way(way, data.kind)
     if not epsilon > 0 or math.isnan(epsilon):
         raise InputError("epsilon is out of range", got=epsilon, allowed="above 0")
     if not sites:
         raise InputError("a sum needs at least one site", got=0)
+    asked = count()
+
+    def ask(query: SampleSum, part: float) -> Release:
+        # Every sum has noise of its own.
+        noise = int(child_rng(seed, "sum", next(asked)).integers(2**63))
+        answers = (query.answer(data.samples, data.labels, own) for own in sites)
+        return release(query, answers, len(sites), epsilon, delta, noise, part)
+
+    return make_from_sums(data, ask, way, seed, training, out, report)
+
+
+def make_from_sums(
+    data: Dataset,
+    ask: rows.Ask,
+    way: str = "",
+    seed: int = 0,
+    training: Matching | None = None,
+    out: Path | None = None,
+    report: Report | None = None,
+) -> Own:
+    """Make a generator from what sites answer.
+
+    Parameters
+    ----------
+    data : Dataset
+        Names the classes and the shape of a sample, and the columns of a table.
+    ask : callable
+        Asks all sites a query, for a part of the whole cost.
+    way, seed, training, out, report
+        As for `make_own`.
+    """
+    way = check_way(way, data.kind)
     shape, classes = data.samples.shape[1:], len(data.classes)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     made: Own
-    if way == embedded.WAY:
+    if data.schema is not None:
+        made = rows.Rows.make(data.schema, data.classes, ask)
+    elif way == embedded.WAY:
         query = EmbeddingSum(classes, shape)
-        answers = (query.answer(data.samples, data.labels, own) for own in sites)
-        released = release(query, answers, len(sites), epsilon, delta, seed)
-        made = embedded.Embedded.make(query, released, data.classes, training, seed, out, report)
+        made = embedded.Embedded.make(
+            query, ask(query, 1.0), data.classes, training, seed, out, report
+        )
     else:
         most = min(ImageMoments.frequencies, *shape[:2])  # of a small image, all there are
         moments = ImageMoments(classes, shape, frequencies=most)
-        answers = (moments.answer(data.samples, data.labels, own) for own in sites)
-        released = release(moments, answers, len(sites), epsilon, delta, seed)
-        made = gaussians.Gaussians.make(moments, released, data.classes)
+        made = gaussians.Gaussians.make(moments, ask(moments, 1.0), data.classes)
     if out is not None:
         made.save(out)
     return made
@@ -95,6 +128,8 @@ def open_own(model: str) -> Own:
     card = Card.read(folder)
     if card.way == embedded.WAY:
         return embedded.Embedded.load(folder)
+    if card.way == rows.WAY and len(card.shape) == 1:
+        return rows.Rows.load(folder)
     if card.way == gaussians.WAY:
         return gaussians.Gaussians.load(folder)
     raise InputError(f"{folder} was made in an unknown way", got=card.way)
@@ -104,7 +139,9 @@ def check_way(way: str, kind: str) -> str:
     """Return how a generator for this kind of data is made."""
     known = WAYS.get(kind, ())
     if not known:
-        raise InputError("own generators are for images so far", got=kind)
+        raise InputError(
+            "own generators are for images and tables", got=kind, allowed=", ".join(WAYS)
+        )
     if way and way not in known:
         raise InputError("unknown way", got=way, allowed=" or ".join(known))
     return way or known[0]

@@ -1,6 +1,7 @@
 """Count, mean and covariance of every class, from sums in a public basis.
 
-For images the basis are the lowest frequencies of the discrete cosine transform.
+For images the basis are the lowest frequencies of the discrete cosine transform; for rows of a
+table see `row_moments.py`.
 """
 
 import math
@@ -33,6 +34,13 @@ class Moments(NamedTuple):
     seconds: Floats  # classes x coefficients x coefficients: the mean of x x^T
     mean_errors: Floats  # per class, the standard error of an entry
     second_errors: Floats  # the same of a diagonal entry; others have 1 / sqrt(2) of it
+
+    def covariances(self) -> Floats:
+        """Return the covariance of every class, with its noise."""
+        raw: Floats = self.seconds - np.einsum("ci,cj->cij", self.means, self.means)
+        # The noise of a mean adds its variance to the square of the mean, on the diagonal.
+        raw += np.square(self.mean_errors)[:, np.newaxis, np.newaxis] * np.eye(raw.shape[1])
+        return raw
 
 
 @dataclass(frozen=True)
@@ -76,13 +84,28 @@ class MomentSum(SampleSum):
 
     def rows(self, samples: NDArray[Any]) -> Ints:
         """Return a row per sample."""
-        x = clipped(self.coefficients(samples))
+        return self.words(clipped(self.coefficients(samples)))
+
+    def words(self, x: Floats, variances: Floats | None = None) -> Ints:
+        """Return a row per sample, given its coefficients, at most 1 in norm.
+
+        Parameters
+        ----------
+        x
+            The coefficients.
+        variances
+            Of values that stand for an interval: they add to the squares of their coefficients, and
+            count in the norm with them.
+        """
         count, mean, second = self.units
         rows, columns, weights = triangle(self.dimensions)
         found = np.empty((len(x), self.width), np.int64)
         found[:, 0] = count
         found[:, 1 : 1 + x.shape[1]] = towards_zero(x * mean)
-        found[:, 1 + x.shape[1] :] = towards_zero(x[:, rows] * x[:, columns] * (weights * second))
+        products = x[:, rows] * x[:, columns]
+        if variances is not None:
+            products[:, rows == columns] += variances
+        found[:, 1 + x.shape[1] :] = towards_zero(products * (weights * second))
         return found
 
     def read(self, sums: Ints, sigma: float, sites: int) -> Moments:

@@ -5,15 +5,19 @@ from dataclasses import asdict
 from fedeas.errors import FedeasError
 from fedeas.privacy.queries.beta import BetaQuery
 from fedeas.privacy.queries.class_totals import ClassTotals
+from fedeas.privacy.queries.column_counts import ColumnCounts
 from fedeas.privacy.queries.embedding import EmbeddingSum
 from fedeas.privacy.queries.moments import ImageMoments
 from fedeas.privacy.queries.price import PriceQuery
 from fedeas.privacy.queries.query import Query
+from fedeas.privacy.queries.row_moments import RowMoments
 from fedeas.privacy.queries.sample_sum import SampleSum
 from fedeas.privacy.secure_sum.messages import RefusedError
 
 AnyQuery = Query | SampleSum
-_KINDS = (ClassTotals, BetaQuery, PriceQuery, EmbeddingSum, ImageMoments)
+_KINDS = (
+    ClassTotals, BetaQuery, PriceQuery, EmbeddingSum, ImageMoments, ColumnCounts, RowMoments,
+)  # fmt: skip
 QUERIES: dict[str, type[AnyQuery]] = {kind.name: kind for kind in _KINDS}
 
 

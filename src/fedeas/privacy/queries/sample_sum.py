@@ -41,6 +41,7 @@ class SampleSum(ABC):
     """
 
     name: ClassVar[str]
+    by_label: ClassVar[bool] = True  # whether every class has a place of its own in the sum
     classes: int
     shape: tuple[int, ...]
 
@@ -70,7 +71,11 @@ class SampleSum(ABC):
     @property
     def length(self) -> int:
         """How many words an answer has."""
-        return self.classes * self.width
+        return self._places * self.width
+
+    @property
+    def _places(self) -> int:
+        return self.classes if self.by_label else 1
 
     def answer(
         self, samples: NDArray[Any], labels: NDArray[np.int64], places: Ints | None = None
@@ -92,7 +97,9 @@ class SampleSum(ABC):
         own = np.asarray(labels[places])
         if len(own) and not (own.min() >= 0 and own.max() < self.classes):
             raise RefusedError(f"this site does not have {self.classes} classes")
-        found = np.zeros((self.classes, self.width), np.int64)
+        if not self.by_label:
+            own = np.zeros_like(own)
+        found = np.zeros((self._places, self.width), np.int64)
         for start in range(0, len(places), _BLOCK):
             order = np.argsort(own[start : start + _BLOCK], kind="stable")
             block, marks = places[start : start + _BLOCK][order], own[start : start + _BLOCK][order]
@@ -103,7 +110,7 @@ class SampleSum(ABC):
 
     def by_class(self, sums: Ints, sigma: float) -> Floats:
         """Return the sums as floats, a row per class, if they can be those of this query."""
-        return checked_sums(sums, sigma, self.length).reshape(self.classes, self.width)
+        return checked_sums(sums, sigma, self.length).reshape(self._places, self.width)
 
     def counts(self, words: Floats, sigma: float, unit: int) -> Floats:
         """Return how many samples every class has, given the words that count them.

@@ -1,0 +1,324 @@
+"""`own` for tables: what one row can move, what private sums say of columns, what comes out."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedeas import IID, InputError
+from fedeas.data import Column, Dataset, Schema, federate
+from fedeas.experiments.own import made_spec
+from fedeas.generators import Generator, make_generator
+from fedeas.generators.gaussian import Gaussian
+from fedeas.generators.own import rows as own_rows
+from fedeas.generators.own.columns import finer_edges, first_edges, kept_part
+from fedeas.generators.own.denoise import clean_moments, within_classes
+from fedeas.generators.own.make import make_own, open_own
+from fedeas.generators.row_space import RowSpace
+from fedeas.privacy.accounting import epsilon_of, rho_for, rho_of
+from fedeas.privacy.noise import Noise
+from fedeas.privacy.queries.column_counts import ColumnCounts
+from fedeas.privacy.queries.moments import Moments
+from fedeas.privacy.queries.row_moments import RowMoments
+from fedeas.privacy.release import release
+from rows import CLASSES, SCHEMA, draw_rows, to_table
+
+CUTS = ((20.5, 40.5), (-3.0, 0.0, 900.0))
+QUERIES = [
+    ColumnCounts(3, (3,), (*CUTS, ())),
+    RowMoments(
+        3, (3,), (0, 0, 3), (False, True, True), CUTS,
+        ((-1.0, 0.2, 1.5), (-2.0, -0.5, 0.5, 300.0)), ((0.3, 0.0, 0.4), (0.1, 0.1, 0.1, 20.0)),
+        1.8,
+    ),
+]  # fmt: skip
+
+
+@st.composite
+def tables(draw) -> np.ndarray:
+    """Rows with gaps, codes outside the schema, tiny and enormous numbers."""
+    numbers = st.floats(width=32) | st.sampled_from([20.5, -3.0, 0.0, 3.0e38, math.nan])
+    codes = st.sampled_from([0.0, 1.0, 2.0, 7.0, -1.0, math.nan])
+    row = st.tuples(numbers, numbers, codes)
+    return np.array(draw(st.lists(row, min_size=1, max_size=6)), np.float32)
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.name)
+@given(rows=tables(), data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_one_row_moves_an_answer_by_its_own_words_and_no_further_than_proven(query, rows, data):
+    size = len(rows)
+    labels = np.array(data.draw(st.lists(st.integers(0, 2), min_size=size, max_size=size)))
+    out = data.draw(st.integers(0, size - 1))
+    rest = np.delete(np.arange(size), out)
+    moved = query.answer(rows, labels) - query.answer(rows, labels, rest)
+    own = query.answer(rows[out : out + 1], labels[out : out + 1])
+    assert (moved == own).all()
+    assert np.linalg.norm(moved.astype(float)) <= query.sensitivity
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.name)
+def test_the_bound_is_reached_and_two_rows_pass_it(query):
+    """Positive control: the search above could find a row that is too long."""
+    far = np.array([[1e9, 1e9, 1.0]], np.float32)
+    one = np.linalg.norm(query.answer(far, np.zeros(1, int)).astype(float))
+    two = np.linalg.norm(query.answer(np.repeat(far, 2, axis=0), np.zeros(2, int)).astype(float))
+    assert 0.9 * query.sensitivity < one <= query.sensitivity < two
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.name)
+def test_blocks_do_not_matter_to_a_single_bit(query):
+    rows, labels = draw_rows(700)
+    shuffled = np.random.default_rng(1).permutation(700)
+    parts = [query.answer(rows, labels, own) for own in np.array_split(shuffled, [3, 400, 660])]
+    assert (sum(parts) == query.answer(rows, labels)).all()
+
+
+def test_values_are_counted_in_their_interval_and_gaps_apart():
+    nan = math.nan
+    rows = np.array([[20, -3.5, nan], [20.5, nan, 1], [99, 900, 0]], np.float32)
+    query = QUERIES[0]
+    found = query.read(query.answer(rows, np.array([0, 1, 2])), 0.0, 1)
+    assert [one.counts.tolist() for one in found] == [[1, 1, 1], [1, 0, 0, 1], [2]]
+    assert [one.gaps for one in found] == [0, 1, 1]
+
+
+def test_moments_are_those_of_a_generator_that_sees_the_rows():
+    """In the same space, of rows that are not clipped."""
+    rows, labels = draw_rows(600)
+    seen = Gaussian.fit(rows, labels, CLASSES, SCHEMA)
+    space = seen.space
+    numbers = [np.unique(own[~np.isnan(own)]) for own in rows[:, :2].T]
+    encoded = [curve.encode(own.astype(float)) for curve, own in zip(
+        space.quantiles, numbers, strict=True
+    )]  # fmt: skip
+    query = RowMoments(
+        3, (3,), (0, 0, 3), space.gaps, tuple(tuple(own[1:].tolist()) for own in numbers),
+        tuple(tuple(places.tolist()) for places, _ in encoded),
+        tuple(tuple(variances.tolist()) for _, variances in encoded),
+        20.0,
+    )  # fmt: skip
+    found = query.read(query.answer(rows, labels), 0.0, 1)
+    n = seen.moments.counts
+    assert found.counts.tolist() == n.tolist()
+    assert found.means * 20 == pytest.approx(seen.moments.sums / n[:, None], abs=1e-3)
+    assert found.seconds * 400 == pytest.approx(seen.moments.squares / n[:, None, None], abs=1e-2)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cuts": ((1.0, 0.0), (0.0,))}, {"cuts": ((math.nan,), (0.0,))}, {"cuts": 3},
+        {"cuts": (CUTS[0],)}, {"shape": (4,)}, {"levels": (0, 0, -1)}, {"levels": (0, 0, 10**9)},
+        {"levels": (0, 0, "a")}, {"gaps": (False, True)}, {"gaps": (0, 1, 1)},
+        {"places": ((0.0, 1.0, math.inf), (0.0,) * 4)}, {"places": ((0.0,), (0.0,))},
+        {"variances": ((0.0, -1.0, 0.0), (0.0,) * 4)}, {"radius": 0.0}, {"radius": math.nan},
+        {"radius": "1"}, {"levels": (0, 0, 9000)},
+    ],
+)  # fmt: skip
+def test_an_absurd_query_is_refused_before_anything_is_computed(wrong):
+    with pytest.raises(InputError):
+        RowMoments(**{**QUERIES[1].__dict__, **wrong})
+
+
+# What sums say of columns.
+
+
+@pytest.mark.parametrize(
+    ("column", "low", "high"),
+    [
+        (Column("year", whole=True), 1980, 2020),
+        (Column("pixel", whole=True), 27, 157),
+        (Column("rate"), 0.02, 0.06),
+        (Column("income"), 2e4, 4e5),
+        (Column("balance"), -900.0, 900.0),
+    ],
+)
+@pytest.mark.parametrize("error", [0.0, 60.0])
+def test_the_scale_of_any_column_is_found(column, low, high, error):
+    """Under noise as well: no interval far away is taken for one that has rows."""
+    values = np.random.default_rng(1).uniform(low, high, 5000)
+    if column.whole:
+        values = np.round(values)
+    rng = np.random.default_rng(2)
+    edges = first_edges(column)
+    counts = np.histogram(values, edges)[0] + error * rng.standard_normal(len(edges) - 1)
+    found, expected = finer_edges(column, edges, counts, error, 1000)
+    inside = np.histogram(values, found)[0]
+    assert inside.sum() > 0.97 * len(values)  # of intervals on both sides little is left out
+    assert inside.max() < 0.45 * len(values)
+    assert len(found) <= 65
+    assert expected.sum() == pytest.approx(1)
+
+
+def test_noise_decides_how_much_is_kept():
+    assert kept_part(np.array([3.0, 4.0]), 25.0) == 0
+    assert kept_part(np.array([3.0, 4.0]), 0.0) == 1
+    assert kept_part(np.zeros(2), 1.0) == 0
+
+
+def test_correlations_below_the_noise_are_dropped_and_others_kept():
+    d, error = 30, 0.05
+    rng = np.random.default_rng(5)
+    drawn = rng.standard_normal((d, d)) * error / math.sqrt(2)
+    noise = (drawn + drawn.T) / math.sqrt(2)
+    plain = within_classes(np.eye(d) + noise, error)
+    assert np.abs(plain - np.diag(np.diag(plain))).max() < 0.05
+    one = np.ones(d) / math.sqrt(d)
+    truth = np.eye(d) / 2 + d / 2 * np.outer(one, one)
+    found = within_classes(truth + noise, error)
+    assert np.linalg.norm(found - truth) < 0.5 * np.linalg.norm(noise)
+
+
+def test_a_class_too_small_to_be_seen_takes_after_the_others():
+    space = RowSpace(Schema((Column("a"), Column("b"))), (False, False), ())
+    counts = np.array([1000.0, 1000.0, 2.0])
+    means = np.array([[1.0, 0.0], [-1.0, 0.0], [5.0, 5.0]])
+    seconds = np.stack([np.diag([1.5, 0.5])] * 2 + [np.full((2, 2), 30.0)])
+    found = clean_moments(space, Moments(counts, means, seconds, 10 / counts, 10 / counts), 1.0)
+    shown = found.sums / counts[:, np.newaxis]
+    assert shown[0] == pytest.approx([1.0, 0.0], abs=0.05)
+    assert np.linalg.norm(shown[2]) < 0.6 * np.linalg.norm(means[2])
+
+
+# What comes out.
+
+
+def data_of(folder: Path, size: int = 4000) -> Dataset:
+    rows, labels = draw_rows(size)
+    return Dataset.write(
+        folder, "people", CLASSES, (size, 0), iter([(rows, labels)]), "", "table", SCHEMA
+    )
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory):
+    """Five sites that lack classes."""
+    data = data_of(tmp_path_factory.mktemp("data") / "people")
+    return data, np.array_split(np.argsort(data.labels, kind="stable"), 5)
+
+
+def test_three_sums_cost_together_what_was_promised(people, monkeypatch):
+    data, sites = people
+    costs = []
+
+    def watched(query, answers, count, *given):
+        made = release(query, answers, count, *given)
+        costs.append(rho_of(Noise(made.sigma, count), query.sensitivity, query.length))
+        return made
+
+    monkeypatch.setattr("fedeas.generators.own.make.release", watched)
+    make_own(data, sites, epsilon=2.0)
+    assert len(costs) == 3
+    assert 0.99 * rho_for(2.0, 1e-5) < sum(costs) <= rho_for(2.0, 1e-5)
+    assert epsilon_of(costs, 1e-5) <= 2.0
+
+
+def test_rows_show_their_class_and_the_folder_says_what_they_cost(people, tmp_path):
+    data, sites = people
+    made = make_own(data, sites, epsilon=2.0, out=tmp_path)
+    assert isinstance(made, Generator)
+    labels, seeds = np.arange(3000) % 3, np.arange(3000).astype(np.uint64)
+    drawn = made.sample(labels, seeds)
+    assert drawn.shape == (3000, 3)
+    assert drawn.dtype == np.float32
+    SCHEMA.check(drawn)
+    real = np.asarray(data.samples)
+    for c in range(3):
+        own, like = drawn[labels == c], real[data.labels == c]
+        assert np.nanmean(own[:, 0]) == pytest.approx(np.nanmean(like[:, 0]), abs=1.5)
+        assert np.nanstd(own[:, 0]) == pytest.approx(np.nanstd(like[:, 0]), rel=0.25)
+        assert np.nanmean(own[:, 1]) == pytest.approx(np.nanmean(like[:, 1]), rel=0.06)
+        assert np.isnan(own[:, 1]).mean() == pytest.approx(0.2, abs=0.06)
+        assert np.nanmean(own[:, 2] == c) == pytest.approx(np.nanmean(like[:, 2] == c), abs=0.08)
+
+    opened = make_generator(f"own(model={tmp_path})")
+    assert opened.fingerprint == made.fingerprint
+    np.testing.assert_array_equal(opened.sample(labels[7:9], seeds[7:9]), drawn[7:9])
+    card = json.loads((tmp_path / "generator.json").read_text())
+    assert (card["epsilon"], card["delta"], card["sites"], card["way"]) == (2.0, 1e-5, 5, "moments")
+    assert card["counts"] == pytest.approx([1334, 1333, 1333], abs=150)
+    assert all(0.8 < quality <= 1 for quality in card["quality"])
+
+
+def test_quality_falls_with_the_noise_and_is_one_without(people):
+    data, sites = people
+    few = [own[:120] for own in sites]
+    found = [np.mean(make_own(data, few, epsilon=e).card.quality) for e in (1, 3, 10, math.inf)]
+    assert found[0] < found[1] < found[2] < found[3] == 1
+    assert found[0] < 0.9
+
+
+def test_a_class_of_few_rows_has_less_quality(people):
+    data, _ = people
+    places = [np.flatnonzero(data.labels == c) for c in range(3)]
+    site = np.concatenate([places[0], places[1], places[2][:30]])
+    quality = make_own(data, [site], epsilon=1.0).card.quality
+    assert quality[2] < 0.8 * min(quality[:2])
+
+
+def test_without_noise_nothing_is_lost_but_the_finest_steps(people):
+    data, sites = people
+    made = make_own(data, sites, epsilon=math.inf)
+    assert made.card.quality == (1.0, 1.0, 1.0)
+    seen = Gaussian.fit(data.samples, np.asarray(data.labels), CLASSES, SCHEMA)
+    labels, seeds = np.arange(3000) % 3, np.arange(3000).astype(np.uint64)
+    one, other = made.sample(labels, seeds), seen.sample(labels, seeds)
+    for c in range(3):
+        own, like = one[labels == c], other[labels == c]
+        assert np.nanmean(own, axis=0) == pytest.approx(np.nanmean(like, axis=0), rel=0.1, abs=0.1)
+
+
+def test_the_same_seed_makes_the_same_generator(people):
+    data, sites = people
+    one, two, other = (make_own(data, sites, seed=s).fingerprint for s in (1, 1, 2))
+    assert one == two != other
+
+
+def test_what_cannot_be_made_or_opened(people, tmp_path):
+    data, sites = people
+    with pytest.raises(InputError, match="unknown way"):
+        make_own(data, sites, way="embedding")
+    made = make_own(data, sites, out=tmp_path)
+    card = json.loads((tmp_path / "generator.json").read_text())
+    space = card["settings"]["space"]
+    for change in (
+        {"shape": [4]}, {"settings": {}}, {"way": "magic"}, {"classes": ["a", "b"]},
+        {"settings": {"space": {**space, "gaps": [True] * 3}}},
+        {"settings": {"space": {**space, "quantiles": []}}},
+    ):  # fmt: skip
+        (tmp_path / "generator.json").write_text(json.dumps(card | change))
+        with pytest.raises(InputError):
+            open_own(str(tmp_path))
+    made.save(tmp_path)
+    assert isinstance(open_own(str(tmp_path)), own_rows.Rows)
+
+
+# In a run.
+
+
+def test_a_run_makes_its_generator_from_its_own_clients(people, tmp_path, monkeypatch):
+    data, _ = people
+    monkeypatch.setenv("FEDEAS_STORE", str(tmp_path))
+    federation = federate(data, IID(clients=5), "clean")
+    spec = made_spec("own(epsilon=2)", federation, 42)
+    assert make_generator(spec).card.epsilon == 2
+    assert made_spec("own(epsilon=2)", federation, 42) == spec
+
+
+def test_the_command_makes_a_folder_from_a_table(fedeas, tmp_path):
+    pq.write_table(to_table(*draw_rows(600)), tmp_path / "people.parquet")
+    config = tmp_path / "config.toml"
+    config.write_text(
+        f'[data]\nname = "{tmp_path / "people.parquet"}"\n'
+        '[partition]\nrecipe = "dirichlet"\nclients = 4\nalpha = 0.5\n'
+    )
+    done = fedeas("generator", "own", config, "--out", tmp_path / "own", "--epsilon", "10")
+    assert done.code == 0, done.err
+    assert "epsilon 10, delta 1e-05 for one sample of a site, added or removed" in done.out
+    assert make_generator(f"own(model={tmp_path / 'own'})").card.sites == 4
