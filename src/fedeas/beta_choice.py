@@ -17,8 +17,10 @@ from fedeas.select import (
     top_beta,
 )
 
-CONDITIONS, SHARE, NOTHING = "conditions", "share", "nothing to gain"
+CONDITIONS, SHARE = "conditions", "share"
+NOTHING, WORTHLESS = "nothing to gain", "worth too little"
 CLOSE = 0.01  # imbalance score below which clients count as at the target
+LEAST = 0.1  # share of the imbalance that samples of little worth have to remove to be worth it
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,9 @@ class BetaChoice:
     chosen_by : str
         'conditions' where both hold; 'share' where no beta meets both and this one removes most
         below the share; 'nothing to gain' where clients are so close to the target (a score below
-        0.01) that half of the rest is not worth a search: beta is 12 there.
+        0.01) that half of the rest is not worth a search: beta is 12 there; 'worth too little'
+        where the rule has a quality, and no beta below the share removes a tenth of the imbalance:
+        the best budget is nothing then.
     min_reduction, max_share : float
         The two conditions.
     reduction, synthetic_share : float
@@ -49,11 +53,28 @@ class BetaChoice:
     synthetic_share: float
     interval: BetaInterval | None = None
 
+    @property
+    def nothing(self) -> bool:
+        """Whether the best budget is nothing."""
+        return self.chosen_by in (NOTHING, WORTHLESS)
+
+    @property
+    def reason(self) -> str:
+        """Why the best budget is nothing; empty where it is not."""
+        if self.chosen_by == NOTHING:
+            return "the clients are close to the target already"
+        if self.chosen_by == WORTHLESS:
+            return (
+                f"samples of this quality remove at most {100 * self.reduction:.1f} % of the "
+                f"imbalance while fewer than {100 * self.max_share:g} % of all are synthetic"
+            )
+        return ""
+
     def __str__(self) -> str:
         share, removed = f"{100 * self.max_share:g} %", f"{100 * self.min_reduction:g} %"
         got, used = f"{100 * self.reduction:.1f} %", f"{100 * self.synthetic_share:.1f} %"
-        if self.chosen_by == NOTHING:
-            return "the clients are close to the target already"
+        if self.nothing:
+            return self.reason
         if self.chosen_by == CONDITIONS:
             return f"removes {got} (>= {removed}) at {used} synthetic (< {share})"
         return f"removes most below {share} synthetic, {got} at {used}; no beta removes {removed}"
@@ -95,6 +116,8 @@ def choose_beta(
         except InfeasibleError:
             beta, chosen_by = _best_within(table, max_share, rule), SHARE
     plan = replace(rule, beta=beta).plan(table)
+    if rule.quality is not None and chosen_by == SHARE and plan.reduction < LEAST:
+        chosen_by = WORTHLESS
     return BetaChoice(
         beta, chosen_by, min_reduction, max_share, plan.reduction, plan.synthetic_share, interval
     )

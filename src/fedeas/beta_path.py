@@ -10,8 +10,9 @@ from fedeas.blocks import class_major, in_order, row_slices
 from fedeas.counts import LabelCounts
 from fedeas.plan import reduction
 from fedeas.policies.fedeas import FedEAS
+from fedeas.policies.policy import without_absent_classes
 from fedeas.policy_settings import settle
-from fedeas.targets import Target, retarget, shares_of
+from fedeas.targets import shares_of
 
 Floats = NDArray[np.float64]
 _MOST_CELLS = 5_000_000  # steps x classes above which a grid of betas is used instead
@@ -64,7 +65,7 @@ def path(
             g = own.fill_within(n, N, np.floor(rate * beta))
             result[:, i] = (
                 (g.sum() if costs is None else g.sum(axis=-1) @ costs[rows]),
-                N @ skew.deviation(n + g, rule.target),
+                N @ skew.deviation(n + rule.worth(g), rule.target),
             )
         return result
 
@@ -100,7 +101,7 @@ def steps(
         g = own.fill_within(rows, np.full(len(budget), N[k]), budget)
         betas.append(_starts(budget[1:], rate[k]))
         samples.append(np.diff(g.sum(axis=-1)) * (1.0 if costs is None else costs[k]))
-        scores.append(np.diff(N[k] * skew.deviation(rows + g, rule.target)))
+        scores.append(np.diff(N[k] * skew.deviation(rows + rule.worth(g), rule.target)))
     order = np.argsort(np.concatenate(betas), kind="stable")
     at = np.concatenate(betas)[order]
     last = np.append(at[1:] != at[:-1], True) if at.size else np.empty(0, bool)
@@ -116,7 +117,7 @@ def _aimed(counts: LabelCounts, policy: FedEAS | None) -> tuple[LabelCounts, Fed
     t = shares_of(rule.target, counts.C)
     if t is None or t.all():
         return counts, rule
-    return LabelCounts(counts.n[:, t > 0]), retarget(rule, Target(t[t > 0].tolist()))
+    return LabelCounts(counts.n[:, t > 0]), without_absent_classes(rule, counts.C)
 
 
 def _starts(budgets: Floats, rate: float) -> Floats:

@@ -56,6 +56,8 @@ _KINDS: dict[str, tuple[str, str, Callable[[float], bool], float | None]] = {
     "quality": ("quality of class", "above 0, up to 1", lambda x: 0 < x <= 1, 1.0),
 }
 CLIENTS, CLASSES = ("costs", "limits"), ("quality",)
+_LEAST_QUALITY = 0.01  # such a sample is worth next to nothing
+_CARD = "generator.json"  # in a generator's folder
 
 
 def make_per_name(given: PerNameLike, kind: str) -> PerName | None:
@@ -90,6 +92,15 @@ def make_per_name(given: PerNameLike, kind: str) -> PerName | None:
     return PerName(tuple(numbers.tolist()), names)
 
 
+def planned_quality(measured: Sequence[float]) -> list[float]:
+    """Return qualities to plan with: a class that is never recognised has next to none.
+
+    >>> planned_quality([0.8, 0.0])
+    [0.8, 0.01]
+    """
+    return [max(float(quality), _LEAST_QUALITY) for quality in measured]
+
+
 def missing_number(kind: str) -> float | None:
     """Return the number of a name that is not listed; None if all have to be."""
     return _KINDS[kind][3]
@@ -101,16 +112,20 @@ def described(kind: str) -> str:
 
 
 def _read(path: str | Path, kind: str, what: str) -> dict[str, float]:
-    """Read a file; for qualities also what `fedeas generator sample --judge --json` prints."""
-    if kind == "quality" and Path(path).suffix.lower() == ".json":
-        try:
-            found = json.loads(read_text(Path(path)))["agreement"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            pass
-        else:
-            if isinstance(found, dict):
-                return {name: max(share, _LEAST) for name, share in found.items()}
+    """Read a file; for qualities also what generators say of themselves, or a judge of them."""
+    if kind == "quality":
+        card = Path(path) / _CARD if Path(path).is_dir() else Path(path)
+        if card.suffix.lower() == ".json" and (found := _qualities(read_text(card))):
+            return dict(zip(found, planned_quality(list(found.values())), strict=True))
     return read_numbers(path, what)
 
 
-_LEAST = 0.01  # of a class that a judge never recognises: such a sample is worth next to nothing
+def _qualities(text: str) -> dict[str, float]:
+    """Read a generator's card, or what `fedeas generator sample --judge --json` prints."""
+    try:
+        body = json.loads(text)
+        if "agreement" in body:
+            return dict(body["agreement"])
+        return dict(zip(map(str, body["classes"]), map(float, body["quality"]), strict=True))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return {}

@@ -1,6 +1,7 @@
 """The settings of a policy, as plans record them and as it is shown."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
@@ -63,6 +64,13 @@ def quality_of(policy: object, classes: int) -> NDArray[np.float64] | None:
     """Return what a policy takes a synthetic sample of each class to be worth; None for 1."""
     made = make_per_name(getattr(policy, "quality", None), "quality")
     return None if made is None else made.array(classes, described("quality"))
+
+
+def with_quality(policy: _P, quality: Sequence[float]) -> _P:
+    """Return a policy that knows what samples are worth, if it can take that and does not yet."""
+    if getattr(policy, "quality", quality) is not None or not is_dataclass(policy):
+        return policy
+    return replace(policy, quality=PerName(tuple(quality)))  # type: ignore[type-var]
 
 
 def settle(policy: _P, counts: LabelCounts) -> _P:

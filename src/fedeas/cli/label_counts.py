@@ -120,6 +120,18 @@ class CountsOptions:
         )
 
 
+def quality_option() -> Path | None:
+    """Declare the option for what samples of each class are worth."""
+    option: Path | None = typer.Option(
+        None,
+        metavar="FILE",
+        help="What a synthetic sample of a class is worth in real ones, 0 to 1: lines of "
+        "'class,0.8', what `generator sample --judge --json` prints, or the folder of `generator "
+        "own`.",
+    )
+    return option
+
+
 def with_counts_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command all of `CountsOptions` on the command line, in place of its `options`."""
     declared = [

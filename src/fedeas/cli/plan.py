@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 # Above this many clients a Parquet file is planned as a stream and only the sums are shown.
 _STREAM_FROM = 200_000
 _METRICS = "Also show Hellinger, Jensen-Shannon and earth mover's distances."
-_QUALITY = (
-    "What a synthetic sample of a class is worth in real ones, 0 to 1: lines of 'class,0.8', or "
-    "what `generator sample --judge --json` prints."
-)
 
 
 def _file(text: str) -> Path | None:
@@ -50,7 +46,7 @@ def plan(
     spend: str | None = typer.Option(None, help="Spend at most this: 3h, 100EUR; needs a cost."),
     site_costs: Path | None = _file("Cost of a sample at each client: lines of 'client,0.8s'."),
     limits: Path | None = _file("Most samples of a client: lines of 'client,1000'."),
-    quality: Path | None = _file(_QUALITY),
+    quality: Path | None = label_counts.quality_option(),
     out: Path | None = typer.Option(None, help="Write the plan: .csv, .tsv, .json or .parquet."),
     plot: Path | None = show.plot_option("what each client needs and where the imbalance is"),
     rows: int = typer.Option(20, min=1, help="Number of clients to show."),

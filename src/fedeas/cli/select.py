@@ -28,6 +28,7 @@ def select(
         None, help="Upper bound on the synthetic share of all samples (default 0.25)."
     ),
     target: str | None = label_counts.target_option(),
+    quality: Path | None = label_counts.quality_option(),
     total: int | None = typer.Option(None, help="Instead: the largest beta within this total."),
     cost: str | None = typer.Option(
         None, help="Cost of one sample: 0.8s, 0.002EUR, or a file from `generator bench`."
@@ -40,12 +41,16 @@ def select(
 ) -> None:
     """Choose beta: by the paper's two conditions, by a total, or by time or money.
 
+    It says so where the best budget is nothing: clients are close to the target already, or the
+    samples are worth too little.
+
     COUNTS has a row per client and a column per class (.csv, .tsv, .xlsx, .json, .parquet).
 
     Example: `fedeas select counts.csv --cost 0.8s --spend 3h`
     """
     from fedeas import FedEAS
     from fedeas.overfill import overfilled
+    from fedeas.per_name import make_per_name
     from fedeas.targets import make_target
 
     if plot is not None:
@@ -54,7 +59,14 @@ def select(
     counts = found.counts
     price = show.read_cost(cost)
     total = label_counts.affordable_total(total, price, spend)
-    rule = FedEAS(target=make_target(target))
+    rule = FedEAS(target=make_target(target), quality=make_per_name(quality, "quality"))
+    if total is None and (why := _nothing(counts, min_reduction, max_share, rule)):
+        label_counts.note_counts(counts_file, found)
+        if as_json:
+            show.print_json({"beta": None, "total": 0, "reason": why})
+        else:
+            typer.echo(f"best budget: nothing, since {why}")
+        return
     choice, interval = _choose(counts, total, min_reduction, max_share, rule)
     rule = replace(rule, beta=choice)
     if plot is not None:
@@ -71,6 +83,21 @@ def select(
         show.note(f"wrote {plot}")
 
 
+def _nothing(
+    counts: "LabelCounts", min_reduction: float | None, max_share: float | None, rule: "FedEAS"
+) -> str:
+    """Return why the best budget is nothing, if it is."""
+    from fedeas import choose_beta
+
+    found = choose_beta(counts, *_conditions(min_reduction, max_share), rule)
+    return found.reason if found.nothing else ""
+
+
+def _conditions(min_reduction: float | None, max_share: float | None) -> tuple[float, float]:
+    reduction = 0.5 if min_reduction is None else min_reduction
+    return reduction, 0.25 if max_share is None else max_share
+
+
 def _choose(
     counts: "LabelCounts",
     total: int | None,
@@ -85,12 +112,7 @@ def _choose(
         if min_reduction is not None or max_share is not None:
             raise InputError("give a total or the two conditions, not both", got=total)
         return beta_for_total(counts, total, rule), None
-    interval = admissible_betas(
-        counts,
-        0.5 if min_reduction is None else min_reduction,
-        0.25 if max_share is None else max_share,
-        rule,
-    )
+    interval = admissible_betas(counts, *_conditions(min_reduction, max_share), rule)
     return interval.choice, interval
 
 

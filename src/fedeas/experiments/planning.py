@@ -1,5 +1,7 @@
 """What a run generates: its policy's plan, less what its generator cannot make."""
 
+from collections.abc import Sequence
+
 from fedeas.counts import LabelCounts
 from fedeas.generators import own_sample_generator
 from fedeas.plan import Plan
@@ -8,9 +10,19 @@ from fedeas.policy_settings import settle
 from fedeas.settings.config import Config
 
 
-def plan_run(config: Config, counts: LabelCounts) -> Plan:
-    """Return the plan of a run, without what its generator cannot make of clients' own samples."""
-    policy = make_policy(config.augment.policy)
+def plan_run(config: Config, counts: LabelCounts, quality: Sequence[float] | None = None) -> Plan:
+    """Return the plan of a run, without what its generator cannot make of clients' own samples.
+
+    Parameters
+    ----------
+    config : Config
+        The run's settings.
+    counts : LabelCounts
+        The clients' counts.
+    quality : sequence of float, optional
+        What samples of each class are worth, for a policy that takes it and names none itself.
+    """
+    policy = make_policy(config.augment.policy, quality=quality)
     plan = make_plan(policy, counts)
     generator = own_sample_generator(config.augment.generator) if plan.total else None
     if generator is None:

@@ -33,7 +33,7 @@ from fedeas.flower.grids import check_grid, on_grid
 from fedeas.flower.log import Line, RoundLog
 from fedeas.flower.rounds import Trained, run_rounds
 from fedeas.flower.simulated import Simulation, simulated_members
-from fedeas.generators import Generator, check_classes, open_generator
+from fedeas.generators import Generator, check_classes, open_generator, stated_quality
 from fedeas.methods.registry import make_method
 from fedeas.plan import Plan
 from fedeas.policies import settled_spec
@@ -99,6 +99,9 @@ def prepare(config: Config) -> Prepared:
         spec = made_spec(spec, federation, config.seed)
         generator = open_generator(spec, _offered(config))
         check_classes(federation.data.classes, generator)
+        if (quality := stated_quality(generator)) is not None:
+            plan = plan_run(config, federation.counts, quality)
+            generator = generator if plan.total else None
     drawn_by = "" if generator is None else generator.fingerprint
     weights = config.federated.model.weights
     known = file_hash(Path(weights)) if weights else ""

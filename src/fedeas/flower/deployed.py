@@ -26,11 +26,12 @@ from fedeas.data.kinds import Array
 from fedeas.data.tables import load_table_files
 from fedeas.errors import InputError
 from fedeas.flower.limits import RefusalLog, refuse_alike
-from fedeas.flower.own_generator import OWN, take_generator, taken_generator
+from fedeas.flower.own_generator import OWN, take_generator, taken_generator, taken_quality
 from fedeas.flower.queries import Holding, answer_queries
 from fedeas.flower.site import Site, with_synthetic
 from fedeas.generators.generator import heavy
 from fedeas.policies import FedEAS, FillToMean, FullBalance, LocalPolicy, NoGeneration, WaterFill
+from fedeas.policy_settings import with_quality
 from fedeas.privacy.ledger import Ledger
 from fedeas.privacy.secure_sum.identity import Identity, Members, load_identity
 from fedeas.privacy.secure_sum.memory import own_folder
@@ -237,6 +238,7 @@ def _augmented(config: SiteConfig, real: Samples, spec: str) -> Samples:
     generator = config.generator
     if generator == OWN:
         generator = taken_generator(_own_folder(config))
+        policy = with_quality(policy, taken_quality(_own_folder(config)))
     synthetic = ClientSamples(
         str(config.partition_id),
         policy,

@@ -22,6 +22,7 @@ from fedeas.flower.exchange import exchange, reason
 from fedeas.flower.queries import DELTA, ask
 from fedeas.generators.generator import heavy
 from fedeas.generators.own.card import CARD, WEIGHTS, Card
+from fedeas.per_name import planned_quality
 from fedeas.privacy.queries.sample_sum import SampleSum
 from fedeas.privacy.release import Release
 from fedeas.privacy.secure_sum.identity import Members
@@ -145,14 +146,22 @@ def take_generator(message: Message, data: Dataset, folder: Path) -> Message:
 
 def taken_generator(folder: Path) -> str:
     """Return the name of the generator that a site was given last."""
+    return f"own(model={_taken(folder)})"
+
+
+def taken_quality(folder: Path) -> list[float]:
+    """Return what samples of that generator are worth, class by class."""
+    return planned_quality(Card.read(_taken(folder)).quality)
+
+
+def _taken(folder: Path) -> Path:
     try:
-        digest = (folder / HEARD).read_text(encoding="utf-8")
+        return folder / (folder / HEARD).read_text(encoding="utf-8")
     except OSError:
         raise InputError(
             "the federation's generator has not come to this site",
             fix="set generator-epsilon in the run's configuration, or name another generator",
         ) from None
-    return f"own(model={folder / digest})"
 
 
 def _content(message: Message) -> dict[str, bytes]:
@@ -171,6 +180,8 @@ def _check(card: Card, data: Dataset) -> None:
     """Refuse a generator of other samples, or one that would take more than its bytes to open."""
     if card.classes != data.classes or card.shape != tuple(data.samples.shape[1:]):
         raise InputError("the generator is for other data", got=card.shape)
+    if len(card.quality) != len(card.classes) or not all(0 <= x <= 1 for x in card.quality):
+        raise InputError("the generator's quality is out of range", got=card.quality)
     if data.schema is not None:
         if _columns(card) != data.schema.to_list():
             raise InputError("the generator is for other columns", got=card.shape)

@@ -10,6 +10,7 @@ from fedeas.generators.generator import (
     make_generator,
     open_generator,
     own_sample_generator,
+    stated_quality,
 )
 from fedeas.generators.moments import Moments
 from fedeas.generators.noise import Noise
@@ -36,4 +37,5 @@ __all__ = [
     "make_generator",
     "open_generator",
     "own_sample_generator",
+    "stated_quality",
 ]

@@ -19,6 +19,7 @@ from fedeas.generators.noise import noise_like
 from fedeas.generators.own_samples import OwnSampleGenerator
 from fedeas.generators.pool import pool_of_data
 from fedeas.generators.smote import Smote
+from fedeas.per_name import planned_quality
 from fedeas.specs import Registry, parse
 
 Ints = NDArray[np.int64]
@@ -111,8 +112,9 @@ class Generator(Protocol):
     channels of uint8 for images, float32 for rows of a table. The same label and seed give the same
     sample in every batch, up to floating-point rounding.
 
-    A generator may also have `classes`, the names of the classes that it knows, and `least_batch`,
-    the number of samples below which drawing a batch is mostly overhead: fills then take as many.
+    A generator may also have `classes`, the names of the classes that it knows, `least_batch`, the
+    number of samples below which drawing a batch is mostly overhead: fills then take as many; and a
+    `card` with a `quality` per class, from which runs plan.
     """
 
     @property
@@ -173,6 +175,12 @@ def check_classes(classes: Classes, generator: Generator) -> None:
             allowed=", ".join(known),
             fix="choose another generator, or rename the classes if only their names differ",
         )
+
+
+def stated_quality(generator: object) -> list[float] | None:
+    """Return what a generator says that its samples of each class are worth in real ones."""
+    stated: Sequence[float] | None = getattr(getattr(generator, "card", None), "quality", None)
+    return None if stated is None else planned_quality(stated)
 
 
 def count_classes(classes: Classes) -> int:

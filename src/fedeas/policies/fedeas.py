@@ -9,7 +9,7 @@ import numpy as np
 from fedeas.blocks import outer_sum
 from fedeas.per_name import PerName, PerNameLike, described, make_per_name
 from fedeas.policies.policy import Floats, LocalPolicy
-from fedeas.policy_settings import OPTIONAL
+from fedeas.policy_settings import OPTIONAL, quality_of
 from fedeas.scalars import keep, number, switch
 from fedeas.skew import skewness
 from fedeas.targets import TargetLike, make_target
@@ -44,6 +44,9 @@ class FedEAS(LocalPolicy):
     limits : number, sequence, mapping, str or path, optional
         The most samples of each client. Where the rule asks for more, b_k is the largest whole
         number that does not.
+    quality : number, sequence, mapping, str or path, optional
+        What a synthetic sample of each class is worth in real ones, above 0 and up to 1. Only that
+        part of what the rule asks for is generated: more of what is worth little can hurt.
 
     >>> FedEAS(beta=12).local([90, 10, 0])
     array([ 0, 38, 48])
@@ -56,6 +59,7 @@ class FedEAS(LocalPolicy):
     below_mean: bool = True
     target: TargetLike = field(default=None, metadata=OPTIONAL)
     limits: PerNameLike = field(default=None, metadata=OPTIONAL)
+    quality: PerNameLike = field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         exponent = self.size_exponent
@@ -71,6 +75,7 @@ class FedEAS(LocalPolicy):
             below_mean=switch(self.below_mean, "below_mean"),
             target=make_target(self.target),
             limits=make_per_name(self.limits, "limits"),
+            quality=make_per_name(self.quality, "quality"),
         )
 
     def fill(self, n: Floats) -> Floats:
@@ -109,11 +114,19 @@ class FedEAS(LocalPolicy):
         """Return what fills the scarce classes of each row up to its budget."""
         t = self.shares(n.shape[-1])
         if t is not None:
-            return self._fill_to_target(n, N, budget, t)
-        scarce = np.minimum(budget, N / n.shape[-1]) if self.below_mean else budget
-        samples: Floats = budget[..., np.newaxis] - n
-        samples *= n < scarce[..., np.newaxis]
+            samples = self._fill_to_target(n, N, budget, t)
+        else:
+            scarce = np.minimum(budget, N / n.shape[-1]) if self.below_mean else budget
+            samples = budget[..., np.newaxis] - n
+            samples *= n < scarce[..., np.newaxis]
+        if self.quality is not None:
+            samples = np.floor(self.worth(samples) + _ROUNDING)
         return samples
+
+    def worth(self, samples: Floats) -> Floats:
+        """Return how many real samples of each class these are worth."""
+        rho = quality_of(self, samples.shape[-1])
+        return samples if rho is None else samples * rho
 
     def _fill_to_target(self, n: Floats, N: Floats, budget: Floats, t: Floats) -> Floats:
         """Return what fills the scarce classes up to floor(b_k C t_c)."""

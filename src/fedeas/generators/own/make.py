@@ -63,7 +63,8 @@ def make_own(
 
     def ask(query: SampleSum, part: float) -> Release:
         # Every sum has noise of its own.
-        noise = int(child_rng(seed, "sum", next(asked)).integers(2**63))
+        number = next(asked)
+        noise = int(child_rng(seed, "sum", number).integers(2**63)) if number else seed
         answers = (query.answer(data.samples, data.labels, own) for own in sites)
         return release(query, answers, len(sites), epsilon, delta, noise, part)
 
