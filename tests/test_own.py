@@ -271,7 +271,9 @@ def test_samples_show_their_class_and_the_folder_says_what_they_cost(shapes, tmp
     assert (card["epsilon"], card["delta"], card["sites"]) == (2.0, 1e-5, 5)
     assert card["unit"] == "one sample of this site, added or removed"
     assert card["counts"] == pytest.approx([1000, 1000, 1000], abs=150)
-    assert all(0 < quality <= 1 for quality in card["quality"])
+    # Of 1,000 images each, the embedding shows nearly all, the moments no less than a third.
+    least = {"embedding": 0.9, "moments": 0.33}[way]
+    assert all(least < quality < 1 for quality in card["quality"])
     assert {"good_for", "not_for", "licence"} <= card.keys()
     assert "warning" not in card
     assert not list((tmp_path / way).glob("checkpoint*"))
@@ -319,6 +321,16 @@ def test_without_noise_the_card_warns(shapes, tmp_path):
     assert made.card.counts == (sum(data.labels == 0), sum(data.labels == 1), sum(data.labels == 2))
     assert "no guarantee" in json.loads((tmp_path / "generator.json").read_text())["warning"]
     assert Card.read(tmp_path) == made.card
+
+
+def test_quality_is_ordered_as_the_noise_is(shapes):
+    data, sites = shapes
+    found = [
+        np.mean(make_own(data, sites, epsilon=e, way="moments").card.quality)
+        for e in (1.0, 3.0, 10.0, math.inf)
+    ]
+    assert found[0] < found[1] < found[2] < found[3] == 1
+    assert found[0] < 0.5 < found[2]
 
 
 def test_more_noise_means_less_quality(shapes):

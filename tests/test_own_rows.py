@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fedeas import IID, InputError
 from fedeas.data import Column, Dataset, Schema, federate
 from fedeas.experiments.own import made_spec
+from fedeas.experiments.run import prepare
 from fedeas.generators import Generator, make_generator
 from fedeas.generators.gaussian import Gaussian
 from fedeas.generators.own import rows as own_rows
@@ -26,6 +27,7 @@ from fedeas.privacy.queries.column_counts import ColumnCounts
 from fedeas.privacy.queries.moments import Moments
 from fedeas.privacy.queries.row_moments import RowMoments
 from fedeas.privacy.release import release
+from fedeas.settings.config import Augment, Config, Data, PartitionConfig
 from rows import CLASSES, SCHEMA, draw_rows, to_table
 
 CUTS = ((20.5, 40.5), (-3.0, 0.0, 900.0))
@@ -309,6 +311,26 @@ def test_a_run_makes_its_generator_from_its_own_clients(people, tmp_path, monkey
     spec = made_spec("own(epsilon=2)", federation, 42)
     assert make_generator(spec).card.epsilon == 2
     assert made_spec("own(epsilon=2)", federation, 42) == spec
+
+
+def test_a_run_plans_with_what_its_own_generators_samples_are_worth(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))
+    pq.write_table(to_table(*draw_rows(900)), tmp_path / "people.parquet")
+    plans = {}
+    for policy in ("fedeas(beta=12)", "fedeas(beta=12, quality=1)"):
+        config = Config(
+            Data(str(tmp_path / "people.parquet")),
+            PartitionConfig("dirichlet", clients=4, alpha=0.3),
+            Augment(policy, "own(epsilon=3)", str(tmp_path)),
+        )
+        ready = prepare(config)
+        plans[policy] = ready.plan
+        stated = list(ready.generator.card.quality)
+    fewer, all_of_them = plans.values()
+    assert fewer.settings["quality"] == stated
+    assert all(quality < 1 for quality in stated)
+    assert 0 < fewer.total < all_of_them.total
+    assert (fewer.samples <= np.ceil(all_of_them.samples * np.array(stated))).all()
 
 
 def test_the_command_makes_a_folder_from_a_table(fedeas, tmp_path):
