@@ -91,14 +91,19 @@ class ColumnCounts(SampleSum):
 
 def increasing(given: object) -> tuple[tuple[float, ...], ...]:
     """Read the cuts of columns, which anybody may have sent."""
-    try:
-        made = tuple(tuple(float(x) for x in own) for own in given)  # type: ignore[attr-defined]
-    except (TypeError, ValueError):
-        raise InputError("not the cuts of columns") from None
+    made = number_lists(given)
     for own in made:
         if not np.isfinite(own).all() or not (np.diff(own) > 0).all():
             raise InputError("the cuts of a column do not increase")
     return made
+
+
+def number_lists(given: object) -> tuple[tuple[float, ...], ...]:
+    """Read lists of numbers, which anybody may have sent."""
+    try:
+        return tuple(tuple(float(x) for x in own) for own in given)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise InputError("not lists of numbers") from None
 
 
 def interval_of(values: NDArray[Any], cuts: tuple[float, ...]) -> NDArray[np.intp]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.errors import InputError
-from fedeas.privacy.queries.column_counts import increasing, interval_of
+from fedeas.privacy.queries.column_counts import increasing, interval_of, number_lists
 from fedeas.privacy.queries.moments import MomentSum
 from fedeas.privacy.queries.query import Floats, Ints
 from fedeas.scalars import integer
@@ -73,10 +73,7 @@ class RowMoments(MomentSum):
 
     def _read(self, given: object, least: float) -> tuple[tuple[float, ...], ...]:
         """Read numbers for every interval, which anybody may have sent."""
-        try:
-            made = tuple(tuple(float(x) for x in own) for own in given)  # type: ignore[attr-defined]
-        except (TypeError, ValueError):
-            raise InputError("not numbers of intervals") from None
+        made = number_lists(given)
         sizes = [len(own) + 1 for own in self.cuts]
         if [len(own) for own in made] != sizes:
             raise InputError("not a number for every interval", got=[len(own) for own in made])
