@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -344,3 +346,15 @@ def test_the_command_makes_a_folder_from_a_table(fedeas, tmp_path):
     assert done.code == 0, done.err
     assert "epsilon 10, delta 1e-05 for one sample of a site, added or removed" in done.out
     assert make_generator(f"own(model={tmp_path / 'own'})").card.sites == 4
+
+
+@pytest.mark.slow
+def test_the_benchmark_measures_real_rows():
+    """Few rows: a classifier learns more from them than from chance, and less under noise."""
+    command = [sys.executable, "benchmarks/own_generator.py", "--quick", "--table", "letter"]
+    command += ["--seeds", "1", "--epsilon", "1", "inf"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])["epsilon"]
+    assert 30 < found["1"]["accuracy"][0] < found["inf"]["accuracy"][0]
+    assert found["1"]["quality"][0] < found["inf"]["quality"][0] == 1

@@ -22,9 +22,9 @@ def own_generator(
     way: str = typer.Option("", help="embedding or moments (default: the better one)."),
     steps: int | None = typer.Option(None, min=1, help="Training steps of an embedding."),
 ) -> None:
-    """Make a generator from one noisy sum over the samples of a simulated federation.
+    """Make a generator from noisy sums over the samples of a simulated federation.
 
-    CONFIG is one of `fedeas run`. Nothing but the sum is used, so that its guarantee is the
+    CONFIG is one of `fedeas run`. Nothing but the sums is used, so that their guarantee is the
     generator's.
 
     Example: `fedeas generator own examples/cifar10.toml --out own`
