@@ -193,8 +193,8 @@ def bench_generator(
 ) -> None:
     """Measure the seconds per sample; `fedeas plan --cost` turns them into hours.
 
-    GENERATOR is 'diffusion(model=FOLDER)', 'turbo(model=FOLDER, data=NAME)', 'pool(data=NAME)', an
-    installed generator, or package.module:Name.
+    GENERATOR is 'diffusion(model=FOLDER)', 'gaussian(model=FOLDER)', 'turbo(model=FOLDER,
+    data=NAME)', 'pool(data=NAME)', an installed generator, or package.module:Name.
 
     Example: `fedeas generator bench 'diffusion(model=fashion_mnist)' --out cost.json`
     """
@@ -230,5 +230,5 @@ def bench_generator(
     if as_json:
         show.print_json(found)
         return
-    typer.echo(f"{per_sample:.4g} s per sample, {1 / per_sample:,.1f} images/s at batch {batch}")
+    typer.echo(f"{per_sample:.4g} s per sample, {1 / per_sample:,.1f} samples/s at batch {batch}")
     typer.echo(f"use it           fedeas plan COUNTS --cost {out or f'{per_sample:.4g}s'}")
