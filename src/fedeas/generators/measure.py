@@ -20,6 +20,7 @@ from fedeas.generators.quality import (
 )
 from fedeas.generators.vectors import Vectors, vectors_of
 from fedeas.seeds import child_rng
+from fedeas.training.samples import Samples
 
 if TYPE_CHECKING:
     from fedeas.generators.judge import Judge
@@ -153,7 +154,7 @@ def measure(
     if real is None:
         return Quality(noun, len(drawn.labels), **found)
     of_images = real.data.kind == "image"
-    _check_like(drawn.samples, real.data)
+    Samples.of(real.data, real.training[:0], drawn.samples, drawn.labels)  # refuses other data's
     if judge is not None:
         known = Drawn(real.at(real.unseen), np.asarray(real.data.labels)[real.unseen])
         found["real_agreement"] = _by_class(judge, known, classes)
@@ -175,18 +176,6 @@ def measure(
     if accuracy:
         found |= _accuracies(drawn, real)
     return Quality(find_kind(real.data.kind).noun, len(drawn.labels), **found)
-
-
-def _check_like(samples: Array, data: Dataset) -> None:
-    """Refuse samples of other data than they are compared with."""
-    if (samples.shape[1:], samples.dtype) != (data.samples.shape[1:], data.samples.dtype):
-        raise InputError(
-            "generated and real samples differ in shape or dtype",
-            got=f"{samples.shape[1:]} of {samples.dtype}",
-            allowed=f"{data.samples.shape[1:]} of {data.samples.dtype}",
-        )
-    if data.schema is not None:
-        data.schema.check(samples)
 
 
 def _by_class(judge: "Judge", drawn: Drawn, classes: tuple[str, ...]) -> dict[str, float]:
