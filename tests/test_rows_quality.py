@@ -191,6 +191,13 @@ def test_accuracy_on_real_rows_of_a_model_trained_on_generated_ones(data):
     assert accuracy_on_real(data, made.samples, noise, real.unseen, steps=300) < 0.6
 
 
+def test_accuracy_counts_classes_as_often_as_they_were_drawn(data):
+    """A model of one class is always right about it, however rare that class is among real rows."""
+    labels = np.full(40, 2)
+    rows = gaussian_of_dataset(data).sample(labels, seeds(40))
+    assert accuracy_on_real(data, rows, labels, Real.of(data).unseen, steps=20) == 1.0
+
+
 def test_a_column_that_is_off_comes_first_in_numbers_and_pictures(data):
     made = drawn_by(gaussian_of_dataset(data), data)
     made.samples[:, 0] += 30  # thirty years older

@@ -73,7 +73,8 @@ class Judge:
         model = _model(about)
         samples, rng = Samples.of(data, train), child_rng(seed, "judge")
         fit(model, samples, _LOCAL.replace(epochs=epochs), rng, progress=progress)
-        return cls(model, {**about, "accuracy": _accuracy(model, data, test)})
+        overall, _ = accuracy(model, Samples.of(data, test))
+        return cls(model, {**about, "accuracy": overall})
 
     def save(self, path: Path) -> None:
         """Write the judge as one safetensors file."""
@@ -139,6 +140,8 @@ def accuracy_on_real(
 ) -> float:
     """Train a classifier on generated samples alone; return its accuracy on real ones.
 
+    Classes count as often as they were generated: a plan may ask for rare ones alone.
+
     Parameters
     ----------
     data : Dataset
@@ -157,11 +160,9 @@ def accuracy_on_real(
     model = make_model(ModelSettings(find_kind(data.kind).model), task, seed)
     drawn = Samples.of(data, np.empty(0, np.int64), samples, labels)
     fit(model, drawn, _LOCAL.replace(steps=steps), child_rng(seed, "accuracy-on-real"))
-    return _accuracy(model, data, unseen)
-
-
-def _accuracy(model: Classifier, data: Dataset, places: Ints) -> float:
-    return accuracy(model, Samples.of(data, places))[0]
+    _, by_class = accuracy(model, Samples.of(data, unseen))
+    weights = np.bincount(labels, minlength=len(by_class)) * ~np.isnan(by_class)
+    return float(np.nan_to_num(by_class) @ weights / max(1, weights.sum()))
 
 
 def _model(about: dict[str, Any]) -> Classifier:
