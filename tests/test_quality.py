@@ -140,5 +140,10 @@ def test_the_command_measures(fedeas, tmp_path, judge, data, monkeypatch):
     assert result.code == 0, result.err
     # The pool's images are training images, and every one of them is noticed.
     assert json.loads(result.out)["memorisation"]["share"] == 1.0
-    text = fedeas("generator", "sample", spec, "--data", "two", "--folder", folder).out
+    text = fedeas("generator", "sample", spec, "--data", "two", "--folder", folder,
+                  "--report", tmp_path / "page").out  # fmt: skip
+    page = (tmp_path / "page" / "report.md").read_text()
+    assert "| memorised? " in page
+    assert "they repeat them" in page
+    assert (tmp_path / "page" / "img" / "quality-projection.svg").exists()
     assert "100.0 % are closer to a training image" in text

@@ -1,11 +1,16 @@
 """Whole runs on a table: plan, rows that are generated, training, the same again."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from fedeas import InputError
 from fedeas.experiments.planning import plan_run
 from fedeas.experiments.run import prepare, run
+from fedeas.experiments.synthetic import run_samples
+from fedeas.generators.measure import measure
 from fedeas.settings.config import Config
 from fedeas.settings.reading import read_settings
 from tabular import SCHEMA, draw_table
@@ -56,3 +61,59 @@ def test_a_run_with_clients_own_rows_leaves_out_what_they_cannot_make(config, tm
     result = run(own, tmp_path / "run")
     assert result["generation"] == {"made": plan.total, "seconds": 0.0}
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("generator", ["gaussian", "copies"])
+def test_what_a_run_generated_is_measured(config, tmp_path, fedeas, generator):
+    """From the cache, or made again of clients' own rows: copies are known as such."""
+    own = config.replace(augment=config.augment.replace(generator=generator))
+    ready, result = prepare(own), run(own, tmp_path / "run")
+    found = run_samples(tmp_path / "run")
+    classes = found.real.data.classes
+    wanted = ready.plan.samples.sum(axis=0).tolist()
+    assert np.bincount(found.drawn.labels, minlength=len(classes)).tolist() == wanted
+    assert found.real.training.size == found.real.data.train_size
+    near = measure(found.drawn, classes, real=found.real).memorisation
+    assert near.suspected == (generator == "copies")
+    if generator == "copies":
+        assert (near.share, near.median) == (1.0, 0.0)
+        return
+    same = fedeas("generator", "sample", tmp_path / "run", "--json")
+    cache = tmp_path / "cache" / result["generation"]["cache"]
+    options = ("--label", "grade", "--schema", tmp_path / "run" / "schema.json")
+    kept = fedeas("generator", "sample", cache, "--data", config.data.name, *options, "--json")
+    assert (same.code, kept.code) == (0, 0), same.err + kept.err
+    assert json.loads(same.out)["rows"] == json.loads(kept.out)["rows"] == sum(wanted)
+    assert json.loads(same.out)["columns"] == json.loads(kept.out)["columns"]
+    for arguments, said in (
+        ((tmp_path / "run", "--data", config.data.name, *options), "leave --data out"),
+        ((cache,), "give --data"),
+    ):
+        refused = fedeas("generator", "sample", *arguments)
+        assert refused.code == 2
+        assert said in refused.err
+
+
+def test_a_run_whose_table_has_changed_is_not_measured(config, tmp_path):
+    run(config, tmp_path / "run")
+    frame = pd.read_parquet(config.data.name)
+    frame.iloc[50:].to_parquet(config.data.name)
+    with pytest.raises(InputError, match="have changed"):
+        run_samples(tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_a_report_says_how_good_the_rows_of_a_run_are(config, tmp_path, fedeas):
+    run(config, tmp_path / "run")
+    done = fedeas("report", tmp_path / "run", "--out", tmp_path / "report", "--quality")
+    assert done.code == 0, done.err
+    page = (tmp_path / "report" / "report.md").read_text()
+    _, _, part = page.partition("## Are the synthetic samples any good?")
+    assert "| a judge sees the requested class |" in part
+    assert "| accuracy on unseen real rows, trained on these alone |" in part
+    for picture in ("quality-0-columns", "quality-0-projection"):
+        assert (tmp_path / "report" / "img" / f"run-{picture}.svg").exists()
+    (tmp_path / "loans.parquet").unlink()
+    again = fedeas("report", tmp_path / "run", "--out", tmp_path / "other", "--quality")
+    assert again.code == 0, again.err
+    assert "was not measured" in (tmp_path / "other" / "report.md").read_text()

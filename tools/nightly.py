@@ -21,6 +21,7 @@ STEPS = {
     "plan": ["benchmarks/plan.py"],
     "fill": ["benchmarks/fill.py"],
     "fill_rows": ["benchmarks/fill_rows.py"],
+    "row_quality": ["benchmarks/row_quality.py"],
     "busy_fill": ["benchmarks/busy_fill.py"],
     "rounds": ["benchmarks/rounds.py"],
     "tables": ["benchmarks/tables.py"],

@@ -9,7 +9,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedeas.cache.block import Segment, read_blocks
+import numpy as np
+
+from fedeas.cache.block import Ints, Segment, read_blocks
 from fedeas.cache.store import Cache
 from fedeas.data.decode import encode_png
 from fedeas.data.kinds import Array, kind_of
@@ -79,6 +81,14 @@ def export(
             if progress is not None:
                 progress(done, total)
     return done
+
+
+def all_samples(cache: Cache) -> tuple[Array, Ints]:
+    """Return all samples of a cache, and their labels."""
+    _count(cache, (), None)
+    parts = list(_parts(cache, ()))
+    labels = [np.full(len(part.samples), part.segment.label) for part in parts]
+    return np.concatenate([part.samples for part in parts]), np.concatenate(labels)
 
 
 def _count(cache: Cache, clients: Sequence[str], classes: Sequence[str] | None) -> int:

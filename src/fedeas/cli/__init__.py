@@ -14,6 +14,7 @@ from fedeas.cli.compare import compare
 from fedeas.cli.demo import demo
 from fedeas.cli.fill import fill
 from fedeas.cli.generator import generator
+from fedeas.cli.generator_sample import sample_generator
 from fedeas.cli.interrupt import HeardInterrupts
 from fedeas.cli.members import members
 from fedeas.cli.new import new
@@ -47,6 +48,7 @@ app.command()(report)
 app.command()(privacy)
 app.command()(demo)
 app.command()(new)
+generator.command("sample")(sample_generator)
 generator.command("own")(own_generator)
 app.add_typer(generator, name="generator")
 app.add_typer(cache, name="cache")

@@ -21,22 +21,24 @@ def fill(
     ),
     generator: str = typer.Option(
         ...,
-        help="'diffusion(model=FOLDER)', 'turbo(model=FOLDER, data=NAME)', 'pool(data=NAME)', an "
-        "installed generator, or package.module:Name.",
+        help="'diffusion(model=FOLDER)', 'turbo(model=FOLDER, data=NAME)', 'pool(data=NAME)'; for "
+        "tables 'gaussian(model=FOLDER)', 'gaussian(data=FILE, label=COLUMN)'; an installed "
+        "generator, or package.module:Name.",
     ),
     cache: Path = typer.Option(Path("cache"), help="Folder that holds the caches."),
     seed: int = typer.Option(0, min=0, help="Seed of the samples."),
     batch: int = typer.Option(64, min=1, help="Batch size of the generator."),
     judge: Path | None = typer.Option(
         None,
-        help="A judge from `generator judge`: images that it takes for another class are redrawn.",
+        help="A judge from `generator judge`: samples that it takes for another class are redrawn.",
     ),
-    tries: int = typer.Option(4, min=1, help="With a judge: draws per image at most."),
+    tries: int = typer.Option(4, min=1, help="With a judge: draws per sample at most."),
     as_json: bool = show.json_option(),
 ) -> None:
     """Generate the samples of a plan; those already in the cache are reused.
 
-    PLAN is a file written by `fedeas plan --out`. If interrupted, run again to resume.
+    PLAN is a file written by `fedeas plan --out`. If interrupted, run again to resume. `fedeas
+    generator train` makes the folder of a diffusion model, or of `gaussian` for a table.
 
     Example: `fedeas fill plan.csv --generator 'diffusion(model=fashion_mnist)'`
     """
@@ -68,7 +70,7 @@ def fill(
         typer.echo(f"cache            {target.folder}")
     if judge is not None and done.generated:
         show.note(
-            f"judged: {judged.drawn:,} draws; {judged.unmet:,} images still wrong after {tries}"
+            f"judged: {judged.drawn:,} draws; {judged.unmet:,} samples still wrong after {tries}"
         )
 
 

@@ -16,6 +16,11 @@ def report(
     mixed: bool = typer.Option(
         False, "--mixed", help="Allow runs in one table that differ in code, counts or generator."
     ),
+    quality: bool = typer.Option(
+        False,
+        "--quality",
+        help="Measure how good the synthetic samples are: trains a judge, reads the runs' data.",
+    ),
     paper: bool = typer.Option(
         False, "--paper", help="Add the paper's accuracies, claims and partition to your runs."
     ),
@@ -46,6 +51,6 @@ def report(
     paper = paper or not runs
     everything = [run for sweep in sweeps for run in sweep.runs]
     extra = paper_sections(everything) if paper else ()
-    path = assemble(out, title, sweeps, TABLE_1 if paper else None, extra)
+    path = assemble(out, title, sweeps, TABLE_1 if paper else None, extra, quality=quality)
     tables = sum(len(sweep.tables) for sweep in sweeps)
     typer.echo(f"wrote {path}, report.md and tables.csv ({show.count_of(tables, 'table')})")

@@ -23,6 +23,7 @@ class Kind:
     """What all samples of a kind have in common; statistics are of their last axis."""
 
     name: ClassVar[str]
+    noun: ClassVar[str] = "sample"  # what people call one
     model: ClassVar[str]  # the default model
     limits: ClassVar[tuple[float, float]]  # of the values of a sample
 
@@ -38,7 +39,7 @@ class Kind:
 class Image(Kind):
     """Pictures: height x width x channels of uint8."""
 
-    name = "image"
+    name = noun = "image"
     model = "cnn"
     limits = (0.0, 255.0)
 
@@ -72,6 +73,7 @@ class Table(Kind):
     """Rows of a table: a float32 per column, a number or the code of a category; gaps are NaN."""
 
     name = "table"
+    noun = "row"
     model = "mlp"
     limits = (-3.5e38, 3.5e38)  # all of float32 but infinity
 

@@ -33,3 +33,8 @@ def plan_run(config: Config, counts: LabelCounts, quality: Sequence[float] | Non
 def uses_own_samples(config: Config) -> bool:
     """Whether a run makes samples of its clients' own ones, at every turn, and caches none."""
     return own_sample_generator(config.augment.generator) is not None
+
+
+def cache_seed(config: Config) -> int:
+    """Return the seed of generated samples: runs of other seeds are repetitions, and share none."""
+    return config.seed + config.augment.seed

@@ -23,7 +23,7 @@ from fedeas.errors import InputError
 from fedeas.experiments.code import code_hash, library_version
 from fedeas.experiments.folder import alone, claim
 from fedeas.experiments.own import made_spec
-from fedeas.experiments.planning import plan_run, uses_own_samples
+from fedeas.experiments.planning import cache_seed, plan_run, uses_own_samples
 from fedeas.experiments.results import curves, read_result, summarise
 from fedeas.experiments.sharing import share_out, table_options
 from fedeas.experiments.tracking import check_trackers, followers
@@ -76,11 +76,6 @@ class Prepared:
             return None
         classes = self.federation.data.classes
         return Cache(config.augment.cache, self.generator, classes, cache_seed(config))
-
-
-def cache_seed(config: Config) -> int:
-    """Return the seed of generated samples: runs of other seeds are repetitions, and share none."""
-    return config.seed + config.augment.seed
 
 
 def prepare(config: Config) -> Prepared:

@@ -1,6 +1,8 @@
-"""`Judge`: a classifier trained on real images that labels generated ones."""
+"""`Judge`: a classifier trained on real samples that labels generated ones."""
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,22 +11,26 @@ import torch
 from numpy.typing import NDArray
 
 from fedeas.data.dataset import Dataset
+from fedeas.data.kinds import Array, find_kind
+from fedeas.data.schema import Schema
 from fedeas.errors import InputError
 from fedeas.seeds import child_rng
 from fedeas.settings.training import Local, ModelSettings
 from fedeas.tensors import load_tensors, save_tensors, tensors_digest
-from fedeas.training.loop import fit, predict
+from fedeas.training.loop import accuracy, fit, predict
 from fedeas.training.models import Classifier, make_model
 from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 
-Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 _FORMAT = "judge/1"
+_EPOCHS = 6  # over images
+_STEPS = 3000  # with rows, of which a step costs next to nothing, and with few images
+_LOCAL = Local(batch=64, learning_rate=0.03, momentum=0.9)
 
 
 class Judge:
-    """Classifies images, and turns them into features for a Fréchet distance."""
+    """Classifies samples, and turns images into features for a Fréchet distance."""
 
     def __init__(self, model: Classifier, about: dict[str, Any]) -> None:
         self.model, self.about = model.eval(), about
@@ -33,24 +39,42 @@ class Judge:
     def train(
         cls,
         data: Dataset,
-        epochs: int = 6,
+        epochs: int | None = None,
         seed: int = 0,
         progress: Callable[[int, int], None] | None = None,
+        training: Ints | None = None,
+        unseen: Ints | None = None,
     ) -> "Judge":
-        """Train on the official training images; its accuracy on the test images is stored."""
+        """Train the default model of the data's kind; its accuracy on test samples is stored.
+
+        Parameters
+        ----------
+        data : Dataset
+            The real samples.
+        epochs : int, optional
+            Passes over the training samples: 6 over images, as many as 3,000 steps take over rows.
+        seed : int
+            Of the weights and of the order of samples.
+        progress : callable, optional
+            Is given the epochs done and to be done.
+        training, unseen : array of int, optional
+            Places of the samples to train and to test on; the data set's own by default.
+        """
+        train = np.arange(data.train_size) if training is None else training
+        test = np.arange(data.train_size, len(data.labels)) if unseen is None else unseen
+        if epochs is None:
+            batches = max(1, math.ceil(len(train) / _LOCAL.batch))
+            epochs = _EPOCHS if data.kind == "image" else math.ceil(_STEPS / batches)
         task = Task.of(data)
-        shape, mean, spread = task.shape, task.mean, task.spread
         about: dict[str, Any] = {
-            "format": _FORMAT, "model": "cnn", "classes": list(data.classes), "shape": list(shape),
-            "mean": list(mean), "spread": list(spread), "data": data.fingerprint, "seed": seed,
+            **task.to_dict(), "format": _FORMAT, "model": find_kind(data.kind).model,
+            "classes": list(data.classes), "data": data.fingerprint, "seed": seed,
         }  # fmt: skip
         model = _model(about)
-        local = Local(epochs=epochs, batch=64, learning_rate=0.03, momentum=0.9)
-        rng = child_rng(seed, "judge")
-        fit(model, Samples.of(data, np.arange(data.train_size)), local, rng, progress=progress)
-        found = predict(model, data.samples[data.train_size :])
-        right = found == np.asarray(data.labels[data.train_size :])
-        return cls(model, {**about, "accuracy": float(right.mean())})
+        samples, rng = Samples.of(data, train), child_rng(seed, "judge")
+        fit(model, samples, _LOCAL.replace(epochs=epochs), rng, progress=progress)
+        overall, _ = accuracy(model, Samples.of(data, test))
+        return cls(model, {**about, "accuracy": overall})
 
     def save(self, path: Path) -> None:
         """Write the judge as one safetensors file."""
@@ -78,7 +102,7 @@ class Judge:
 
     @property
     def accuracy(self) -> float:
-        """Its accuracy on real test images, which limits what agreement can mean."""
+        """Its accuracy on real test samples, which limits what agreement can mean."""
         return float(self.about["accuracy"])
 
     @property
@@ -86,15 +110,17 @@ class Judge:
         """Identify the judge by its weights."""
         return f"judge-{tensors_digest(self.model.state_dict())}"
 
-    def __call__(self, images: Bytes) -> Ints:
-        """Predict the class of every image."""
-        if list(images.shape[1:]) != self.about["shape"]:
+    def __call__(self, samples: Array) -> Ints:
+        """Predict the class of every sample."""
+        if list(samples.shape[1:]) != list(self.about["shape"]):
             raise InputError(
-                "the judge was trained on images of another size",
-                got=images.shape[1:],
+                "the judge was trained on samples of another size",
+                got=samples.shape[1:],
                 allowed=str(self.about["shape"]),
             )
-        return predict(self.model, images)
+        if "schema" in self.about:
+            Schema.from_list(self.about["schema"]).check(samples)
+        return predict(self.model, samples)
 
 
 class Features(torch.nn.Module):
@@ -109,8 +135,36 @@ class Features(torch.nn.Module):
         return self.model.features(images.permute(0, 2, 3, 1))
 
 
+def accuracy_on_real(
+    data: Dataset, samples: Array, labels: Ints, unseen: Ints, seed: int = 0, steps: int = _STEPS
+) -> float:
+    """Train a classifier on generated samples alone; return its accuracy on real ones.
+
+    Classes count as often as they were generated: a plan may ask for rare ones alone.
+
+    Parameters
+    ----------
+    data : Dataset
+        The real samples; of them only those that are tested on are used.
+    samples, labels : array
+        The generated samples and their classes. What the model is normalised by comes from them.
+    unseen : array of int
+        Places of the real samples to test on.
+    seed : int
+        Of the weights and of the order of samples.
+    steps : int
+        Of training.
+    """
+    mean, spread = find_kind(data.kind).statistics(samples)
+    task = replace(Task.of(data), mean=mean, spread=spread)
+    model = make_model(ModelSettings(find_kind(data.kind).model), task, seed)
+    drawn = Samples.of(data, np.empty(0, np.int64), samples, labels)
+    fit(model, drawn, _LOCAL.replace(steps=steps), child_rng(seed, "accuracy-on-real"))
+    _, by_class = accuracy(model, Samples.of(data, unseen))
+    weights = np.bincount(labels, minlength=len(by_class)) * ~np.isnan(by_class)
+    return float(np.nan_to_num(by_class) @ weights / max(1, weights.sum()))
+
+
 def _model(about: dict[str, Any]) -> Classifier:
-    height, width, colours = map(int, about["shape"])
-    shape = (height, width, colours)
-    task = Task(len(about["classes"]), shape, tuple(about["mean"]), tuple(about["spread"]))
+    task = Task.from_dict({**about, "classes": len(about["classes"])})
     return make_model(ModelSettings(about["model"]), task, about["seed"])

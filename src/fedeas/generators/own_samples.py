@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from fedeas.data.dataset import Dataset
 from fedeas.data.kinds import Array
 from fedeas.data.schema import Schema
 from fedeas.errors import InputError
@@ -71,6 +72,32 @@ class OwnSampleGenerator(Protocol):
     def sample(self, labels: Ints, seeds: Seeds) -> Array:
         """Refuse to draw: it is not known whose samples to use."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class OfOwnSamples:
+    """A generator that makes samples of one client's own samples."""
+
+    inner: OwnSampleGenerator
+    own: OwnSamples
+    classes: tuple[str, ...]
+
+    @classmethod
+    def of_training(cls, inner: OwnSampleGenerator, data: Dataset) -> "OfOwnSamples":
+        """Give it all training samples of a data set, as if one client had them."""
+        labels = np.asarray(data.train_labels)
+        return cls(
+            inner, OwnArrays(data.samples[: data.train_size], labels, data.schema), data.classes
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Identify the generator."""
+        return self.inner.fingerprint
+
+    def sample(self, labels: Ints, seeds: Seeds) -> Array:
+        """Make one sample for every label and seed."""
+        return self.inner.sample_from(self.own, labels, seeds)
 
 
 def refuse_without_own(name: str) -> InputError:

@@ -1,27 +1,30 @@
-"""How good generated images are.
+"""How good generated samples are.
 
 Do they show the requested class, are they distributed like real ones, and do they repeat training
-images, which would leak them?
+samples, which would leak them?
 """
 
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedeas.data.kinds import Array
 from fedeas.errors import InputError, MissingExtraError
 from fedeas.generators.generator import Generator
+from fedeas.generators.vectors import Vectors, pixels
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Classify = Callable[[Bytes], Ints]
+Classify = Callable[[Array], Ints]
 
 
 def agreement(found: Ints, asked: Ints, classes: int) -> Floats:
-    """Return the share of every class's images that a classifier assigns to that class.
+    """Return the share of every class's samples that a classifier assigns to that class.
 
     >>> agreement(np.array([0, 0, 1, 1]), np.array([0, 0, 0, 1]), 2).round(2).tolist()
     [0.67, 1.0]
@@ -51,64 +54,99 @@ def frechet_distance(real: Iterable[Bytes], drawn: Iterable[Bytes], features: ob
         return float(metric.compute())
 
 
-def nearest_distances(images: Bytes, reference: Bytes, block: int = 2048) -> tuple[Floats, Ints]:
-    """Return each image's distance to the nearest reference image, and which one that is.
+def nearest_distances(
+    samples: Array, reference: Array, vectors: Vectors = pixels, block: int = 2048
+) -> tuple[Floats, Ints]:
+    """Return each sample's distance to the nearest reference sample, and which one that is.
 
-    The distance is the root of the mean squared difference of pixels, 0 to 255; 0 is a copy. Blocks
-    of the reference are read one after the other, so it can be larger than memory.
+    0 is a copy. The distance of images is the root of the mean squared difference of pixels, 0 to
+    255. Blocks of the reference are read one after the other, so it can be larger than memory.
     """
-    x = images.reshape(len(images), -1).astype(np.float32)
-    squares = np.einsum("ij,ij->i", x, x, dtype=np.float64)
+    x = vectors(samples)
     best, which = np.full(len(x), np.inf), np.zeros(len(x), np.int64)
     for start in range(0, len(reference), block):
-        y = np.asarray(reference[start : start + block]).reshape(-1, x.shape[1]).astype(np.float32)
+        y = vectors(np.asarray(reference[start : start + block]))
         found = np.einsum("ij,ij->i", y, y, dtype=np.float64) - 2.0 * (x @ y.T)
         place = found.argmin(axis=1)
         closest = found[np.arange(len(x)), place]
         nearer = closest < best
         best[nearer], which[nearer] = closest[nearer], place[nearer] + start
-    return np.sqrt(np.maximum(0.0, best + squares) / x.shape[1]), which
+    # Rounding of the squares above would hide which samples are exact copies.
+    return _distances(x, vectors(np.asarray(reference[which]))), which
+
+
+def _distances(x: NDArray[Any], y: NDArray[Any]) -> Floats:
+    found: Floats = np.linalg.norm(x.astype(np.float64) - y, axis=1)
+    return found
 
 
 @dataclass(frozen=True)
 class Memorisation:
-    """How close generated images come to training images, compared with new real ones."""
+    """How close generated samples come to training samples, compared with new real ones."""
 
-    median: float  # distance of generated images to the nearest training image
-    real_median: float  # the same of real images that were not trained on
-    threshold: float  # closer than this are `quantile` of the real ones
+    median: float  # distance of generated samples to the nearest training sample
+    real_median: float  # the same of real samples that were not trained on
+    threshold: float  # at most this far away are `quantile` of the real ones
     quantile: float
-    share: float  # of the generated images closer than the threshold; about `quantile` is expected
-    closest: Ints  # places of those images, the nearest first
+    share: float  # of the generated samples at most that far away
+    expected: float  # the same of the real ones: more than `quantile` where many are equally far
+    closest: Ints  # places of those samples, the nearest first
+
+    @property
+    def suspected(self) -> bool:
+        """Whether generated samples are that close more than three times as often as real ones."""
+        return self.share > 3 * self.expected
 
 
 def memorisation(
-    images: Bytes, training: Bytes, unseen: Bytes, quantile: float = 0.01
+    samples: Array,
+    training: Array,
+    unseen: Array,
+    quantile: float = 0.01,
+    vectors: Vectors = pixels,
 ) -> Memorisation:
-    """Compare distances to the training images: of generated images, and of real unseen ones.
+    """Compare distances to the training samples: of generated samples, and of real unseen ones.
 
-    A generator that repeats its training images is closer to them than unseen real images are.
+    A generator that repeats its training samples is closer to them than unseen real samples are.
+    Tables have equal rows: then `threshold` can be 0, and `expected` is the share of unseen rows
+    that are in the training rows too.
     """
-    if not len(unseen) or not len(images):
-        raise InputError("nothing to compare: no images", allowed="at least one of each")
-    distances, _ = nearest_distances(images, training)
-    natural, _ = nearest_distances(unseen, training)
+    if not len(unseen) or not len(samples):
+        raise InputError("nothing to compare: no samples", allowed="at least one of each")
+    distances, _ = nearest_distances(samples, training, vectors)
+    natural, _ = nearest_distances(unseen, training, vectors)
     threshold = float(np.quantile(natural, quantile))
-    close = np.flatnonzero(distances < threshold)
+    close = np.flatnonzero(distances <= threshold)
     return Memorisation(
         float(np.median(distances)),
         float(np.median(natural)),
         threshold,
         quantile,
-        len(close) / len(images),
+        len(close) / len(samples),
+        float((natural <= threshold).mean()),
         close[np.argsort(distances[close], kind="stable")],
     )
 
 
-class Filtered:
-    """A generator whose images are judged, and redrawn until they show the requested class.
+def matched_places(labels: Ints, like: Ints, size: int, rng: np.random.Generator) -> Ints:
+    """Choose about `size` places whose labels are as frequent as in `like`.
 
-    Each image has at most `tries` draws, with different seeds. If none is right the last one is
+    A sample is chosen again only where its class has too few. What is compared with generated
+    samples is chosen so: otherwise a plan's mix of classes would look like a fault of the samples.
+    """
+    wanted = np.bincount(like) / max(1, len(like)) * size
+    chosen = []
+    for label in np.flatnonzero(wanted).tolist():
+        own = rng.permutation(np.flatnonzero(labels == label))
+        if own.size:
+            chosen.append(np.resize(own, max(1, round(wanted[label]))))
+    return np.sort(np.concatenate(chosen)) if chosen else np.empty(0, np.int64)
+
+
+class Filtered:
+    """A generator whose samples are judged, and redrawn until they show the requested class.
+
+    Each sample has at most `tries` draws, with different seeds. If none is right the last one is
     kept, so that a plan is always met, and `unmet` counts it.
     """
 
@@ -121,21 +159,21 @@ class Filtered:
         self.fingerprint = f"filtered-{digest}"
         self.drawn = self.unmet = 0
 
-    def sample(self, labels: Ints, seeds: NDArray[np.uint64]) -> Bytes:
-        """Draw images, and redraw those that are judged wrong."""
-        images = self._inner.sample(labels, seeds)
+    def sample(self, labels: Ints, seeds: NDArray[np.uint64]) -> Array:
+        """Draw samples, and redraw those that are judged wrong."""
+        samples = self._inner.sample(labels, seeds)
         self.drawn += len(labels)
-        wrong = np.flatnonzero(self._classify(images) != labels)
+        wrong = np.flatnonzero(self._classify(samples) != labels)
         for attempt in range(1, self._tries):
             if not wrong.size:
                 break
             again = np.array([_another(int(seed), attempt) for seed in seeds[wrong]], np.uint64)
             redrawn = self._inner.sample(labels[wrong], again)
             self.drawn += len(wrong)
-            images[wrong] = redrawn
+            samples[wrong] = redrawn
             wrong = wrong[self._classify(redrawn) != labels[wrong]]
         self.unmet += len(wrong)
-        return images
+        return samples
 
 
 def _another(seed: int, attempt: int) -> int:

@@ -9,6 +9,7 @@ from fedeas.experiments.tables import Table
 from fedeas.report.folders import folder_sections
 from fedeas.report.headline import headline, summary
 from fedeas.report.page import Section, write_report
+from fedeas.report.quality import quality_section
 from fedeas.report.sections import ReferenceColumn, table_sections, what_ran
 
 
@@ -27,8 +28,13 @@ def assemble(
     sweeps: Sequence[Sweep],
     reference: ReferenceColumn | None = None,
     extra: Iterable[Section] = (),
+    *,
+    quality: bool = False,
 ) -> Path:
-    """Write the report on some sweeps and return the page's path; `extra` sections come last."""
+    """Write the report on some sweeps and return the page's path.
+
+    `extra` sections come last. `quality` measures the synthetic samples of runs.
+    """
     first = [_in_short(sweep) for sweep in sweeps]
     parts = [
         section
@@ -36,8 +42,10 @@ def assemble(
         for section in (
             *table_sections(sweep.name, sweep.runs, sweep.tables, reference),
             *folder_sections(sweep.name, sweep.runs),
+            *([quality_section(sweep.name, sweep.runs)] if quality else []),
             what_ran(sweep.name, sweep.runs),
         )
+        if section.parts
     ]
     sections = [section for section in first if section.parts] + parts
     if len(sweeps) == 1:  # nothing to tell apart

@@ -5,17 +5,18 @@ from pathlib import Path
 
 import numpy as np
 
-from fedeas.cache.store import NAME, Cache
+from fedeas.cache.store import Cache
 from fedeas.counts import LabelCounts
 from fedeas.data import Schema
 from fedeas.data.kinds import Array
 from fedeas.errors import FedeasError, InputError
 from fedeas.experiments.runs import Run
+from fedeas.experiments.synthetic import run_cache
 from fedeas.files import read_json
 from fedeas.plan import Plan
 from fedeas.report.figures import client_pictures
 from fedeas.report.page import Grid, Picture, Section
-from fedeas.report.samples import Bytes, grid_picture
+from fedeas.report.samples import Bytes, grid_picture, padded
 
 _EACH = 8  # images of a class
 _ROWS, _COLUMNS = 2, 12  # of a table, of a class
@@ -29,14 +30,14 @@ def folder_sections(name: str, runs: Sequence[Run]) -> Iterator[Section]:
     """
     made = [run for run in runs if run.place is not None and run.result["generated"]]
     clients = Section("Samples per client", group=name)
-    for n, run in enumerate(_first_of_each(made, "counts_hash")):
+    for n, run in enumerate(first_of_each(made, "counts_hash")):
         if (pictures := _demand(run)) is not None:
             demand, where = pictures
             clients.parts.append(run.result["data"])
             clients.parts.append(Picture(f"{name}-clients-{n}", demand, "Samples per client."))
             clients.parts.append(Picture(f"{name}-skew-{n}", where, "Where the imbalance sits."))
     samples = Section("Synthetic samples", group=name)
-    for n, run in enumerate(_first_of_each(made, "generator_hash")):
+    for n, run in enumerate(first_of_each(made, "generator_hash")):
         if (shown := _samples(run, f"{name}-samples-{n}")) is not None:
             drawn, each = run.result["generator"], _EACH if isinstance(shown, Picture) else _ROWS
             samples.parts.append(
@@ -52,11 +53,8 @@ def _samples(run: Run, name: str) -> Picture | Grid | None:
         return None
     try:
         augment = read_json(run.place / "config.json")["config"]["augment"]
-        folder = str(run.result["generation"]["cache"])
-        if not NAME.fullmatch(folder):
-            return None
         plan = _own_plan(run, run.place)
-        cache = Cache.at(Path(augment["cache"]) / folder)
+        cache = run_cache(augment["cache"], run.result)
         if (run.place / "schema.json").exists():
             return _rows(cache, plan, Schema.load(run.place / "schema.json"))
         content = grid_picture(first_images(cache, plan), plan.class_names)
@@ -78,7 +76,7 @@ def _rows(cache: Cache, plan: Plan, schema: Schema) -> Grid:
     return Grid(head, [[*row, *("..." for _ in more)] for row in rows], facts=True)
 
 
-def _first_of_each(runs: Sequence[Run], key: str) -> list[Run]:
+def first_of_each(runs: Sequence[Run], key: str) -> list[Run]:
     """Return a run for every value of a key, one of FedEAS where there is one."""
     found: dict[str, Run] = {}
     for run in sorted(runs, key=lambda run: not run.result["policy"].startswith("fedeas")):
@@ -108,10 +106,7 @@ def _own_plan(run: Run, folder: Path) -> Plan:
 
 def first_images(cache: Cache, plan: Plan) -> Bytes:
     """Return the first images of every class, over the clients in their order."""
-    found = _first(cache, plan, _EACH)
-    shown = next(own[0] for own in found if own)
-    blank = np.full_like(shown, 255)
-    return np.stack([np.stack([*own, *[blank] * (_EACH - len(own))]) for own in found])
+    return padded(_first(cache, plan, _EACH), _EACH)
 
 
 def _first(cache: Cache, plan: Plan, each: int) -> list[list[Array]]:

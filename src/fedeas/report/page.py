@@ -76,14 +76,15 @@ class Section:
 def write_report(
     folder: Path, title: str, sections: Sequence[Section], tables: Sequence[Table]
 ) -> Path:
-    """Write a report's folder and return the page's path."""
+    """Write a report's folder, with a CSV if there are tables, and return the page's path."""
     make_folder(folder / "img")
     for section in sections:
         for part in section.parts:
             if isinstance(part, Picture):
                 with atomic_write(folder / part.path) as temporary:
                     temporary.write_bytes(part.content)
-    write_csv(folder / "tables.csv", tables)
+    if tables:
+        write_csv(folder / "tables.csv", tables)
     for name, text in (
         ("report.md", _markdown(title, sections)),
         (_PAGE, _html(title, sections)),

@@ -23,6 +23,20 @@ def class_grid(generator: Generator, classes: int, each: int, seed: int = 0) -> 
     return images.reshape(classes, each, *images.shape[1:])
 
 
+def first_of_classes(
+    images: Bytes, labels: NDArray[np.int64], names: Sequence[str], each: int = 10
+) -> Bytes:
+    """Return the first images of every class as a grid, no more columns than are needed."""
+    found = [list(images[labels == label][:each]) for label in range(len(names))]
+    return padded(found, max(map(len, found)))
+
+
+def padded(found: Sequence[Sequence[Bytes]], each: int) -> Bytes:
+    """Return `each` images of every class; blank ones where there are fewer."""
+    blank = np.full_like(next(own[0] for own in found if own), 255)
+    return np.stack([np.stack([*own, *[blank] * (each - len(own))]) for own in found])
+
+
 def save_grid(grid: Bytes, names: Sequence[str], file: Path) -> None:
     """Write a grid as PNG, with the name of the class before every row."""
     content = grid_picture(grid, names)
