@@ -16,8 +16,21 @@ from fedeas.cli import main
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # In CI the same examples every time: a red build means that the change broke something.
-settings.register_profile("default", deadline=None, derandomize="CI" in os.environ)
+settings.register_profile("default", deadline=None, derandomize="CI" in os.environ, max_examples=30)
+# Every night each property is tried on many more, others each time.
+settings.register_profile("nightly", deadline=None, max_examples=300)
 settings.load_profile("default")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist writes the groups into the names
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep tests that share a module's fixture on one worker, so that it is made once."""
+    for item in items:
+        info = getattr(item, "_fixtureinfo", None)
+        made = info.name2fixturedefs.values() if info else ()
+        if any(definitions[-1].scope == "module" for definitions in made):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
 
 PAPER_CSV = Path(__file__).parent / "data" / "cifar10-k20-a0.1-counts.csv"
 
