@@ -22,16 +22,6 @@ settings.register_profile("nightly", deadline=None, max_examples=300)
 settings.load_profile("default")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist writes the groups into the names
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests that share a module's fixture on one worker, so that it is made once."""
-    for item in items:
-        info = getattr(item, "_fixtureinfo", None)
-        made = info.name2fixturedefs.values() if info else ()
-        if any(definitions[-1].scope == "module" for definitions in made):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-
-
 PAPER_CSV = Path(__file__).parent / "data" / "cifar10-k20-a0.1-counts.csv"
 
 
