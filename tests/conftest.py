@@ -16,8 +16,11 @@ from fedeas.cli import main
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # In CI the same examples every time: a red build means that the change broke something.
-settings.register_profile("default", deadline=None, derandomize="CI" in os.environ)
+settings.register_profile("default", deadline=None, derandomize="CI" in os.environ, max_examples=30)
+# Every night each property is tried on many more, others each time.
+settings.register_profile("nightly", deadline=None, max_examples=300)
 settings.load_profile("default")
+
 
 PAPER_CSV = Path(__file__).parent / "data" / "cifar10-k20-a0.1-counts.csv"
 

@@ -20,6 +20,7 @@ def at_most(megabytes):
     resource.setrlimit(resource.RLIMIT_AS, (used + (megabytes << 20),) * 2)
 
 def write_at_most(kilobytes):
+    sys.dont_write_bytecode = True  # half a file of it would break whoever imports that next
     resource.setrlimit(resource.RLIMIT_FSIZE, (kilobytes << 10,) * 2)
 
 Image.init()

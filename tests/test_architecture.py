@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -99,12 +100,18 @@ def package(module: str) -> str:
     return module.split("/", maxsplit=1)[0].removesuffix(".py")
 
 
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse((SOURCE / module).read_text())
+
+
+@cache
 def imports(module: str, *, top_level: bool, executed: bool = False) -> set[str]:
     """The dotted names that a module imports, at its top level or inside functions.
 
     `executed` leaves out what only type checkers import.
     """
-    tree = ast.parse((SOURCE / module).read_text())
+    tree = tree_of(module)
     inner = {
         id(node)
         for function in ast.walk(tree)
@@ -134,7 +141,7 @@ def test_modules_and_functions_are_short(module):
     """A reader keeps them in mind: 350 lines, 60 lines; docstrings of functions do not count."""
     text = (SOURCE / module).read_text()
     assert len(text.splitlines()) <= 350
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.FunctionDef):
             said = ast.get_docstring(node, clean=False) or ""
             lines = node.end_lineno - node.lineno + 1 - len(said.splitlines())
@@ -277,7 +284,7 @@ def test_a_public_name_names_the_extra_that_it_needs():
 @pytest.mark.parametrize("module", MODULES)
 def test_nothing_seeds_globally_or_runs_text(module):
     """A global seed of torch is set only inside `fork_rng`, which puts the stream back."""
-    tree = ast.parse((SOURCE / module).read_text())
+    tree = tree_of(module)
     forked = {
         id(inner)
         for node in ast.walk(tree)

@@ -154,7 +154,9 @@ class TwoStories:
         return join({k: shares[k] for k in sorted(shares)[: self.threshold]})
 
 
-@pytest.mark.parametrize(("n", "colluders"), [(10, 2), (20, 4), (100, 14)])
+@pytest.mark.parametrize(
+    ("n", "colluders"), [(10, 2), (20, 4), pytest.param(100, 14, marks=pytest.mark.slow)]
+)
 def test_two_stories_are_not_signed_by_a_quorum(n, colluders, monkeypatch):
     """Different lists of survivors for different clients give up both secrets of one of them."""
     words = vectors_of(n, n, 4)

@@ -174,11 +174,12 @@ def fashion(tmp_path_factory, store) -> Path:
     return out
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_killed_at_random_moments_it_ends_with_the_same_bytes(fashion, tmp_path, store, times):
+@pytest.mark.slow
+def test_killed_at_random_moments_it_ends_with_the_same_bytes(fashion, tmp_path, store):
+    """What the quick test above shows with interrupts, with real kills of the command."""
     options = {"environment": {"FEDEAS_STORE": str(store)}, "libraries": warm.DRAWING}
     chance, checkpoint = random.Random(0), tmp_path / "checkpoint.safetensors"
-    for _ in range(times):
+    for _ in range(4):
         before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
         process = warm.start(training(tmp_path), **options)
         # From its first new checkpoint on, at any moment of a step.

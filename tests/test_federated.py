@@ -483,8 +483,7 @@ def model_of(folder: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     ("kind", "method", "times"),
     [
-        ("image", "scaffold", 2),
-        ("table", "scaffold", 2),
+        ("table", "scaffold", 2),  # of images: a killed sweep, in test_sweep.py
         pytest.param("image", "scaffold", 20, marks=pytest.mark.slow),
         pytest.param("image", "moon", 20, marks=pytest.mark.slow),
         pytest.param("table", "moon", 20, marks=pytest.mark.slow),

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cached import flip
@@ -39,7 +39,6 @@ def levels_of(space: RowSpace, points: np.ndarray) -> np.ndarray:
 # The space
 
 
-@settings(max_examples=50)
 @given(tables())
 def test_rows_come_back_from_the_space(table):
     schema, rows = table
@@ -52,7 +51,6 @@ def test_rows_come_back_from_the_space(table):
     np.testing.assert_allclose(back, rows, rtol=1e-5, atol=1e-5)
 
 
-@settings(max_examples=50)
 @given(tables(), st.integers(0, 2**32), st.floats(0.1, 20))
 def test_whatever_comes_out_of_the_space_could_be_in_the_table(table, seed, spread):
     """Known categories, whole numbers, the range of the column, gaps where there are any."""
@@ -82,7 +80,6 @@ def test_tied_values_are_standard_normal_with_the_variance_within_them(values, o
     assert (places**2 + within).mean() == pytest.approx(1, abs=1e-6 if not of_many else 0.03)
 
 
-@settings(max_examples=50)
 @given(tables(), st.integers(0, 2**32), st.sampled_from([np.float32, np.float64]))
 def test_looking_values_up_is_interpolation(table, seed, dtype):
     schema, rows = table
@@ -301,7 +298,6 @@ def test_rows_look_like_their_class():
         assert slopes[1] == pytest.approx(slopes[0], abs=0.06)
 
 
-@settings(max_examples=30)
 @given(st.floats(0, 1), st.floats(0, 1), st.integers(0, 2**32))
 def test_gaps_are_as_frequent_as_in_the_class(first, second, seed):
     rng = np.random.default_rng(seed)

@@ -52,7 +52,7 @@ def test_the_core_is_small(fresh):
 def processor_seconds(*command) -> float:
     """Return the least processor time of a command in some runs: other work does not count."""
     times = []
-    for _ in range(5):
+    for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(command, check=True, capture_output=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -38,7 +38,7 @@ from fedeas.training.loop import Correction
 from fedeas.training.models import make_model
 from fedeas.training.samples import Samples
 from fedeas.training.task import Task
-from federations import ROUNDS, federation, trained, write_shapes
+from federations import ROUNDS, federation, run, settings, trained, write_shapes
 from paths import python_path
 from pictures import CLASSES, draw_shapes, shapes
 
@@ -410,6 +410,23 @@ def test_fedgens_server_learns_features_that_the_last_layers_know():
     assert recognised(after) > 0.95
 
 
+def test_fedgen_cut_off_goes_on_with_the_same_bits(tmp_path):
+    """Generator and optimiser are in the checkpoint."""
+    made = federation(tmp_path)
+    fedgen = settings("fedgen(steps=5)", 16)
+    ended = {}
+    for name, steps in (("straight", (4,)), ("cut", (2, 4))):
+        (tmp_path / name).mkdir()
+        for rounds in steps:
+            run(made, tmp_path / name, fedgen.replace(rounds=rounds))
+        (path,) = (tmp_path / name).glob("*.safetensors")
+        ended[name] = load_file(path)
+    assert float(ended["straight"]["state.step"]) == 4 * 5
+    assert ended["straight"].keys() == ended["cut"].keys()
+    assert all(torch.equal(value, ended["cut"][key]) for key, value in ended["straight"].items())
+
+
+@pytest.mark.slow
 def test_fedgen_killed_goes_on_with_the_same_bits(tmp_path):
     """Generator and optimiser are in the checkpoint: real kills do not change the outcome."""
     write_shapes(tmp_path / "set")

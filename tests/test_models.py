@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from fedeas import InfeasibleError, InputError
@@ -41,10 +42,14 @@ def examples(monkeypatch):
     monkeypatch.syspath_prepend(TESTS.parent / "examples")
 
 
-def test_a_network_that_nobody_knows_trains_with_every_method(tmp_path, examples):
+@pytest.mark.parametrize(
+    "on_ray", [("scaffold", "fedgen"), pytest.param(METHODS, marks=pytest.mark.slow)], ids=len
+)
+def test_a_network_that_nobody_knows_trains_with_every_method(tmp_path, examples, on_ray):
     """The example of the documents: inline and on Ray, whose clients answer in any order, alike.
 
-    Before training beta is chosen from secure sums, as it follows from all counts.
+    Before training beta is chosen from secure sums, as it follows from all counts; after it comes
+    a secure run, which ends with the bits of a plain one.
     """
     made = federation(tmp_path, policy="fedeas(beta=12)")
     methods = [(method, 0, STRANGE) for method in METHODS]
@@ -53,12 +58,16 @@ def test_a_network_that_nobody_knows_trains_with_every_method(tmp_path, examples
         m: run(made, tmp_path, settings(m, p, s).replace(rounds=rounds)).weights
         for m, p, s in methods
     }
-    train_on_ray(tmp_path, methods, rounds)
-    assert same_as_on_ray(tmp_path, inline)
+    train_on_ray(tmp_path, [given for given in methods if given[0] in on_ray], rounds)
+    assert same_as_on_ray(tmp_path, {method: inline[method] for method in on_ray})
     chosen = negotiated(counts_of(tmp_path).n)
     settled = json.loads((tmp_path / "ray" / "beta.json").read_text())
     assert settled == [chosen.policy.beta, chosen.samples.value]
     assert len({w["network.out.bias"].sum() for w in inline.values()}) == len(METHODS)
+    (tmp_path / "plain").mkdir()
+    plain = run(made, tmp_path / "plain", settings().replace(fraction=1.0)).weights
+    secure = load_file(tmp_path / "ray" / "secure" / "fedavg.safetensors")
+    assert all(torch.equal(weight, secure[f"weights.{name}"]) for name, weight in plain.items())
 
 
 class Blunt(torch.nn.Module):

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedeas import FedEAS, InfeasibleError, InputError, LabelCounts, WaterFill
@@ -74,13 +74,12 @@ def column(query, size: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=400, deadline=None)
 @given(n=histograms())
 @example(n=np.zeros(10, dtype=int))
 @example(n=np.array([10**6] + [0] * 9))
 @example(n=np.array([100] * 10))
 def test_no_sample_moves_an_answer_further_than_proven(kind, n):
-    """Some 400 sites with all their neighbours per query: word by word, and in the norm."""
+    """Many sites with all their neighbours per query: word by word, and in the norm."""
     query = kind(len(n))
     if kind is not ClassTotals:
         word = query.units * column(query, int(n.sum()))
@@ -210,7 +209,6 @@ def test_an_empty_site_answers_zeros(kind):
 
 
 @pytest.mark.parametrize("kind", [BetaQuery, PriceQuery])
-@settings(max_examples=50, deadline=None)
 @given(counts)
 def test_samples_grow_along_the_grid_and_scores_fall(kind, c):
     query = kind(c.C)
@@ -379,7 +377,6 @@ def test_what_cannot_be_is_said():
         query.read(np.zeros(42, np.int64), math.nan, 3)
 
 
-@settings(max_examples=60, deadline=None)
 @given(counts, st.integers(1, 10**6))
 def test_a_price_for_a_total_never_exceeds_it_without_noise(c, total):
     query = PriceQuery(c.C)

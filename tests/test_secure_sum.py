@@ -53,7 +53,6 @@ def check_sum(clients, gone, seed, who=None):
     np.testing.assert_array_equal(total, cohort.plain(nodes))
 
 
-@settings(max_examples=60)
 @given(cohorts(most=16))
 def test_the_secure_sum_is_the_plain_sum_whoever_drops_out(drawn):
     check_sum(*drawn)
@@ -256,7 +255,6 @@ def test_a_key_of_low_order_is_refused_by_whoever_uses_it():
 # What a client may try.
 
 
-@settings(max_examples=60)
 @given(
     st.sampled_from(STAGES),
     st.sampled_from(["empty", "short", "long", "noise", "zeros", "text", "none", "number", "flip"]),

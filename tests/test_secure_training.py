@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from fedeas import InfeasibleError, InputError
 from fedeas.flower import client as client_module
@@ -30,7 +29,7 @@ from fedeas.privacy.secure_sum.messages import STAGES, RefusedError
 from fedeas.settings.deployment import Deployment, RoundSum
 from fedeas.settings.training import ModelSettings
 from fedeas.training.models import make_model
-from federations import CLIENTS, federation, run, train_on_ray
+from federations import CLIENTS, federation, run
 from federations import settings as federated_settings
 from test_deployment import app_of, config, settings, sites  # noqa: F401 -- a fixture
 
@@ -64,13 +63,6 @@ def test_a_secure_run_ends_with_the_bits_of_a_plain_one(made, tmp_path, method):
         # Tensors are added up in another order: the last digits of a norm may differ.
         assert now.pop("drift") == pytest.approx(before.pop("drift"), abs=1e-12)
         assert {**before, "seconds": 0} == {**now, "seconds": 0}
-
-
-def test_a_secure_run_on_ray_has_the_same_bits(tmp_path):
-    train_on_ray(tmp_path, [])
-    plain = trained(federation(tmp_path, policy="fedeas(beta=12)"), tmp_path / "plain")
-    found = load_file(tmp_path / "ray" / "secure" / "fedavg.safetensors")
-    assert all(torch.equal(w, found[f"weights.{k}"]) for k, w in plain.weights.items())
 
 
 class Watching(InlineGrid):

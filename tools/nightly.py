@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 STEPS = {
     "slow tests": ["-m", "pytest", "-q", "-m", "slow"],
+    "properties": ["-m", "pytest", "-q", "-m", "hypothesis", "--hypothesis-profile", "nightly"],
     "deployment tests": ["-m", "pytest", "-q", "-m", "deployment"],
     "first hour": ["benchmarks/first_hour.py"],
     "plan": ["benchmarks/plan.py"],

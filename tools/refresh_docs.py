@@ -2,6 +2,7 @@
 
 python tools/refresh_docs.py          rewrite
 python tools/refresh_docs.py --check  fail when something shown is not what the command gives
+python tools/refresh_docs.py --quick  without the blocks below a line `<!-- takes a while -->`
 """
 
 import difflib
@@ -14,7 +15,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PROGRESS = re.compile(r"[\w ]+: [\d,]+ of [\d,]+(, about .* left)?$")  # not the same twice
-BLOCK = re.compile(r"```console\n\$ (?P<command>[^\n]+)\n.*?```", re.DOTALL)
+TIMES = re.compile(r"\d+(\.\d+)?s\b|\s+")  # nor are these, and the spaces before them
+LONG = "<!-- takes a while -->\n"
+BLOCK = re.compile(r"(?P<long>" + LONG + r")?```console\n\$ (?P<command>[^\n]+)\n.*?```", re.DOTALL)
 
 
 def output_of(command: str, folder: str) -> str:
@@ -35,24 +38,28 @@ def output_of(command: str, folder: str) -> str:
     return "\n".join(line for line in lines if not PROGRESS.match(line))
 
 
-def refreshed(text: str) -> str:
+def refreshed(text: str, quick: bool = False) -> str:
     """Return a document with every console block run again, in one folder beside `examples`."""
 
     def run(block: re.Match[str]) -> str:
-        command = block["command"]
-        return f"```console\n$ {command}\n{output_of(command, folder)}\n```"
+        command, long = block["command"], block["long"] or ""
+        if quick and long:
+            return block[0]
+        new = f"{long}```console\n$ {command}\n{output_of(command, folder)}\n```"
+        same = long and TIMES.sub(" ", new) == TIMES.sub(" ", block[0])
+        return block[0] if same else new
 
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "examples").symlink_to(ROOT / "examples")
         return BLOCK.sub(run, text)
 
 
-def main(check: bool) -> int:
+def main(check: bool, quick: bool = False) -> int:
     """Refresh all documents, or tell which are out of date."""
     stale = 0
     for document in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         old = document.read_text(encoding="utf-8")
-        new = refreshed(old)
+        new = refreshed(old, quick)
         if old != new:
             stale += 1
             if check:
@@ -66,4 +73,4 @@ def main(check: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main("--check" in sys.argv))
+    sys.exit(main("--check" in sys.argv, "--quick" in sys.argv))
