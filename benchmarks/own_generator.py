@@ -141,7 +141,7 @@ def main() -> None:
         return
     data = load_images("fashion_mnist")
     training = Matching(steps=80, each=20) if chosen.quick else None
-    each, epochs = (100, 3) if chosen.quick else (3000, 4)
+    each, epochs = (100, 3) if chosen.quick else (6000, 3)
     found: dict[str, dict[str, list[float]]] = {}
     for epsilon in chosen.epsilon:
         own = found.setdefault(f"{epsilon:g}", {"accuracy": [], "seconds": [], "processor": []})

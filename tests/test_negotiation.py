@@ -22,7 +22,7 @@ from fedeas.privacy.noise import Noise
 from fedeas.privacy.queries.beta import BetaQuery
 from fedeas.privacy.queries.class_totals import ClassTotals
 from fedeas.privacy.queries.embedding import EmbeddingSum
-from fedeas.privacy.queries.moments import ImageMoments
+from fedeas.privacy.queries.image_moments import ImageMoments
 from fedeas.privacy.queries.price import PriceQuery
 from fedeas.privacy.queries.query import MOST_SAMPLES
 from fedeas.privacy.queries.registry import QUERIES

@@ -90,7 +90,7 @@ def test_sites_make_a_generator_together_and_train_with_it(made, sites):  # noqa
         drawn = open_site(mine).samples("fedeas(beta=12)").synthetic_labels
         assert np.bincount(drawn, minlength=3).tolist() == wanted.tolist()
         ledger = Ledger.open(mine.ledger_folder, 30.0, mine.delta)
-        assert [entry.query for entry in ledger.entries] == ["embedding"]
+        assert [entry.query for entry in ledger.entries] == ["image-moments", "image-products"]
         assert 15 < ledger.epsilon_spent <= 20 + 1e-9
 
 
@@ -100,7 +100,7 @@ def test_a_run_that_goes_on_asks_for_no_second_sum(made, sites):  # noqa: F811
     serve(grid, settings(sites, made / "run", **GIVEN | {"rounds": 2}))
     assert (made / "run" / "own-generator" / WEIGHTS).read_bytes() == before
     mine = config(sites, made, 0, generator="own")
-    assert len(Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries) == 1
+    assert len(Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries) == 2
 
 
 def message(card: bytes, weights: bytes) -> Message:
@@ -118,9 +118,9 @@ def test_a_site_looks_at_the_generator_that_it_is_given(made, sites, tmp_path): 
     card, weights = ((folder / name).read_bytes() for name in (CARD, WEIGHTS))
     data = open_site(config(sites, made, 0, generator="own")).real.data
     huge = json.loads(card)["settings"]
-    huge["network"] = {**huge["network"], "hidden": 10**9}
+    huge = {**huge, "frequencies": 10**4}
     for wrong, why in [
-        (message(changed(card, settings=huge), weights), "hidden is out of range"),
+        (message(changed(card, settings=huge), weights), "do not match its card"),
         (message(changed(card, classes=["a", "b", "c"]), weights), "for other data"),
         (message(changed(card, shape=[64, 64, 1]), weights), "for other data"),
         (message(changed(card, quality=[2.0, 0.1, 0.1]), weights), "quality is out of range"),

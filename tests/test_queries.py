@@ -19,7 +19,7 @@ from fedeas.privacy.queries.effects import (
     nondecreasing,
 )
 from fedeas.privacy.queries.embedding import EmbeddingSum
-from fedeas.privacy.queries.moments import ImageMoments
+from fedeas.privacy.queries.image_moments import ImageMoments, ImageProducts
 from fedeas.privacy.queries.price import PriceQuery
 from fedeas.privacy.queries.registry import QUERIES, encode_query, read_query
 from fedeas.privacy.secure_sum.messages import RefusedError
@@ -232,11 +232,11 @@ def test_below_the_mean_the_smoothed_rule_is_the_rule(paper):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_query_arrives_as_it_was_asked(kind):
     assert read_query(json.loads(json.dumps(encode_query(kind(7))))) == kind(7)
-    sums = {"embedding", "image-moments", "column-counts", "row-moments"}
+    sums = {"embedding", "image-moments", "image-products", "column-counts", "row-moments"}
     assert set(QUERIES) == {"class-totals", "beta", "price", *sums}
 
 
-@pytest.mark.parametrize("kind", [EmbeddingSum, ImageMoments])
+@pytest.mark.parametrize("kind", [EmbeddingSum, ImageMoments, ImageProducts])
 def test_a_sum_over_samples_arrives_as_it_was_asked(kind):
     asked = json.loads(json.dumps(encode_query(kind(7, (28, 28, 1)))))
     assert read_query(asked) == kind(7, (28, 28, 1))

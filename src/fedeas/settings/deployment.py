@@ -38,7 +38,9 @@ MOST_SAMPLES = 2**40 - 1  # of one client
 Samples = Annotated[int, Meta(ge=1, le=MOST_SAMPLES)]
 _FEDERATED = Federated()
 # All that are noisy sums.
-_QUERIES = "class-totals beta price embedding image-moments column-counts row-moments train"
+_QUERIES = (
+    "class-totals beta price embedding image-moments image-products column-counts row-moments train"
+)
 # Methods that send nothing but weights.
 _PRIVATE = "fedavg fedprox scaffold moon class-weights fedlc fedrs fedvls"
 

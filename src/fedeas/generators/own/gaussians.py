@@ -1,10 +1,14 @@
-"""`own(way=moments)`: a Gaussian per class, with the noise taken out of its covariance.
+"""`own` for images: a Gaussian per class in low frequencies, drawn as light from black to white.
 
-The noise of a covariance is a symmetric matrix of independent entries, whose eigenvalues fill the
-interval up to an edge, sqrt(2 d) times the error of a diagonal entry (Wigner). What the data add
-beyond the edge is kept, corrected for how the noise enlarges it and turns its direction; the rest
-cannot be told from noise. Every class also leans on the covariance within classes of all of them,
-whose noise is smaller, the more so the fewer samples it has.
+Two noisy sums say what is needed: means and second moments of every class, and second moments of
+all images together, which have more samples to one noise and so show finer things.
+
+A pixel of a Gaussian would be below black as often as its mean is near black, and all images would
+be covered in speckles. So every pixel is a normal that is clipped to [0, 1], with the mean and the
+spread that the sums say it has, and the correlations of the Gaussian.
+
+What the sums do not say is the texture: images without any would teach a network that texture is a
+class of its own. So each gets noise of a strength of its own.
 """
 
 import math
@@ -16,107 +20,96 @@ from numpy.typing import NDArray
 
 from fedeas.errors import InputError
 from fedeas.generators.own.card import WEIGHTS, Card
-from fedeas.privacy.queries.moments import ImageMoments, Moments, cosines
+from fedeas.generators.own.clipped_normal import clipped_normal
+from fedeas.generators.own.image_moments import Ask, Normals, image_normals
+from fedeas.privacy.queries.image_moments import (
+    FREQUENCIES,
+    ImageMoments,
+    ImageProducts,
+    cosines,
+    largest_norm,
+    low_first,
+)
 from fedeas.privacy.queries.query import Floats
-from fedeas.privacy.release import Release
 from fedeas.tensors import load_tensors, save_tensors, tensors_digest
 
 WAY = "moments"
-
-
-def cleaned(covariance: Floats, error: float) -> Floats:
-    """Return the part of a covariance that stands out from noise, as a positive matrix.
-
-    Parameters
-    ----------
-    covariance
-        A symmetric matrix with noise.
-    error
-        The standard error of a diagonal entry; others have 1 / sqrt(2) of it.
-
-    >>> cleaned(np.diag([4.0, 0.1]), 0.0)
-    array([[4. , 0. ],
-           [0. , 0.1]])
-    """
-    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-    spread = error / math.sqrt(2) * math.sqrt(len(values))  # the edge is at twice this
-    above = values > 2 * spread
-    # A true value t appears as t + spread^2 / t; solve for t. The part of its direction that is
-    # right, 1 - spread^2 / t^2, is what may be drawn along it.
-    seen = np.where(above, values, 1.0)
-    true = (seen + np.sqrt(np.maximum(seen**2 - 4 * spread**2, 0.0))) / 2
-    kept = np.where(above, np.maximum(true - spread**2 / np.maximum(true, 1e-300), 0.0), 0.0)
-    found: Floats = (vectors * kept) @ vectors.T
-    return found
-
-
-def class_covariances(moments: Moments) -> Floats:
-    """Return a clean covariance per class, leaning on that of all classes together."""
-    raw = moments.covariances()
-    d = raw.shape[1]
-    weights = moments.counts / moments.counts.sum()
-    pooled = cleaned(
-        np.einsum("c,cij->ij", weights, raw),
-        float(np.sqrt(np.sum(np.square(weights * moments.second_errors)))),
-    )
-    found: Floats = np.empty_like(raw)
-    for c, error in enumerate(moments.second_errors):
-        beyond = raw[c] - pooled
-        # What makes a class differ from all of them, as far as it can be seen.
-        edge = float(error) * math.sqrt(2 * d)
-        values, vectors = np.linalg.eigh((beyond + beyond.T) / 2)
-        kept = np.sign(values) * np.maximum(np.abs(values) - edge, 0.0)
-        mixed = pooled + (vectors * kept) @ vectors.T
-        values, vectors = np.linalg.eigh(mixed)
-        found[c] = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    return found
+_BY_CLASS = 0.65  # of the cost; the rest is for second moments of all images together
+_LEAST_SPREAD = 0.01  # of a pixel
+# The strongest noise of a texture: of a pixel's own light, and of white.
+_GRAIN, _SPECKLE = 1.0, 1 / 3
 
 
 class Gaussians:
-    """Draws coefficients from a Gaussian per class, and images from them."""
+    """Draws images of every class."""
 
     def __init__(self, means: Floats, roots: Floats, card: Card) -> None:
-        self._means, self._roots, self.card, self.classes = means, roots, card, card.classes
+        self.card, self.classes = card, card.classes
+        self._roots = roots
         held = {"means": torch.from_numpy(means), "roots": torch.from_numpy(roots)}
         self.fingerprint = f"own-{tensors_digest(held, repr(card.shape))}"
+        self._means = means
+        frequencies = math.isqrt(means.shape[1] // card.shape[2])
+        self._order = low_first(frequencies)
+        self._down, self._across = (cosines(n, frequencies) for n in card.shape[:2])
+        scale = largest_norm(card.shape)
+        bright = np.stack([self._pixels(scale * mean) for mean in means]) + 0.5
+        factors = (self._pixels(scale * column) for root in roots for column in root.T)
+        variances = np.zeros_like(bright)
+        for place, factor in enumerate(factors):
+            variances[place // roots.shape[2]] += np.square(factor)
+        spread = np.maximum(np.sqrt(variances), _LEAST_SPREAD)
+        self._middle, self._width = clipped_normal(bright, spread)
+        self._width *= scale / spread
 
     @classmethod
-    def make(cls, query: ImageMoments, released: Release, classes: tuple[str, ...]) -> "Gaussians":
-        """Make the Gaussians that the sums say.
+    def make(cls, classes: tuple[str, ...], shape: tuple[int, ...], ask: Ask) -> "Gaussians":
+        """Make the generator from two sums.
 
         Parameters
         ----------
-        query, released
-            What was asked, and the noisy sum.
-        classes
-            The names of the classes.
+        classes, shape
+            The names of the classes, and the shape of an image.
+        ask
+            Asks all sites a query, for a part of the whole cost.
         """
-        moments = query.read(released.sums, released.sigma, released.sites)
-        covariances = class_covariances(moments)
-        values, vectors = np.linalg.eigh(covariances)
-        roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, np.newaxis, :]
+        most = min(FREQUENCIES, *shape[:2])  # of a small image, all there are
+        moments = ImageMoments(len(classes), shape, most, min(ImageMoments.squared, most))
+        together = ImageProducts(len(classes), shape, most)
+        released, other = ask(moments, _BY_CLASS), ask(together, 1 - _BY_CLASS)
+        normals = image_normals(
+            moments.read(released.sums, released.sigma, released.sites),
+            *together.read(other.sums, other.sigma, other.sites),
+            channels=shape[2],
+        )
         card = Card(
-            WAY, classes, query.shape, released.epsilon, released.delta, released.sites,
-            tuple(moments.counts.round(1).tolist()), _quality(moments, covariances),
-            {"frequencies": query.frequencies},
+            WAY, classes, shape, released.epsilon, released.delta,
+            min(released.sites, other.sites), tuple(normals.counts.round(1).tolist()),
+            normals.quality, {"frequencies": most, "squared": moments.squared},
         )  # fmt: skip
-        return cls(moments.means, roots, card)
+        return cls(normals.means, _roots(normals), card)
 
     def sample(self, labels: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[np.uint8]:
         """Draw one image per label and seed."""
-        height, width, channels = self.card.shape
-        count = int(self.card.settings["frequencies"])
-        rows, columns = cosines(height, count), cosines(width, count)
-        scale = 0.5 * math.sqrt(height * width * channels)  # of `ImageMoments.largest`
-        images = np.empty((len(labels), height, width, channels), np.uint8)
+        images = np.empty((len(labels), *self.card.shape), np.uint8)
         for place, (label, seed) in enumerate(zip(labels.tolist(), seeds.tolist(), strict=True)):
-            noise = np.random.default_rng(seed).standard_normal(self._roots.shape[2])
-            drawn = self._means[label] + self._roots[label] @ noise
-            frequencies = drawn.reshape(channels, count, count) * scale
-            pixels = rows.T @ frequencies @ columns + 0.5
-            levels = np.rint(255 * np.clip(pixels, 0.0, 1.0)).astype(np.uint8)
-            images[place] = levels.transpose(1, 2, 0)
+            rng = np.random.default_rng(seed)
+            field = self._pixels(self._roots[label] @ rng.standard_normal(self._roots.shape[2]))
+            light = np.clip(self._middle[label] + self._width[label] * field, 0.0, 1.0)
+            grain, speckle = rng.random(2) * (_GRAIN, _SPECKLE)
+            light += light * grain * rng.standard_normal(light.shape)
+            light += speckle * rng.standard_normal(light.shape)
+            images[place] = np.rint(255 * np.clip(light, 0.0, 1.0))
         return images
+
+    def _pixels(self, coefficients: Floats) -> Floats:
+        """Return height x width x channels of an image, from its frequencies."""
+        side, channels = len(self._down), self.card.shape[2]
+        flat = np.empty((side * side, channels))
+        flat[self._order] = coefficients.reshape(-1, channels)
+        square = flat.T.reshape(channels, side, side)  # channels, columns, rows
+        found: Floats = (self._across.T @ square @ self._down).transpose(2, 1, 0)
+        return found
 
     def save(self, folder: Path) -> None:
         """Write the generator's folder: numbers, then the card."""
@@ -131,27 +124,22 @@ class Gaussians:
         card = Card.read(folder)
         held, _ = load_tensors(folder / WEIGHTS)
         try:
-            size = card.shape[2] * int(card.settings["frequencies"]) ** 2
+            frequencies = int(card.settings["frequencies"])
+            if not 0 < frequencies <= min(card.shape[:2]):
+                raise ValueError("more frequencies than pixels")
+            size = card.shape[2] * frequencies**2
             means, roots = held["means"].double().numpy(), held["roots"].double().numpy()
             if means.shape != (len(card.classes), size) or roots.shape != (*means.shape, size):
                 raise ValueError("other shapes")
+            if not (np.isfinite(means).all() and np.isfinite(roots).all()):
+                raise ValueError("not finite")
         except (KeyError, IndexError, TypeError, ValueError):
             raise InputError(f"the weights in {folder} do not match its card") from None
         return cls(means, roots, card)
 
 
-def _quality(moments: Moments, covariances: Floats) -> tuple[float, ...]:
-    """Return what the noise leaves of every class, 1 at best.
-
-    The part of its mean's squared distance from the other classes' mean that is not noise, times
-    the part of its variance that is drawn.
-    """
-    classes, d = moments.means.shape
-    others = (moments.means.sum(axis=0) - moments.means) / (classes - 1)
-    apart = np.square(moments.means - others).sum(axis=1)
-    noise = d * np.square(moments.mean_errors)
-    clear = np.clip(1 - noise / np.maximum(apart, 1e-12), 0.0, 1.0)
-    # The trace of a covariance with noise is right on average.
-    whole = np.trace(moments.covariances(), axis1=1, axis2=2)
-    drawn = np.trace(covariances, axis1=1, axis2=2) / np.maximum(whole, 1e-12)
-    return tuple((clear * np.clip(drawn, 0.0, 1.0)).round(3).tolist())
+def _roots(normals: Normals) -> Floats:
+    """Return a root of every covariance."""
+    values, vectors = np.linalg.eigh(normals.covariances)
+    roots: Floats = vectors * np.sqrt(np.maximum(values, 0.0))[:, np.newaxis, :]
+    return roots

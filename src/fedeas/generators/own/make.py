@@ -11,7 +11,6 @@ from fedeas.generators.own import embedded, gaussians, rows
 from fedeas.generators.own.card import Card
 from fedeas.generators.own.matching import Matching, Report
 from fedeas.privacy.queries.embedding import EmbeddingSum
-from fedeas.privacy.queries.moments import ImageMoments
 from fedeas.privacy.queries.query import Ints
 from fedeas.privacy.queries.sample_sum import SampleSum
 from fedeas.privacy.release import DELTA, Release, release
@@ -19,7 +18,7 @@ from fedeas.seeds import child_rng
 
 Own = embedded.Embedded | gaussians.Gaussians | rows.Rows
 # The default comes first: it is the better one for this kind of data.
-WAYS = {"image": (embedded.WAY, gaussians.WAY), "table": (rows.WAY,)}
+WAYS = {"image": (gaussians.WAY, embedded.WAY), "table": (rows.WAY,)}
 
 
 def make_own(
@@ -45,7 +44,7 @@ def make_own(
         What the sum may cost one sample of a site, added or removed; an infinite epsilon makes a
         generator without any guarantee, to compare with.
     way : str
-        'embedding' or 'moments'; the better one for this kind of data by default.
+        'moments' or 'embedding'; the better one for this kind of data by default.
     seed : int
         Of the simulated noise, and of training.
     training : Matching, optional
@@ -92,21 +91,19 @@ def make_from_sums(
         As for `make_own`.
     """
     way = check_way(way, data.kind)
-    shape, classes = data.samples.shape[1:], len(data.classes)
+    shape = data.samples.shape[1:]
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     made: Own
     if data.schema is not None:
         made = rows.Rows.make(data.schema, data.classes, ask)
     elif way == embedded.WAY:
-        query = EmbeddingSum(classes, shape)
+        query = EmbeddingSum(len(data.classes), shape)
         made = embedded.Embedded.make(
             query, ask(query, 1.0), data.classes, training, seed, out, report
         )
     else:
-        most = min(ImageMoments.frequencies, *shape[:2])  # of a small image, all there are
-        moments = ImageMoments(classes, shape, frequencies=most)
-        made = gaussians.Gaussians.make(moments, ask(moments, 1.0), data.classes)
+        made = gaussians.Gaussians.make(data.classes, shape, ask)
     if out is not None:
         made.save(out)
     return made

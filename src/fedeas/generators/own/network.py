@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedeas.privacy.queries.moments import cosines
+from fedeas.privacy.queries.image_moments import cosines
 
 _LATENT = 10
 _EMBEDDED = 128
