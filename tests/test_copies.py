@@ -7,6 +7,7 @@ import logging
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from flwr.app import Context, RecordDict
@@ -97,6 +98,18 @@ def test_noise_is_uniform_and_follows_from_its_seed(tmp_path):
     of_data = make_generator("noise", data="shapes", folder=str(write_shapes(tmp_path / "set")))
     assert of_data == Noise((8, 8, 1))
     assert of_data.fingerprint != made.fingerprint
+
+
+def test_noise_of_rows_has_the_columns_of_the_data_and_nothing_else(tmp_path):
+    rng = np.random.default_rng(0)
+    one = rng.normal(size=400)
+    frame = pd.DataFrame({"x": one, "twice": 2 * one, "label": np.where(one > 0, "a", "b")})
+    frame.to_parquet(tmp_path / "t.parquet")
+    made = make_generator("noise", data="t", folder=str(tmp_path))
+    rows = made.sample(np.zeros(300, np.int64), np.arange(300, dtype=np.uint64))
+    assert set(rows[:, 0].tolist()) <= set(one.astype(np.float32).tolist())
+    assert abs(np.corrcoef(rows.T)[0, 1]) < 0.2  # 1 in the data
+    assert (made.sample(np.array([1]), np.array([7], np.uint64))[0] == rows[7]).all()
 
 
 def simulated(made, number: int):

@@ -6,6 +6,7 @@ reads what `loopback.py` left there, trains on the inline grid with the sites th
 the log names, and compares the two models bit by bit. Nothing of the run is touched.
 """
 
+import shutil
 import sys
 import tempfile
 import tomllib
@@ -55,11 +56,16 @@ def replay(
         number = context.node_config["partition-id"]
         site = site_config(own, number)
         state, cache = (str(folder / name / str(number)) for name in ("state", "cache"))
+        given = Path(site.state) / "generator"  # that the federation made
+        if given.exists():
+            shutil.copytree(given, Path(state) / "generator", dirs_exist_ok=True)
         return open_site(site.replace(state=state, cache=cache, secure=False))
 
     grid = ReplayGrid(make_client_app(opened), own.sites, missing)
-    # Of secure sums a replay needs no proof: the model is the same without.
-    plain = {"secure": False, "minimum": 0.0, "out": str(folder / "run")}
+    # Of secure sums a replay needs no proof: the model is the same without. The generator is there.
+    plain = {
+        "secure": False, "minimum": 0.0, "generator-epsilon": 0.0, "out": str(folder / "run"),
+    }  # fmt: skip
     return serve(grid, {**config, **plain}).weights
 
 

@@ -1,6 +1,6 @@
-"""`noise`: images of uniform noise, the control that shows what samples without content do.
+"""`noise`: samples without content, the control that shows what any further samples do.
 
-A gain with noise is not one of synthetic images. It comes from what any further sample of a class
+A gain with noise is not one of synthetic samples. It comes from what any further sample of a class
 changes: more steps, or logits that are no longer pushed down without an example against it.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.data import load_images
+from fedeas.data import ALL_FOUND, Dataset, TableOptions, load_data
 from fedeas.errors import InputError
 
 
@@ -32,8 +32,30 @@ class Noise:
         return images
 
 
-def noise_like(shape: str = "", data: str = "", folder: str | None = None) -> Noise:
-    """Make noise of a shape such as 28x28x1, or of the shape of a data set's images."""
+class RowNoise:
+    """Draws rows whose every value is that of some training row, whatever the label.
+
+    Columns look as they do in the data, and nothing else does.
+    """
+
+    def __init__(self, data: Dataset) -> None:
+        self._rows = data.samples[: data.train_size]
+        self.fingerprint = f"noise-1-{data.fingerprint}"
+
+    def sample(self, labels: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[np.float32]:
+        """Return a row of noise per seed."""
+        count, columns = self._rows.shape
+        made = np.empty((len(labels), columns), np.float32)
+        for row, seed in zip(made, seeds.tolist(), strict=True):
+            donors = np.random.default_rng(seed).integers(0, count, columns)
+            row[:] = self._rows[donors, np.arange(columns)]
+        return made
+
+
+def noise_like(
+    shape: str = "", data: str = "", folder: str | None = None, table: TableOptions = ALL_FOUND
+) -> Noise | RowNoise:
+    """Make noise of a shape such as 28x28x1, or like the samples of a data set."""
     if shape:
         parts = shape.lower().split("x")
         if len(parts) != 3 or not all(
@@ -46,8 +68,8 @@ def noise_like(shape: str = "", data: str = "", folder: str | None = None) -> No
         return Noise((height, width, channels))
     if not data:
         raise InputError("noise of which shape?", fix="write noise(shape=28x28x1)")
-    known = load_images(data, folder)
-    if known.kind != "image":
-        raise InputError("noise is for images", got=known.kind)
+    known = load_data(data, folder, table)
+    if known.kind == "table":
+        return RowNoise(known)
     height, width, channels = known.samples.shape[1:]
     return Noise((height, width, channels))

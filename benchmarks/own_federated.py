@@ -1,0 +1,99 @@
+"""What the federation's own generator does for training: tables and images, at several epsilons.
+
+    python benchmarks/own_federated.py [OUT] [--data letter fashion_mnist] [--seeds 5] [--jobs 2]
+
+Rows are those of FEDEAS_DATA/tables, on 20 clients (Dirichlet 0.1), with the learning rate that
+`tables_study.py` chooses on a validation part. Of Fashion-MNIST `--images` are used, with the rate
+of the reference configuration. `own` is made anew for every run, from the run's own clients, and
+plans with the quality on its card; `central` is a generator that saw all training samples, without
+any privacy: `gaussian` for tables, the shipped diffusion model for Fashion-MNIST. Every way is
+compared with none and with copies, seed by seed, by Student's t, corrected by Holm's method.
+
+The tables are printed as Markdown; OUT/study.csv has every run, the last line is JSON. Called
+again, it resumes.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tables_study import ALPHAS, FIRST, base, beta_for, choose_rate, study
+
+from fedeas.settings.sweep import Grid, Sweep
+
+TABLES = ("letter", "penbased", "satimage")
+IMAGES = "fashion_mnist"
+EPSILONS = ("1", "3", "10", "inf")
+ALPHA = ALPHAS[1]
+CENTRAL = {IMAGES: "diffusion(model=fashion_mnist)"}
+
+
+def ways(central: str) -> dict[str, tuple[str, str, str]]:
+    """Return the policy, the generator and the method of every way."""
+    return {
+        "none": ("none", "noise", "fedavg"),
+        "copies": ("copies", "copies", "fedavg"),
+        "noise": ("match", "noise", "fedavg"),
+        "class-weights": ("none", "noise", "class-weights"),
+        **{f"own-{e}": ("match", f"own(epsilon={e})", "fedavg") for e in EPSILONS},
+        "central": ("match", central, "fedavg"),
+    }
+
+
+def images(images: int, cache: Path, rounds: int) -> dict:
+    """Return the config that all runs of images have in common."""
+    content = base("letter", ALPHA, cache, rounds, 0.01)
+    content["data"] = {"name": IMAGES, "hold_out": (60_000 - images) // 10}
+    content["augment"]["batch"] = 250
+    content["federated"]["model"] = {"name": "cnn"}
+    content["federated"]["local"] = {
+        "epochs": 1, "batch": 64, "learning_rate": 1e-3, "optimizer": "adam",
+    }  # fmt: skip
+    return content
+
+
+def planned(name: str, content: dict, seeds: int) -> Iterator[Sweep]:
+    """Yield the sweep of a data set."""
+    fedeas = f"fedeas(beta={beta_for(content)})"
+    grids = tuple(
+        Grid(
+            name=f"{name}-{way}",
+            match=(fedeas,),
+            settings={
+                "seed": list(range(FIRST, FIRST + seeds)),
+                "augment.policy": [policy],
+                "augment.generator": generator,
+                "federated.method": method,
+            },
+        )
+        for way, (policy, generator, method) in ways(CENTRAL.get(name, "gaussian")).items()
+    )
+    yield Sweep(name=name, base=content, grids=grids)
+
+
+def main() -> None:
+    """Run what is missing, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("out", type=Path, nargs="?", help="kept; otherwise a temporary folder")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=30, help="of tables; images have half of it")
+    parser.add_argument("--images", type=int, default=60_000)
+    parser.add_argument("--data", nargs="+", choices=(*TABLES, IMAGES), default=[*TABLES, IMAGES])
+    parser.add_argument("--jobs", type=int)
+    given = parser.parse_args()
+    given.out = given.out or Path(tempfile.mkdtemp())
+    given.out.mkdir(parents=True, exist_ok=True)
+    sweeps = []
+    for name in given.data:
+        if name == IMAGES:
+            content = images(given.images, given.out / "cache", given.rounds // 2)
+        else:
+            rate = choose_rate(name, given.out, given.rounds, given.jobs)
+            content = base(name, ALPHA, given.out / "cache", given.rounds, rate)
+        sweeps += planned(name, content, given.seeds)
+    study(sweeps, given.out, given.jobs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+"""Where generating rows pays: four real tables, several skews, ten seeds, paired and corrected.
+
+    python benchmarks/tables_study.py [OUT] [--seeds 10] [--tables letter loans] [--jobs 2]
+
+Tables are in FEDEAS_DATA/tables. For each, the learning rate is chosen on a validation part: the
+test rows are taken away first, and a fifth of the rest takes their place. Then every way to train
+runs on every seed, as a sweep in OUT: called again, it resumes. Beta is what `fedeas plan` chooses
+for the first seed; policies of a total get that of FedEAS. A way is compared with none and with
+copies, seed by seed, by Student's t, corrected by Holm's method over all comparisons.
+
+The tables are printed as Markdown. OUT/study.csv has every run, the last line is JSON.
+"""
+
+import argparse
+import csv
+import json
+import statistics
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from fedeas.beta_choice import choose_beta
+from fedeas.experiments.results import read_result, summarise
+from fedeas.experiments.runner import FAILED, run_cells
+from fedeas.experiments.sharing import open_data, share_out
+from fedeas.experiments.sweep import Cell, fill_in, plan_runs
+from fedeas.paper.evidence import PairedTest, chance, holm, minus, points
+from fedeas.settings.config import Config
+from fedeas.settings.reading import read_settings
+from fedeas.settings.sweep import Grid, Sweep
+
+TABLES = ("letter", "penbased", "satimage", "loans")
+ALPHAS = (0.05, 0.1, 0.3)
+RATES = (0.1, 0.3, 1.0, 3.0)
+FIRST = 1  # seed
+CHOSEN_ON = (101, 102)  # seeds that the learning rate is chosen on
+# Name -> policy, generator, method.
+WAYS = {
+    "none": ("none", "gaussian", "fedavg"),
+    "copies": ("copies", "copies", "fedavg"),
+    "smote": ("match", "smote", "fedavg"),
+    "class-weights": ("none", "gaussian", "class-weights"),
+    "uniform": ("uniform", "gaussian", "fedavg"),
+    "fedeas": ("match", "gaussian", "fedavg"),
+    "waterfill": ("waterfill", "gaussian", "fedavg"),
+    "full-balance": ("full-balance", "gaussian", "fedavg"),
+}
+
+
+def base(table: str, alpha: float | None, cache: Path, rounds: int, rate: float) -> dict:
+    """Return the config that all runs of a table have in common."""
+    partition = (
+        {"recipe": "column(state)"}
+        if alpha is None
+        else {"recipe": "dirichlet", "clients": 20, "alpha": alpha}
+    )
+    return {
+        "seed": FIRST,
+        "device": "cpu",
+        "data": {"name": f"tables/{table}"},
+        "partition": partition,
+        "augment": {"policy": "none", "generator": "gaussian", "cache": str(cache), "batch": 4096},
+        "federated": {
+            "rounds": rounds,
+            "fraction": 1.0,
+            "model": {"name": "mlp"},
+            "local": {"epochs": 2, "batch": 256, "learning_rate": rate},
+        },
+    }
+
+
+def named(number: float) -> str:
+    """Return a number as part of a grid's name, which may have no point."""
+    return str(number).replace(".", "_")
+
+
+def settings_of(table: str) -> list[float | None]:
+    """Return the skews that a table is shared out with; None: its real sites."""
+    return [None] if table == "loans" else list(ALPHAS)
+
+
+def beta_for(config: dict) -> float:
+    """Return what `fedeas plan` chooses for the first seed's counts."""
+    return choose_beta(share_out(read_settings(Config, config)).counts).beta
+
+
+def choose_rate(table: str, out: Path, rounds: int, jobs: int | None) -> float:
+    """Choose the learning rate on a part of the training rows, for none and FedEAS together."""
+    kept = out / "rates.json"
+    known = json.loads(kept.read_text()) if kept.exists() else {}
+    if table in known:
+        return float(known[table])
+    alpha = settings_of(table)[len(settings_of(table)) // 2]
+    part = validation_table(table, alpha, out)
+    grids, beta = [], 0.0
+    for rate in RATES:
+        content = base(table, alpha, out / "cache", rounds, rate)
+        content["data"] = {"name": table, "folder": str(part.parent)}
+        beta = beta or beta_for(content)
+        changed = {"seed": list(CHOSEN_ON), "augment.policy": ["none", f"fedeas(beta={beta})"]}
+        grids.append((content, Grid(name=f"{table}-{named(rate)}", settings=changed)))
+    means = {}
+    for rate, (content, grid) in zip(RATES, grids, strict=True):
+        sweep = Sweep(name="rates", base=content, grids=(grid,))
+        cells = fill_in(list(plan_runs(sweep)))
+        ended = finished(cells, out / "rates", jobs)
+        # A run that diverged has learnt nothing.
+        means[rate] = sum(outcome(cell, out / "rates")[0] for cell in ended) / len(cells)
+    best = max(means, key=means.__getitem__)
+    print(f"{table}: learning rate {best} on validation rows, of {means}", flush=True)
+    kept.write_text(json.dumps(known | {table: best}))
+    return best
+
+
+def validation_table(table: str, alpha: float | None, out: Path) -> Path:
+    """Write a table without its test rows."""
+    path = out / "validation" / f"{table}.parquet"
+    config = read_settings(Config, base(table, alpha, out / "cache", 1, 0.1))
+    data = open_data(config)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = data.schema.words(data.samples[: data.train_size])
+    frame = pd.DataFrame(rows, columns=data.schema.names)
+    # In words, a number would be read as a category.
+    numbers = [column.name for column in data.schema.columns if not column.categories]
+    frame[numbers] = frame[numbers].apply(pd.to_numeric)
+    frame["label"] = [data.classes[c] for c in data.train_labels]
+    if data.sites is not None:
+        sites = data.sites
+        frame[sites.column] = [sites.names[c] for c in sites.codes[: data.train_size]]
+    frame.to_parquet(path)
+    return path
+
+
+def planned(table: str, out: Path, seeds: int, rounds: int, rate: float) -> Iterator[Sweep]:
+    """Yield a sweep per skew of a table."""
+    for alpha in settings_of(table):
+        content = base(table, alpha, out / "cache", rounds, rate)
+        fedeas = f"fedeas(beta={beta_for(content)})"
+        where = f"{table}-{'sites' if alpha is None else named(alpha)}"
+        grids = tuple(
+            Grid(
+                name=f"{where}-{way}",
+                match=(fedeas,),
+                settings={
+                    "seed": list(range(FIRST, FIRST + seeds)),
+                    "augment.policy": [policy],
+                    "augment.generator": generator,
+                    "federated.method": method,
+                },
+            )
+            for way, (policy, generator, method) in WAYS.items()
+        )
+        yield Sweep(name=where, base=content, grids=grids)
+
+
+def finished(cells: Sequence[Cell], root: Path, jobs: int | None) -> list[Cell]:
+    """Run cells, and return those that finished."""
+    said = 0
+
+    def watch(runs: Sequence[object]) -> None:
+        nonlocal said
+        done = sum(run.state == "finished" for run in runs)
+        if done >= said + 10:
+            said = done
+            print(f"{root.name}: {done} of {len(runs)} runs", flush=True)
+
+    runs = run_cells(cells, root, jobs, watch)
+    for run in runs:
+        if run.state == FAILED:
+            print(f"{run.cell.name} failed: {run.wrong}", flush=True)
+    bad = {run.cell.name for run in runs if run.state == FAILED}
+    return [cell for cell in cells if cell.name not in bad]
+
+
+def outcome(cell: Cell, root: Path) -> tuple[float, int]:
+    """Return the mean accuracy of a run's last rounds, and how many rows were generated."""
+    result = read_result(root / cell.name / "result.json")
+    return float(summarise(result["curves"])["accuracy_last"]), int(result["generated"])
+
+
+def main() -> None:
+    """Run what is missing, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("out", type=Path, nargs="?", help="kept; otherwise a temporary folder")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
+    parser.add_argument("--jobs", type=int)
+    given = parser.parse_args()
+    given.out = given.out or Path(tempfile.mkdtemp())
+    given.out.mkdir(parents=True, exist_ok=True)
+    sweeps = []
+    for table in given.tables:
+        rate = choose_rate(table, given.out, given.rounds, given.jobs)
+        sweeps += planned(table, given.out, given.seeds, given.rounds, rate)
+    study(sweeps, given.out, given.jobs)
+
+
+def study(sweeps: Sequence[Sweep], out: Path, jobs: int | None) -> None:
+    """Run what is missing of sweeps whose grids are ways to train, and print the tables."""
+    found: dict[str, dict[str, dict[int, float]]] = {}
+    rows = []
+    for sweep in sweeps:
+        for cell in finished(fill_in(list(plan_runs(sweep))), out / sweep.name, jobs):
+            way = cell.planned.grid.name.removeprefix(f"{sweep.name}-")
+            score, generated = outcome(cell, out / sweep.name)
+            found.setdefault(sweep.name, {}).setdefault(way, {})[cell.config.seed] = score
+            rate = cell.config.federated.local.learning_rate
+            rows.append([sweep.name, way, cell.config.augment.policy, rate,
+                         cell.config.seed, generated, f"{score:.4f}"])  # fmt: skip
+    with (out / "study.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["setting", "way", "policy", "rate", "seed", "generated", "accuracy"])
+        writer.writerows(rows)
+    print_tables(found)
+
+
+def print_tables(found: dict[str, dict[str, dict[int, float]]]) -> None:
+    """Print means, and gains over none and over copies with what chance says of them."""
+    tests = {
+        (where, way, other): PairedTest.of([minus(ways[way], ways[other])])
+        for where, ways in found.items()
+        for way in ways
+        for other in ("none", "copies")
+        if other in ways and way not in ("none", other)
+    }
+    judged = [key for key, test in tests.items() if test.p_value is not None]
+    held = dict(zip(judged, holm([tests[key].p_value or 0.0 for key in judged]), strict=True))
+    print("| setting | way | accuracy | over none | over copies |")
+    print("|---|---|---|---|---|")
+    for where, ways in found.items():
+        for way, scores in ways.items():
+            cells = [where, way, f"{100 * statistics.mean(scores.values()):.1f}"]
+            for other in ("none", "copies"):
+                key = (where, way, other)
+                if key not in tests:
+                    cells.append("")
+                    continue
+                gain = points(tests[key].differences[0])
+                cells.append(f"**{gain}**" if held.get(key) else f"{gain} ({chance(tests[key])})")
+            print(f"| {' | '.join(cells)} |")
+    means = {
+        where: {way: round(100 * statistics.mean(s.values()), 2) for way, s in ways.items()}
+        for where, ways in found.items()
+    }
+    print(json.dumps({"accuracy": means, "tests": len(judged), "hold": sum(held.values())}))
+
+
+if __name__ == "__main__":
+    main()
