@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 generator = typer.Typer(no_args_is_help=True, help="Train, sample and benchmark generators.")
 
+_PRESET = "tiny"
+
 
 @generator.command("train")
 def train_generator(
@@ -37,7 +39,7 @@ def train_generator(
     federated: Path | None = typer.Option(
         None, help="Config of a federation that trains it, instead of DATA (.toml)."
     ),
-    preset: str = typer.Option("tiny", help="'tiny' for CPUs, 'paper' for GPUs."),
+    preset: str = typer.Option(_PRESET, help="'tiny' for CPUs, 'paper' for GPUs."),
     steps: int | None = typer.Option(None, min=1, help="Training steps instead of the preset's."),
     batch: int | None = typer.Option(None, min=1, help="Batch size instead of the preset's."),
     seed: int = typer.Option(0, min=0, help="Seed of weights, order and noise."),
@@ -67,6 +69,8 @@ def train_generator(
     if data is None:
         raise InputError("no data to train on", fix="name a data set, or give --federated CONFIG")
     changed = {k: v for k, v in (("steps", steps), ("batch", batch)) if v is not None}
+    if preset != _PRESET:  # a wrong name is told before data are read
+        heavy("fedeas.generators.train", "training a generator", "diffusion").preset(preset)
     with progress("decoding") as update:
         loaded = open_data(data, folder, label, site, schema, update)
     show.note(repr(loaded))

@@ -23,7 +23,7 @@ def clipped_normal(means: Floats, spreads: Floats) -> tuple[Floats, Floats]:
 
     >>> middle, width = clipped_normal(np.array([0.5, 0.05]), np.array([0.1, 0.1]))
     >>> [round(float(x), 2) for x in (*middle, *width)]
-    [0.5, -0.1, 0.1, 0.19]
+    [0.5, -0.1, 0.1, 0.23]
     """
     means = np.clip(means, _LEAST, 1 - _LEAST)
     spreads = np.minimum(spreads, _WIDEST * np.sqrt(means * (1 - means)))
