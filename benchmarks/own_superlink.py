@@ -37,6 +37,7 @@ from loopback import Loopback, session_of
 from replay import is_right, site_config
 
 from fedeas.files import read_json
+from fedeas.generators.own.card import Card
 from fedeas.privacy.ledger import Ledger
 
 KINDS = ("none", "negotiation", "generator", "fill", "round")
@@ -86,7 +87,7 @@ def ledgers(own: Loopback) -> dict[int, dict[str, list[float]]]:
 
 def agree(own: Loopback, killed: int | None) -> bool:
     """Tell whether the ledgers and the server's record say the same."""
-    card = read_json(own.out / "own-generator" / "generator.json")
+    card = Card.read(own.out / "own-generator")
     entered = ledgers(own)
     costs = {query: {rho for k in entered for rho in entered[k][query]} for query in QUERIES}
     once = all(len(rhos) <= 1 for one in entered.values() for rhos in one.values())
@@ -101,7 +102,7 @@ def agree(own: Loopback, killed: int | None) -> bool:
         for k in entered
     )
     same = all(len(rhos) == 1 for rhos in costs.values())
-    right = card["epsilon"] == EPSILON["generator"] and card["sites"] >= own.sites - 1
+    right = card.epsilon == EPSILON["generator"] and card.sites >= own.sites - 1
     return once and everywhere and within and same and right
 
 

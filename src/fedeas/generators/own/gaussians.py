@@ -28,13 +28,12 @@ from fedeas.privacy.queries.image_moments import (
     ImageProducts,
     cosines,
     largest_norm,
-    low_first,
 )
 from fedeas.privacy.queries.query import Floats
 from fedeas.tensors import load_tensors, save_tensors, tensors_digest
 
 WAY = "moments"
-_BY_CLASS = 0.65  # of the cost; the rest is for second moments of all images together
+_BY_CLASS = 0.75  # of the cost; the rest is for second moments of all images together
 _LEAST_SPREAD = 0.01  # of a pixel
 # The strongest noise of a texture: of a pixel's own light, and of white.
 _GRAIN, _SPECKLE = 1.0, 1 / 3
@@ -50,7 +49,6 @@ class Gaussians:
         self.fingerprint = f"own-{tensors_digest(held, repr(card.shape))}"
         self._means = means
         frequencies = math.isqrt(means.shape[1] // card.shape[2])
-        self._order = low_first(frequencies)
         self._down, self._across = (cosines(n, frequencies) for n in card.shape[:2])
         scale = largest_norm(card.shape)
         bright = np.stack([self._pixels(scale * mean) for mean in means]) + 0.5
@@ -74,7 +72,7 @@ class Gaussians:
             Asks all sites a query, for a part of the whole cost.
         """
         most = min(FREQUENCIES, *shape[:2])  # of a small image, all there are
-        moments = ImageMoments(len(classes), shape, most, min(ImageMoments.squared, most))
+        moments = ImageMoments(len(classes), shape, most)
         together = ImageProducts(len(classes), shape, most)
         released, other = ask(moments, _BY_CLASS), ask(together, 1 - _BY_CLASS)
         normals = image_normals(
@@ -85,7 +83,7 @@ class Gaussians:
         card = Card(
             WAY, classes, shape, released.epsilon, released.delta,
             min(released.sites, other.sites), tuple(normals.counts.round(1).tolist()),
-            normals.quality, {"frequencies": most, "squared": moments.squared},
+            normals.quality, {"frequencies": most},
         )  # fmt: skip
         return cls(normals.means, _roots(normals), card)
 
@@ -104,11 +102,9 @@ class Gaussians:
 
     def _pixels(self, coefficients: Floats) -> Floats:
         """Return height x width x channels of an image, from its frequencies."""
-        side, channels = len(self._down), self.card.shape[2]
-        flat = np.empty((side * side, channels))
-        flat[self._order] = coefficients.reshape(-1, channels)
-        square = flat.T.reshape(channels, side, side)  # channels, columns, rows
-        found: Floats = (self._across.T @ square @ self._down).transpose(2, 1, 0)
+        side = len(self._down)
+        square = coefficients.reshape(self.card.shape[2], side, side)  # channels, rows, columns
+        found: Floats = (self._down.T @ square @ self._across).transpose(1, 2, 0)
         return found
 
     def save(self, folder: Path) -> None:

@@ -7,7 +7,7 @@ variance that the noise hides is known in sum, and is spread as it is in images 
 the higher the frequency.
 
 The covariance within classes is that of all images without what lies between the classes' means.
-Every class leans on it, and differs from it in low frequencies, as far as that can be seen.
+Every class leans on it, and differs from it as far as that can be seen.
 """
 
 import math
@@ -55,17 +55,15 @@ def image_normals(moments: Moments, together: Floats, error: float, channels: in
     within += weights @ np.square(moments.mean_errors) * np.eye(len(within))
     edge = error / total * math.sqrt(2 * len(within))
     common = _completed(cleaned(within, error / total), within, channels)
-    found = np.repeat(common[np.newaxis], len(means), axis=0)
-    low = moments.seconds.shape[1]
+    found = np.empty((len(means), *common.shape))
     for c, (raw, noise) in enumerate(
         zip(moments.covariances(), moments.second_errors.tolist(), strict=True)
     ):
         # What makes a class differ from all of them, as far as it can be seen.
-        beyond = raw - common[:low, :low]
+        beyond = raw - common
         values, vectors = np.linalg.eigh((beyond + beyond.T) / 2)
-        kept = np.sign(values) * np.maximum(np.abs(values) - noise * math.sqrt(2 * low), 0.0)
-        found[c, :low, :low] += (vectors * kept) @ vectors.T
-        values, vectors = np.linalg.eigh(found[c])
+        kept = np.sign(values) * np.maximum(np.abs(values) - noise * math.sqrt(2 * len(raw)), 0.0)
+        values, vectors = np.linalg.eigh(common + (vectors * kept) @ vectors.T)
         found[c] = (vectors * np.maximum(values, 0.0)) @ vectors.T
     return Normals(moments.counts, means, found, _quality(moments, common, edge))
 
@@ -103,8 +101,8 @@ def _completed(kept: Floats, whole: Floats, channels: int) -> Floats:
     empty = vectors[:, values <= 1e-9 * max(float(values[-1]), 1e-300)]
     if hidden <= 0 or not empty.size:
         return kept
-    # Coefficients are ordered by the larger of two frequencies, all channels of one together.
-    frequency = np.sqrt(np.arange(len(kept)) // channels)
+    side = math.isqrt(len(kept) // channels)
+    frequency = np.tile(np.hypot(*np.indices((side, side))).ravel(), channels)
     spread = empty.T @ ((1 + frequency)[:, np.newaxis] ** -_FALLOFF * empty)
     found: Floats = kept + hidden / np.trace(spread) * (empty @ spread @ empty.T)
     return found

@@ -1,7 +1,4 @@
-"""Moments of images, in the lowest frequencies of the discrete cosine transform.
-
-Low frequencies come first, so that the coefficients of fewer frequencies are the first ones.
-"""
+"""Moments of images, in the lowest frequencies of the discrete cosine transform."""
 
 import math
 from dataclasses import dataclass
@@ -31,7 +28,7 @@ FREQUENCIES = 14
 
 @dataclass(frozen=True)
 class ImageMoments(MomentSum):
-    """The count and the mean of every class's images, and second moments of its low frequencies.
+    """The count, the mean and the second moments of every class's images.
 
     Parameters
     ----------
@@ -39,30 +36,20 @@ class ImageMoments(MomentSum):
         The number of classes, and height x width x channels of an image of uint8.
     frequencies : int
         How many frequencies are kept in either direction.
-    squared : int
-        How many of these, the lowest, have second moments.
     """
 
     name: ClassVar[str] = "image-moments"
-    shares: ClassVar[tuple[float, float, float]] = (0.03, 0.43, 0.54)
+    shares: ClassVar[tuple[float, float, float]] = (0.03, 0.30, 0.67)
     frequencies: int = FREQUENCIES
-    squared: int = 10
 
     def __post_init__(self) -> None:
         _check(self.shape, self.frequencies)
-        most = self.frequencies
-        integer(self.squared, "squared frequencies out of range", f"1 to {most}", 1, most)
         super().__post_init__()
 
     @property
     def dimensions(self) -> int:
         """The frequencies of every channel."""
         return self.shape[2] * self.frequencies**2
-
-    @property
-    def multiplied(self) -> int:
-        """The lowest of them."""
-        return self.shape[2] * self.squared**2
 
     def coefficients(self, samples: NDArray[Any]) -> Floats:
         """Return the frequencies of images."""
@@ -141,25 +128,10 @@ def frequencies_of(images: NDArray[Any], frequencies: int) -> Floats:
     centred = 2.0 * images.astype(np.float64) - 255.0
     rows, columns = (np.rint(_FINE * cosines(n, frequencies)) for n in shape[:2])
     across = np.tensordot(centred, columns, (2, 1))
-    found = np.tensordot(across, rows, (1, 1))  # n, channels, columns, rows
-    flat = found.reshape(len(images), shape[2], -1)[:, :, low_first(frequencies)]
+    found = np.tensordot(across, rows, (1, 1)).swapaxes(2, 3)  # n, channels, rows, columns
     unit = largest_norm(shape) * 2 * 255 * _FINE**2
-    coefficients: Floats = flat.swapaxes(1, 2).reshape(len(images), -1) / unit
+    coefficients: Floats = found.reshape(len(images), -1) / unit
     return coefficients
-
-
-@lru_cache(maxsize=8)
-def low_first(frequencies: int) -> NDArray[np.intp]:
-    """Return where the frequencies of a square are, columns x rows, in the order of coefficients.
-
-    >>> low_first(2).tolist()
-    [0, 1, 2, 3]
-    >>> low_first(3).tolist()
-    [0, 1, 3, 4, 2, 5, 6, 7, 8]
-    """
-    columns, rows = np.indices((frequencies, frequencies)).reshape(2, -1)
-    order: NDArray[np.intp] = np.argsort(np.maximum(columns, rows), kind="stable")
-    return order
 
 
 @lru_cache(maxsize=8)

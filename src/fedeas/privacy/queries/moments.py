@@ -26,14 +26,13 @@ class Moments(NamedTuple):
 
     counts: Floats  # the samples of a class; at least 1
     means: Floats  # classes x coefficients
-    seconds: Floats  # the mean of x x^T per class, of the first coefficients or of all
+    seconds: Floats  # classes x coefficients x coefficients: the mean of x x^T
     mean_errors: Floats  # per class, the standard error of an entry
     second_errors: Floats  # the same of a diagonal entry; others have 1 / sqrt(2) of it
 
     def covariances(self) -> Floats:
         """Return the covariance of every class, with its noise."""
-        means = self.means[:, : self.seconds.shape[1]]
-        raw: Floats = self.seconds - np.einsum("ci,cj->cij", means, means)
+        raw: Floats = self.seconds - np.einsum("ci,cj->cij", self.means, self.means)
         # The noise of a mean adds its variance to the square of the mean, on the diagonal.
         raw += np.square(self.mean_errors)[:, np.newaxis, np.newaxis] * np.eye(raw.shape[1])
         return raw
@@ -61,11 +60,6 @@ class MomentSum(SampleSum):
     def dimensions(self) -> int:
         """How many coefficients a sample has."""
 
-    @property
-    def multiplied(self) -> int:
-        """How many of them, from the first, are multiplied with each other."""
-        return self.dimensions
-
     @abstractmethod
     def coefficients(self, samples: NDArray[Any]) -> Floats:
         """Return a row per sample, each a function of that sample alone; clipped afterwards."""
@@ -73,7 +67,8 @@ class MomentSum(SampleSum):
     @property
     def width(self) -> int:
         """A count, the coefficients, and the upper triangle of their products."""
-        return 1 + self.dimensions + self.multiplied * (self.multiplied + 1) // 2
+        d = self.dimensions
+        return 1 + d + d * (d + 1) // 2
 
     @property
     def units(self) -> tuple[int, int, int]:
@@ -102,12 +97,12 @@ class MomentSum(SampleSum):
             count in the norm with them.
         """
         count, mean, second = self.units
-        rows, columns, _ = triangle(self.multiplied)
+        rows, columns, _ = triangle(self.dimensions)
         found = np.empty((len(x), self.width), np.int64)
         found[:, 0] = count
         found[:, 1 : 1 + x.shape[1]] = towards_zero(x * mean)
         more = None if variances is None else (rows == columns, variances)
-        found[:, 1 + x.shape[1] :] = products(x[:, : self.multiplied], second, more)
+        found[:, 1 + x.shape[1] :] = products(x, second, more)
         return found
 
     def read(self, sums: Ints, sigma: float, sites: int) -> Moments:
@@ -125,7 +120,7 @@ class MomentSum(SampleSum):
         found, d = self.by_class(sums, sigma), self.dimensions
         count, mean, second = self.units
         counts = self.counts(found[:, 0], sigma, count)
-        seconds = squares(found[:, 1 + d :] / counts[:, np.newaxis], self.multiplied, second)
+        seconds = squares(found[:, 1 + d :] / counts[:, np.newaxis], d, second)
         means = found[:, 1 : 1 + d] / (counts[:, np.newaxis] * mean)
         return Moments(counts, means, seconds, sigma / (counts * mean), sigma / (counts * second))
 
