@@ -45,7 +45,7 @@ def test_a_notebook_runs(name, executed):
 
 def test_notebooks_are_small_and_say_what_to_install():
     paths = sorted(NOTEBOOKS.glob("*.ipynb"))
-    assert len(paths) == 4
+    assert len(paths) == 5
     for path in paths:
         assert path.stat().st_size < 200_000
         code = [c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
