@@ -41,8 +41,8 @@ from fedeas.generators.own.card import Card
 from fedeas.privacy.ledger import Ledger
 
 KINDS = ("none", "negotiation", "generator", "fill", "round")
-EPSILON = {"negotiation": 2.0, "generator": 4.0}
-BUDGET = 10.0
+EPSILON = {"negotiation": 2.0, "generator": 40.0}  # a thousand images are few
+BUDGET = 60.0
 QUERIES = ("beta", "image-moments", "image-products")
 
 
