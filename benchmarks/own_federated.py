@@ -15,12 +15,9 @@ again, it resumes.
 
 import argparse
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
-from tables_study import ALPHAS, FIRST, base, beta_for, choose_rate, study
-
-from fedeas.settings.sweep import Grid, Sweep
+from tables_study import ALPHAS, base, choose_rate, study, sweep_of
 
 TABLES = ("letter", "penbased", "satimage")
 IMAGES = "fashion_mnist"
@@ -53,25 +50,6 @@ def images(images: int, cache: Path, rounds: int) -> dict:
     return content
 
 
-def planned(name: str, content: dict, seeds: int) -> Iterator[Sweep]:
-    """Yield the sweep of a data set."""
-    fedeas = f"fedeas(beta={beta_for(content)})"
-    grids = tuple(
-        Grid(
-            name=f"{name}-{way}",
-            match=(fedeas,),
-            settings={
-                "seed": list(range(FIRST, FIRST + seeds)),
-                "augment.policy": [policy],
-                "augment.generator": generator,
-                "federated.method": method,
-            },
-        )
-        for way, (policy, generator, method) in ways(CENTRAL.get(name, "gaussian")).items()
-    )
-    yield Sweep(name=name, base=content, grids=grids)
-
-
 def main() -> None:
     """Run what is missing, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
@@ -91,7 +69,8 @@ def main() -> None:
         else:
             rate = choose_rate(name, given.out, given.rounds, given.jobs)
             content = base(name, ALPHA, given.out / "cache", given.rounds, rate)
-        sweeps += planned(name, content, given.seeds)
+        made = ways(CENTRAL.get(name, "gaussian"))
+        sweeps.append(sweep_of(name, content, made, given.seeds))
     study(sweeps, given.out, given.jobs)
 
 

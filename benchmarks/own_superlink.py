@@ -73,12 +73,17 @@ def kill_in(own: Loopback, kind: str, chance: random.Random) -> tuple[int, bool]
     return site, struck
 
 
+def ledger_of(own: Loopback, number: int) -> Ledger:
+    """Open the ledger of a site."""
+    site = site_config(own, number)
+    return Ledger.open(site.ledger_folder, BUDGET, site.delta)
+
+
 def ledgers(own: Loopback) -> dict[int, dict[str, list[float]]]:
     """Return what every site has entered: the costs in rho by query."""
     found: dict[int, dict[str, list[float]]] = {}
     for k in range(own.sites):
-        site = site_config(own, k)
-        entries = Ledger.open(site.ledger_folder, BUDGET, site.delta).entries
+        entries = ledger_of(own, k).entries
         found[k] = {query: [e.rho for e in entries if e.query == query] for query in QUERIES}
         if len(entries) != sum(map(len, found[k].values())):
             found[k]["other"] = [e.rho for e in entries if e.query not in QUERIES]
@@ -94,13 +99,7 @@ def agree(own: Loopback, killed: int | None) -> bool:
     everywhere = all(
         len(entered[k][query]) == 1 for k in entered if k != killed for query in QUERIES
     )
-    within = all(
-        Ledger.open(
-            site_config(own, k).ledger_folder, BUDGET, site_config(own, k).delta
-        ).epsilon_spent
-        <= sum(EPSILON.values()) + 1e-9
-        for k in entered
-    )
+    within = all(ledger_of(own, k).epsilon_spent <= sum(EPSILON.values()) + 1e-9 for k in entered)
     same = all(len(rhos) == 1 for rhos in costs.values())
     right = card.epsilon == EPSILON["generator"] and card.sites >= own.sites - 1
     return once and everywhere and within and same and right

@@ -16,7 +16,7 @@ import csv
 import json
 import statistics
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -137,22 +137,29 @@ def planned(table: str, out: Path, seeds: int, rounds: int, rate: float) -> Iter
     """Yield a sweep per skew of a table."""
     for alpha in settings_of(table):
         content = base(table, alpha, out / "cache", rounds, rate)
-        fedeas = f"fedeas(beta={beta_for(content)})"
         where = f"{table}-{'sites' if alpha is None else named(alpha)}"
-        grids = tuple(
-            Grid(
-                name=f"{where}-{way}",
-                match=(fedeas,),
-                settings={
-                    "seed": list(range(FIRST, FIRST + seeds)),
-                    "augment.policy": [policy],
-                    "augment.generator": generator,
-                    "federated.method": method,
-                },
-            )
-            for way, (policy, generator, method) in WAYS.items()
+        yield sweep_of(where, content, WAYS, seeds)
+
+
+def sweep_of(
+    name: str, content: dict, ways: Mapping[str, tuple[str, str, str]], seeds: int
+) -> Sweep:
+    """Return a sweep with a grid per way to train; totals are those of FedEAS."""
+    fedeas = f"fedeas(beta={beta_for(content)})"
+    grids = tuple(
+        Grid(
+            name=f"{name}-{way}",
+            match=(fedeas,),
+            settings={
+                "seed": list(range(FIRST, FIRST + seeds)),
+                "augment.policy": [policy],
+                "augment.generator": generator,
+                "federated.method": method,
+            },
         )
-        yield Sweep(name=where, base=content, grids=grids)
+        for way, (policy, generator, method) in ways.items()
+    )
+    return Sweep(name=name, base=content, grids=grids)
 
 
 def finished(cells: Sequence[Cell], root: Path, jobs: int | None) -> list[Cell]:

@@ -11,7 +11,7 @@ from fedeas.cli import label_counts, show
 from fedeas.errors import InputError
 
 if TYPE_CHECKING:
-    from fedeas import BetaInterval, Cost, FedEAS, LabelCounts
+    from fedeas import BetaChoice, BetaInterval, Cost, FedEAS, LabelCounts
     from fedeas.beta_path import BetaPath
     from fedeas.overfill import Overfill
 
@@ -48,7 +48,7 @@ def select(
 
     Example: `fedeas select counts.csv --cost 0.8s --spend 3h`
     """
-    from fedeas import FedEAS
+    from fedeas import FedEAS, beta_for_total, choose_beta
     from fedeas.overfill import overfilled
     from fedeas.per_name import make_per_name
     from fedeas.targets import make_target
@@ -60,14 +60,19 @@ def select(
     price = show.read_cost(cost)
     total = label_counts.affordable_total(total, price, spend)
     rule = FedEAS(target=make_target(target), quality=make_per_name(quality, "quality"))
-    if total is None and (why := _nothing(counts, min_reduction, max_share, rule)):
+    conditions = _conditions(min_reduction, max_share)
+    best = choose_beta(counts, *conditions, rule) if total is None else None
+    if best is not None and best.nothing:
         label_counts.note_counts(counts_file, found)
-        if as_json:
-            show.print_json({"beta": None, "total": 0, "reason": why})
-        else:
-            typer.echo(f"best budget: nothing, since {why}")
+        _say_nothing(best.reason, as_json)
         return
-    choice, interval = _choose(counts, total, min_reduction, max_share, rule)
+    if total is not None:
+        if min_reduction is not None or max_share is not None:
+            raise InputError("give a total or the two conditions, not both", got=total)
+        choice, interval = beta_for_total(counts, total, rule), None
+    else:
+        interval = _interval(counts, conditions, rule, best)
+        choice = interval.choice
     rule = replace(rule, beta=choice)
     if plot is not None:
         from fedeas.report import figures
@@ -83,37 +88,27 @@ def select(
         show.note(f"wrote {plot}")
 
 
-def _nothing(
-    counts: "LabelCounts", min_reduction: float | None, max_share: float | None, rule: "FedEAS"
-) -> str:
-    """Return why the best budget is nothing, if it is."""
-    from fedeas import choose_beta
+def _say_nothing(why: str, as_json: bool) -> None:
+    if as_json:
+        show.print_json({"beta": None, "total": 0, "reason": why})
+    else:
+        typer.echo(f"best budget: nothing, since {why}")
 
-    found = choose_beta(counts, *_conditions(min_reduction, max_share), rule)
-    return found.reason if found.nothing else ""
+
+def _interval(
+    counts: "LabelCounts", conditions: tuple[float, float], rule: "FedEAS",
+    best: "BetaChoice | None",
+) -> "BetaInterval":  # fmt: skip
+    """Return all betas that meet the conditions; the search for them says why there are none."""
+    from fedeas import admissible_betas
+
+    known = best.interval if best is not None else None
+    return known or admissible_betas(counts, *conditions, rule)
 
 
 def _conditions(min_reduction: float | None, max_share: float | None) -> tuple[float, float]:
     reduction = 0.5 if min_reduction is None else min_reduction
     return reduction, 0.25 if max_share is None else max_share
-
-
-def _choose(
-    counts: "LabelCounts",
-    total: int | None,
-    min_reduction: float | None,
-    max_share: float | None,
-    rule: "FedEAS",
-) -> "tuple[float, BetaInterval | None]":
-    """Return beta by a total, or by the two conditions with all betas that meet them."""
-    from fedeas import admissible_betas, beta_for_total
-
-    if total is not None:
-        if min_reduction is not None or max_share is not None:
-            raise InputError("give a total or the two conditions, not both", got=total)
-        return beta_for_total(counts, total, rule), None
-    interval = admissible_betas(counts, *_conditions(min_reduction, max_share), rule)
-    return interval.choice, interval
 
 
 def _report(

@@ -1,7 +1,7 @@
 """A noisy sum over sites that are all here: what a simulation releases, and what that costs."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from fedeas.privacy.accounting import rho_for, sigma_for
 from fedeas.privacy.noise import Noise
 from fedeas.privacy.queries.query import Ints
+from fedeas.privacy.queries.sample_sum import SampleSum
 from fedeas.seeds import child_rng
 
 DELTA = 1e-5
@@ -36,6 +37,10 @@ class Release(NamedTuple):
     sites: int
     epsilon: float  # infinite without noise
     delta: float
+
+
+# Asks all sites a query, for a part of the whole cost.
+Ask = Callable[[SampleSum, float], Release]
 
 
 def release(

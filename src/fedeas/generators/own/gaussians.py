@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fedeas.errors import InputError
 from fedeas.generators.own.card import WEIGHTS, Card
 from fedeas.generators.own.clipped_normal import clipped_normal
-from fedeas.generators.own.image_moments import Ask, Normals, image_normals
+from fedeas.generators.own.image_moments import Normals, image_normals
 from fedeas.privacy.queries.image_moments import (
     FREQUENCIES,
     ImageMoments,
@@ -30,6 +30,7 @@ from fedeas.privacy.queries.image_moments import (
     largest_norm,
 )
 from fedeas.privacy.queries.query import Floats
+from fedeas.privacy.release import Ask
 from fedeas.tensors import load_tensors, save_tensors, tensors_digest
 
 WAY = "moments"

@@ -11,18 +11,13 @@ Every class leans on it, and differs from it as far as that can be seen.
 """
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from fedeas.privacy.queries.moments import Moments
 from fedeas.privacy.queries.query import Floats
-from fedeas.privacy.queries.sample_sum import SampleSum
-from fedeas.privacy.release import Release
 
-# Asks all sites a query, for a part of the whole cost.
-Ask = Callable[[SampleSum, float], Release]
 _FALLOFF = 3.0  # variances fall with this power of the frequency
 
 

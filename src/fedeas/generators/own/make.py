@@ -13,7 +13,7 @@ from fedeas.generators.own.matching import Matching, Report
 from fedeas.privacy.queries.embedding import EmbeddingSum
 from fedeas.privacy.queries.query import Ints
 from fedeas.privacy.queries.sample_sum import SampleSum
-from fedeas.privacy.release import DELTA, Release, release
+from fedeas.privacy.release import DELTA, Ask, Release, release
 from fedeas.seeds import child_rng
 
 Own = embedded.Embedded | gaussians.Gaussians | rows.Rows
@@ -72,7 +72,7 @@ def make_own(
 
 def make_from_sums(
     data: Dataset,
-    ask: rows.Ask,
+    ask: Ask,
     way: str = "",
     seed: int = 0,
     training: Matching | None = None,

@@ -1,7 +1,6 @@
 """`own` for tables: a `gaussian` whose quantiles and moments are private sums over sites."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,8 +28,7 @@ from fedeas.generators.row_space import RowSpace
 from fedeas.generators.streams import Seeds
 from fedeas.privacy.queries.column_counts import ColumnCounts, ColumnValues
 from fedeas.privacy.queries.row_moments import RowMoments
-from fedeas.privacy.queries.sample_sum import SampleSum
-from fedeas.privacy.release import Release
+from fedeas.privacy.release import Ask
 from fedeas.tensors import load_tensors, save_tensors
 
 WAY = "moments"
@@ -38,9 +36,6 @@ WAY = "moments"
 _SCALES, _QUANTILES = 0.04, 0.08
 _MOMENTS = 1 - _SCALES - _QUANTILES
 _WIDE = 1.1  # the norm of a typical row, times this, is what rows are clipped to
-
-# Asks all sites a query, for a part of the whole cost.
-Ask = Callable[[SampleSum, float], Release]
 
 
 class Rows:
