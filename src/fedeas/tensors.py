@@ -19,6 +19,7 @@ Tensors = dict[str, torch.Tensor]
 NUMBER_FORMATS = {"float32", "float64", "int64", "float16", "uint8"}  # of tensors in messages
 LARGEST = 2.0**12  # of a weight of a model; beyond it, training has diverged
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_CPU = torch.device("cpu")
 
 
 def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], about: object) -> None:
@@ -76,14 +77,20 @@ def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seeded(seed: int, device: torch.device = _CPU) -> Iterator[None]:
     """Make what PyTorch draws from its global random state here depend on the seed alone.
 
     Initial weights and dropout have no other source. The state is restored afterwards.
     """
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        yield
+    if device.type == "cpu":
+        # `torch.manual_seed` leaves notes for devices that are not there, a millisecond a time.
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            yield
+    else:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            yield
 
 
 fresh_weights = seeded  # of a model that is created inside

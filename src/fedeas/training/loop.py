@@ -50,7 +50,7 @@ def fit(
     steps = 0
     # Dropout, and the noise of a diffusion model: the order of samples is not affected.
     stream = int(rng.spawn(1)[0].integers(2**62))
-    with repeatable(device), seeded(stream):
+    with repeatable(device), seeded(stream, device):
         for batch, labels in _all_batches(samples, local, rng, progress):
             with autocast(device, dtype):
                 loss = correction.loss(called, batch.to(device), labels.to(device))

@@ -64,6 +64,8 @@ class Normalise(nn.Module):
         """Return what the first layer sees of rows."""
         gaps = rows.isnan()
         scaled = ((rows - self.mean) / self.spread).masked_fill(gaps, 0.0)
+        if not len(self.categorical):  # nothing to sort, which would take most of the time
+            return torch.cat([scaled, gaps], 1)
         x = scaled.new_zeros(len(rows), self._width)
         count = len(self.numbers)
         x[:, :count] = scaled[:, self.numbers]

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import torch
@@ -50,6 +51,7 @@ def find_optimizer(local: Local) -> tuple[type[Any], dict[str, Any]]:
     return kind, own | shared
 
 
+@cache
 def _known() -> dict[str, type[Optimizer]]:
     """Return torch's optimisers by their names in lower case."""
     return {
