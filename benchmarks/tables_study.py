@@ -8,7 +8,9 @@ runs on every seed, as a sweep in OUT: called again, it resumes. Beta is what `f
 for the first seed; policies of a total get that of FedEAS. A way is compared with none and with
 copies, seed by seed, by Student's t, corrected by Holm's method over all comparisons.
 
-The tables are printed as Markdown. OUT/study.csv has every run, the last line is JSON.
+The tables are printed as Markdown: gains in points with half of the 95 % interval, bold where they
+survive the correction. OUT/study.csv has every run, and `--record` prints the tables of such a
+file; the last line is JSON.
 """
 
 import argparse
@@ -26,11 +28,12 @@ from fedeas.experiments.results import read_result, summarise
 from fedeas.experiments.runner import FAILED, run_cells
 from fedeas.experiments.sharing import open_data, share_out
 from fedeas.experiments.sweep import Cell, fill_in, plan_runs
-from fedeas.paper.evidence import PairedTest, chance, holm, minus, points
+from fedeas.paper.evidence import PairedTest, holm, minus, points
 from fedeas.settings.config import Config
 from fedeas.settings.reading import read_settings
 from fedeas.settings.sweep import Grid, Sweep
 
+Scores = dict[str, dict[str, dict[int, float]]]  # setting, way, seed
 TABLES = ("letter", "penbased", "satimage", "loans")
 ALPHAS = (0.05, 0.1, 0.3)
 RATES = (0.1, 0.3, 1.0, 3.0)
@@ -195,7 +198,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
     parser.add_argument("--jobs", type=int)
+    parser.add_argument("--record", type=Path, help="print the tables of this study.csv instead")
     given = parser.parse_args()
+    if given.record:
+        print_tables(given.record)
+        return
     given.out = given.out or Path(tempfile.mkdtemp())
     given.out.mkdir(parents=True, exist_ok=True)
     sweeps = []
@@ -207,52 +214,91 @@ def main() -> None:
 
 def study(sweeps: Sequence[Sweep], out: Path, jobs: int | None) -> None:
     """Run what is missing of sweeps whose grids are ways to train, and print the tables."""
-    found: dict[str, dict[str, dict[int, float]]] = {}
     rows = []
     for sweep in sweeps:
         for cell in finished(fill_in(list(plan_runs(sweep))), out / sweep.name, jobs):
             way = cell.planned.grid.name.removeprefix(f"{sweep.name}-")
             score, generated = outcome(cell, out / sweep.name)
-            found.setdefault(sweep.name, {}).setdefault(way, {})[cell.config.seed] = score
             rate = cell.config.federated.local.learning_rate
             rows.append([sweep.name, way, cell.config.augment.policy, rate,
                          cell.config.seed, generated, f"{score:.4f}"])  # fmt: skip
     with (out / "study.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
+        writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["setting", "way", "policy", "rate", "seed", "generated", "accuracy"])
         writer.writerows(rows)
-    print_tables(found)
+    print_tables(out / "study.csv")
 
 
-def print_tables(found: dict[str, dict[str, dict[int, float]]]) -> None:
-    """Print means, and gains over none and over copies with what chance says of them."""
-    tests = {
-        (where, way, other): PairedTest.of([minus(ways[way], ways[other])])
-        for where, ways in found.items()
-        for way in ways
+def print_tables(record: Path) -> None:
+    """Print gains over none and over copies, bold if they survive the correction, and a summary."""
+    scores, generated = read_record(record)
+    held = held_gains(scores)
+    for other in ("none", "copies"):
+        print(gain_table(scores, other, held), end="\n\n")
+    print(generated_table(generated), end="\n\n")
+    means = {
+        where: {way: round(100 * statistics.mean(own.values()), 2) for way, own in ways.items()}
+        for where, ways in scores.items()
+    }
+    print(json.dumps({"accuracy": means, "tests": len(held), "hold": sum(held.values())}))
+
+
+def read_record(record: Path) -> tuple[Scores, Scores]:
+    """Return accuracies and numbers of generated samples, by setting, way and seed."""
+    scores, generated = Scores(), Scores()
+    with record.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            where, way, seed = row["setting"], row["way"], int(row["seed"])
+            scores.setdefault(where, {}).setdefault(way, {})[seed] = float(row["accuracy"])
+            generated.setdefault(where, {}).setdefault(way, {})[seed] = int(row["generated"])
+    return scores, generated
+
+
+def held_gains(scores: Scores) -> dict[tuple[str, str, str], bool]:
+    """Return which gains over none and over copies hold after Holm's correction over all."""
+    p_values = {
+        (where, way, other): PairedTest.of([minus(ways[way], ways[other])]).p_value
+        for where, ways in scores.items()
         for other in ("none", "copies")
+        for way in ways
         if other in ways and way not in ("none", other)
     }
-    judged = [key for key, test in tests.items() if test.p_value is not None]
-    held = dict(zip(judged, holm([tests[key].p_value or 0.0 for key in judged]), strict=True))
-    print("| setting | way | accuracy | over none | over copies |")
-    print("|---|---|---|---|---|")
-    for where, ways in found.items():
-        for way, scores in ways.items():
-            cells = [where, way, f"{100 * statistics.mean(scores.values()):.1f}"]
-            for other in ("none", "copies"):
-                key = (where, way, other)
-                if key not in tests:
-                    cells.append("")
-                    continue
-                gain = points(tests[key].differences[0])
-                cells.append(f"**{gain}**" if held.get(key) else f"{gain} ({chance(tests[key])})")
-            print(f"| {' | '.join(cells)} |")
-    means = {
-        where: {way: round(100 * statistics.mean(s.values()), 2) for way, s in ways.items()}
-        for where, ways in found.items()
-    }
-    print(json.dumps({"accuracy": means, "tests": len(judged), "hold": sum(held.values())}))
+    known = {key: p for key, p in p_values.items() if p is not None}
+    return dict(zip(known, holm(list(known.values())), strict=True))
+
+
+def gain_table(scores: Scores, other: str, held: Mapping[tuple[str, str, str], bool]) -> str:
+    """Return gains over a way to train, a line per setting, as Markdown."""
+    ways = [way for way in _all_ways(scores) if way not in ("none", other)]
+    lines = [f"| setting | seeds | {other} | {' | '.join(ways)} |", "|---" * (len(ways) + 3) + "|"]
+    for where, own in scores.items():
+        cells = [where, str(len(own[other])), f"{100 * statistics.mean(own[other].values()):.1f}"]
+        for way in ways:
+            test = PairedTest.of([minus(own.get(way, {}), own[other])])
+            gain = points(test.differences[0])
+            fewer = f" ({len(test.seeds)} seeds)" if 0 < len(test.seeds) < len(own[other]) else ""
+            cells.append((f"**{gain}**" if held.get((where, way, other)) else gain) + fewer)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def generated_table(generated: Scores) -> str:
+    """Return the mean numbers of generated samples as Markdown."""
+    spent = [
+        way
+        for way in _all_ways(generated)
+        if any(any(ways.get(way, {}).values()) for ways in generated.values())
+    ]
+    lines = [f"| generated | {' | '.join(spent)} |", "|---" * (len(spent) + 1) + "|"]
+    for where, ways in generated.items():
+        means = [statistics.mean(ways[way].values()) if way in ways else None for way in spent]
+        cells = ["-" if mean is None else f"{mean:,.0f}" for mean in means]
+        lines.append(f"| {where} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _all_ways(scores: Scores) -> list[str]:
+    return list(dict.fromkeys(way for ways in scores.values() for way in ways))
 
 
 if __name__ == "__main__":

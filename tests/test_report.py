@@ -15,6 +15,7 @@ from fedeas.files import read_json, write_json
 from fedeas.paper.claims import RECORDED, recorded
 from fedeas.paper.tables import printed
 from fedeas.report import curves, page
+from federations import write_shapes
 
 
 class Page(HTMLParser):
@@ -215,3 +216,44 @@ def test_exported_files_are_read_too():
         assert name == path.stem
         assert runs
         assert not missing
+
+
+def test_a_federations_own_generator_is_drawn_against_epsilon_and_side_by_side(tmp_path, fedeas):
+    """Next to none, noise and copies, which other rows of the sweep have."""
+    sweep = tmp_path / "own.toml"
+    sweep.write_text(f"""
+[base]
+device = "cpu"
+[base.data]
+name = "shapes"
+folder = "{write_shapes(tmp_path / "set")}"
+[base.partition]
+recipe = "dirichlet"
+clients = 4
+alpha = 0.3
+[base.augment]
+cache = "{tmp_path / "cache"}"
+[base.federated]
+rounds = 1
+fraction = 1.0
+[[grid]]
+name = "own"
+match = "fedeas(beta=3)"
+augment.generator = ["copies"]
+augment.policy = ["none", "copies"]
+[[grid]]
+name = "own"
+augment.generator = ["noise", "own(epsilon=inf)", "own(epsilon=3000)"]
+augment.policy = ["fedeas(beta=3)"]
+""")
+    ran = fedeas("sweep", sweep, "--out", tmp_path / "runs", "--jobs", "1")
+    assert ran.code == 0, ran.err
+    assert fedeas("report", tmp_path / "runs", "--out", tmp_path / "report").code == 0
+    text = (tmp_path / "report" / "report.md").read_text()
+    assert "from left to right: own(epsilon=inf), own(epsilon=3000)." in text
+    assert "drawn by noise:" in text
+    assert "drawn by own" not in text  # not once more
+    drawn = (tmp_path / "report" / "img" / "runs-own-epsilon.svg").read_text()
+    for line in ("no synthetic samples", "noise", "copies", "own", "no noise", "3000"):
+        assert f"<!-- {line} -->" in drawn
+    assert (tmp_path / "report" / "img" / "runs-own-samples.png").exists()

@@ -50,6 +50,18 @@ def made_spec(spec: str, federation: Federation, seed: int) -> str:
     return f"own(model={folder})"
 
 
+def own_epsilon(spec: str) -> float | None:
+    """Return the epsilon of a run's own generator; None for any other generator.
+
+    >>> own_epsilon("own(epsilon=3)"), own_epsilon("own"), own_epsilon("copies")
+    (3.0, 1.0, None)
+    """
+    name, settings = parse(spec, "generator")
+    if name != "own" or "model" in settings:
+        return None
+    return float(str(settings.get("epsilon", 1.0)))
+
+
 def _folder(settings: dict[str, object], federation: Federation, seed: int) -> Path:
     """Name a folder after everything that the generator depends on."""
     train = federation.partition.train

@@ -201,6 +201,33 @@ def budget(rows: Sequence[Row], others: Sequence[Row], height: float = HEIGHT) -
     return picture(draw, height=height)
 
 
+def epsilons(rows: Mapping[float, Row], others: Mapping[str, Row], height: float = HEIGHT) -> bytes:
+    """Draw accuracy against the epsilon of a federation's own generator; `others` are lines."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        own = dict(sorted(rows.items()))
+        places = range(len(own))
+        values = [100 * row.accuracy.value for row in own.values()]
+        bounds = [[100 * bound for bound in row.accuracy.bounds] for row in own.values()]
+        whiskers = np.abs(np.array(bounds).T - values)
+        colour, marker, line = look("fedeas")
+        axes.errorbar(
+            places, values, whiskers, ls=line, marker=marker, color=colour, capsize=3, label="own"
+        )
+        for (name, row), line in zip(others.items(), (":", "--", "-.", "-"), strict=False):
+            axes.axhline(100 * row.accuracy.value, color=GREY, ls=line, lw=1.4, label=name)
+        axes.set_xticks(places, [f"{epsilon:g}".replace("inf", "no noise") for epsilon in own])
+        axes.margins(x=0.12, y=0.12)
+        axes.set(xlabel="epsilon", ylabel="accuracy (%)")
+        axes.set_title("Accuracy against epsilon")
+        _legend_on_top(axes)
+        said = "The smaller epsilon, the more noise in the sums that the generator is made of."
+        caption(figure, said + _whiskers(list(own.values())))
+
+    return picture(draw, height=height)
+
+
 def drift(rows: Sequence[Row], height: float = HEIGHT) -> bytes:
     """Draw drift against accuracy, a mark per row."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from fedeas.cost import duration
 from fedeas.experiments.generation import generations
+from fedeas.experiments.own import own_epsilon
 from fedeas.experiments.results import PLUS_MINUS, Result
 from fedeas.experiments.runs import Run
 from fedeas.experiments.tables import Row, Table, common_setting, make_tables
@@ -14,6 +15,7 @@ from fedeas.report import curves
 from fedeas.report.headline import took
 from fedeas.report.page import Grid, Picture, Section
 
+_GENERATOR = "augment.generator"
 _LEAST_MARKS, _MOST_MARKS = 3, 6  # that show a relation, and whose names still fit
 
 
@@ -205,17 +207,41 @@ def _policy(row: Row, table: Table) -> str:
     return f"{row.policy} = {row.match}" if row.match and several else row.policy
 
 
-def _references(everything: Sequence[Run], runs: Sequence[Run]) -> list[Row]:
-    """Return FedAvg without samples and with full balance in the setting of some runs."""
-    setting = common_setting(runs[0].result)
+def _references(
+    everything: Sequence[Run], runs: Sequence[Run], wanted: Callable[[Run], bool]
+) -> list[Row]:
+    """Return rows of FedAvg in the setting of some runs, of those runs that are wanted."""
+    settings = {common_setting(run.result) for run in runs}
     beside = {
         run.entry.folder: run
         for run in everything
-        if run.entry.policy in ("none", "full-balance")
-        and run.entry.method == "fedavg"
-        and common_setting(run.result) == setting
+        if run.entry.method == "fedavg" and wanted(run) and common_setting(run.result) in settings
     }
     return [row for table in make_tables(list(beside.values())) for row in table.rows]
+
+
+def _own_epsilons(rows: Sequence[Row]) -> dict[float, Row]:
+    """Return the rows of a federation's own generator by epsilon."""
+    found = {}
+    for row in rows:
+        spec = dict(row.column).get(_GENERATOR)
+        if spec and (epsilon := own_epsilon(spec)) is not None:
+            found[epsilon] = row
+    return found
+
+
+def _beside_own(everything: Sequence[Run], runs: Sequence[Run]) -> dict[str, Row]:
+    """Return what a federation's own generator is compared with: what needs none."""
+    wanted: dict[str, Callable[[Run], bool]] = {
+        "no synthetic samples": lambda run: run.entry.policy == "none",
+        "noise": lambda run: (
+            run.result["settings"]["augment"]["generator"] == "noise"
+            and bool(run.result["generated"])
+        ),
+        "copies": lambda run: run.entry.policy.startswith("copies"),
+    }
+    found = {name: _references(everything, runs, choice) for name, choice in wanted.items()}
+    return {name: rows[0] for name, rows in found.items() if rows}
 
 
 def _figures(
@@ -224,9 +250,13 @@ def _figures(
     """Yield the figures that a table's rows can fill."""
     rows, height = table.rows, curves.height_of(table.rows)
     if len({row.match for row in rows} - {""}) > 1:
-        lines = _references(everything, runs)
+        plain = ("none", "full-balance")
+        lines = _references(everything, runs, lambda run: run.entry.policy in plain)
         yield Picture(f"{name}-budget", curves.budget(rows, lines), "Accuracy against budget.")
         return
+    if len(own := _own_epsilons(rows)) > 1:
+        drawn = curves.epsilons(own, _beside_own(everything, runs), height)
+        yield Picture(f"{name}-epsilon", drawn, "Accuracy against epsilon.")
     yield Picture(
         f"{name}-allocation",
         curves.allocation(rows, height),
