@@ -272,7 +272,13 @@ def gain_table(scores: Scores, other: str, held: Mapping[tuple[str, str, str], b
     ways = [way for way in _all_ways(scores) if way not in ("none", other)]
     lines = [f"| setting | seeds | {other} | {' | '.join(ways)} |", "|---" * (len(ways) + 3) + "|"]
     for where, own in scores.items():
-        cells = [where, str(len(own[other])), f"{100 * statistics.mean(own[other].values()):.1f}"]
+        if other not in own:
+            continue
+        cells = [
+            title(where),
+            str(len(own[other])),
+            f"{100 * statistics.mean(own[other].values()):.1f}",
+        ]
         for way in ways:
             test = PairedTest.of([minus(own.get(way, {}), own[other])])
             gain = points(test.differences[0])
@@ -293,8 +299,19 @@ def generated_table(generated: Scores) -> str:
     for where, ways in generated.items():
         means = [statistics.mean(ways[way].values()) if way in ways else None for way in spent]
         cells = ["-" if mean is None else f"{mean:,.0f}" for mean in means]
-        lines.append(f"| {where} | {' | '.join(cells)} |")
+        lines.append(f"| {title(where)} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def title(where: str) -> str:
+    """Return the name of a setting for a reader.
+
+    >>> title("letter-0_05"), title("loans-sites"), title("letter")
+    ('letter, alpha 0.05', 'loans, real sites', 'letter')
+    """
+    table, _, skew = where.partition("-")
+    named = {"": "", "sites": ", real sites"}
+    return table + named.get(skew, f", alpha {skew.replace('_', '.')}")
 
 
 def _all_ways(scores: Scores) -> list[str]:
