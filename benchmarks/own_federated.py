@@ -5,7 +5,8 @@
 Rows are those of FEDEAS_DATA/tables, on 20 clients (Dirichlet 0.1), with the learning rate that
 `tables_study.py` chooses on a validation part. Of Fashion-MNIST `--images` are used, with the rate
 of the reference configuration. `own` is made anew for every run, from the run's own clients, and
-plans with the quality on its card; `central` is a generator that saw all training samples, without
+plans with the quality on its card, except for `own-1-all`, which makes all that the policy asks
+for; `central` is a generator that saw all training samples, without
 any privacy: `gaussian` for tables, the shipped diffusion model for Fashion-MNIST. Every way is
 compared with none and with copies, seed by seed, by Student's t, corrected by Holm's method.
 
@@ -17,7 +18,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from tables_study import ALPHAS, base, choose_rate, study, sweep_of
+from tables_study import ALPHAS, base, beta_for, choose_rate, study, sweep_of
 
 TABLES = ("letter", "penbased", "satimage")
 IMAGES = "fashion_mnist"
@@ -26,7 +27,7 @@ ALPHA = ALPHAS[1]
 CENTRAL = {IMAGES: "diffusion(model=fashion_mnist)"}
 
 
-def ways(central: str) -> dict[str, tuple[str, str, str]]:
+def ways(central: str, beta: float) -> dict[str, tuple[str, str, str]]:
     """Return the policy, the generator and the method of every way."""
     return {
         "none": ("none", "noise", "fedavg"),
@@ -34,6 +35,7 @@ def ways(central: str) -> dict[str, tuple[str, str, str]]:
         "noise": ("match", "noise", "fedavg"),
         "class-weights": ("none", "noise", "class-weights"),
         **{f"own-{e}": ("match", f"own(epsilon={e})", "fedavg") for e in EPSILONS},
+        "own-1-all": (f"fedeas(beta={beta}, quality=1)", "own(epsilon=1)", "fedavg"),
         "central": ("match", central, "fedavg"),
     }
 
@@ -58,6 +60,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30, help="of tables; images have half of it")
     parser.add_argument("--images", type=int, default=60_000)
     parser.add_argument("--data", nargs="+", choices=(*TABLES, IMAGES), default=[*TABLES, IMAGES])
+    parser.add_argument("--ways", nargs="+", help="these alone; default: all")
     parser.add_argument("--jobs", type=int)
     given = parser.parse_args()
     given.out = given.out or Path(tempfile.mkdtemp())
@@ -69,8 +72,10 @@ def main() -> None:
         else:
             rate = choose_rate(name, given.out, given.rounds, given.jobs)
             content = base(name, ALPHA, given.out / "cache", given.rounds, rate)
-        made = ways(CENTRAL.get(name, "gaussian"))
-        sweeps.append(sweep_of(name, content, made, given.seeds))
+        beta = beta_for(content)
+        made = ways(CENTRAL.get(name, "gaussian"), beta)
+        made = {way: made[way] for way in given.ways or made}
+        sweeps.append(sweep_of(name, content, made, given.seeds, beta))
     study(sweeps, given.out, given.jobs)
 
 

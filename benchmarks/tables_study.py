@@ -141,18 +141,17 @@ def planned(table: str, out: Path, seeds: int, rounds: int, rate: float) -> Iter
     for alpha in settings_of(table):
         content = base(table, alpha, out / "cache", rounds, rate)
         where = f"{table}-{'sites' if alpha is None else named(alpha)}"
-        yield sweep_of(where, content, WAYS, seeds)
+        yield sweep_of(where, content, WAYS, seeds, beta_for(content))
 
 
 def sweep_of(
-    name: str, content: dict, ways: Mapping[str, tuple[str, str, str]], seeds: int
+    name: str, content: dict, ways: Mapping[str, tuple[str, str, str]], seeds: int, beta: float
 ) -> Sweep:
     """Return a sweep with a grid per way to train; totals are those of FedEAS."""
-    fedeas = f"fedeas(beta={beta_for(content)})"
     grids = tuple(
         Grid(
             name=f"{name}-{way}",
-            match=(fedeas,),
+            match=(f"fedeas(beta={beta})",),
             settings={
                 "seed": list(range(FIRST, FIRST + seeds)),
                 "augment.policy": [policy],
