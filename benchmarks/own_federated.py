@@ -2,7 +2,7 @@
 
     python benchmarks/own_federated.py [OUT] [--data letter fashion_mnist] [--seeds 5] [--jobs 2]
 
-Rows are those of FEDEAS_DATA/tables, on 20 clients (Dirichlet 0.1), with the learning rate that
+Rows are those of FEDEAS_DATA/tables, on 20 clients (Dirichlet 0.1), with the learning rates that
 `tables_study.py` chooses on a validation part. Of Fashion-MNIST `--images` are used, with the rate
 of the reference configuration. `own` is made anew for every run, from the run's own clients, and
 plans with the quality on its card, except for `own-1-all`, which makes all that the policy asks
@@ -18,12 +18,13 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from tables_study import ALPHAS, base, beta_for, choose_rate, study, sweep_of
+from tables_study import ALPHAS, base, beta_for, choose_rates, study, sweep_of
 
 TABLES = ("letter", "penbased", "satimage")
 IMAGES = "fashion_mnist"
 EPSILONS = ("1", "3", "10", "inf")
 ALPHA = ALPHAS[1]
+IMAGE_RATE = 1e-3  # of Adam
 CENTRAL = {IMAGES: "diffusion(model=fashion_mnist)"}
 
 
@@ -42,12 +43,12 @@ def ways(central: str, beta: float) -> dict[str, tuple[str, str, str]]:
 
 def images(images: int, cache: Path, rounds: int) -> dict:
     """Return the config that all runs of images have in common."""
-    content = base("letter", ALPHA, cache, rounds, 0.01)
+    content = base("letter", ALPHA, cache, rounds, IMAGE_RATE)
     content["data"] = {"name": IMAGES, "hold_out": (60_000 - images) // 10}
     content["augment"]["batch"] = 250
     content["federated"]["model"] = {"name": "cnn"}
     content["federated"]["local"] = {
-        "epochs": 1, "batch": 64, "learning_rate": 1e-3, "optimizer": "adam",
+        "epochs": 1, "batch": 64, "learning_rate": IMAGE_RATE, "optimizer": "adam",
     }  # fmt: skip
     return content
 
@@ -69,13 +70,14 @@ def main() -> None:
     for name in given.data:
         if name == IMAGES:
             content = images(given.images, given.out / "cache", given.rounds // 2)
+            rates = dict.fromkeys(("fedavg", "class-weights"), IMAGE_RATE)
         else:
-            rate = choose_rate(name, given.out, given.rounds, given.jobs)
-            content = base(name, ALPHA, given.out / "cache", given.rounds, rate)
+            rates = choose_rates(name, given.out, given.rounds, given.jobs)
+            content = base(name, ALPHA, given.out / "cache", given.rounds, rates["fedavg"])
         beta = beta_for(content)
         made = ways(CENTRAL.get(name, "gaussian"), beta)
         made = {way: made[way] for way in given.ways or made}
-        sweeps.append(sweep_of(name, content, made, given.seeds, beta))
+        sweeps.append(sweep_of(name, content, made, given.seeds, beta, rates))
     study(sweeps, given.out, given.jobs)
 
 

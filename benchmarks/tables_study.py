@@ -2,9 +2,10 @@
 
     python benchmarks/tables_study.py [OUT] [--seeds 10] [--tables letter loans] [--jobs 2]
 
-Tables are in FEDEAS_DATA/tables. For each, the learning rate is chosen on a validation part: the
-test rows are taken away first, and a fifth of the rest takes their place. Then every way to train
-runs on every seed, as a sweep in OUT: called again, it resumes. Beta is what `fedeas plan` chooses
+Tables are in FEDEAS_DATA/tables. For each, learning rates are chosen on a validation part, one for
+FedAvg and one for class weights: the test rows are taken away first, and a fifth of the rest takes
+their place. Then every way to train runs on every seed, as a sweep in OUT: called again, it
+resumes. Beta is what `fedeas plan` chooses
 for the first seed; policies of a total get that of FedEAS. A way is compared with none and with
 copies, seed by seed, by Student's t, corrected by Holm's method over all comparisons.
 
@@ -89,12 +90,21 @@ def beta_for(config: dict) -> float:
     return choose_beta(share_out(read_settings(Config, config)).counts).beta
 
 
-def choose_rate(table: str, out: Path, rounds: int, jobs: int | None) -> float:
-    """Choose the learning rate on a part of the training rows, for none and FedEAS together."""
-    kept = out / "rates.json"
+def choose_rates(table: str, out: Path, rounds: int, jobs: int | None) -> dict[str, float]:
+    """Choose the learning rate of every method on a part of the training rows.
+
+    FedAvg's is the best one for none and FedEAS together.
+    """
+    methods = dict.fromkeys(method for _, _, method in WAYS.values())
+    return {method: choose_rate(table, method, out, rounds, jobs) for method in methods}
+
+
+def choose_rate(table: str, method: str, out: Path, rounds: int, jobs: int | None) -> float:
+    """Choose the learning rate of a method, or return the one that was chosen before."""
+    kept, name = out / "rates.json", f"{table}-{method}"
     known = json.loads(kept.read_text()) if kept.exists() else {}
-    if table in known:
-        return float(known[table])
+    if name in known:
+        return float(known[name])
     alpha = settings_of(table)[len(settings_of(table)) // 2]
     part = validation_table(table, alpha, out)
     grids, beta = [], 0.0
@@ -102,8 +112,12 @@ def choose_rate(table: str, out: Path, rounds: int, jobs: int | None) -> float:
         content = base(table, alpha, out / "cache", rounds, rate)
         content["data"] = {"name": table, "folder": str(part.parent)}
         beta = beta or beta_for(content)
-        changed = {"seed": list(CHOSEN_ON), "augment.policy": ["none", f"fedeas(beta={beta})"]}
-        grids.append((content, Grid(name=f"{table}-{named(rate)}", settings=changed)))
+        changed = {
+            "seed": list(CHOSEN_ON),
+            "augment.policy": ["none", *([f"fedeas(beta={beta})"] if method == "fedavg" else [])],
+            "federated.method": method,
+        }
+        grids.append((content, Grid(name=f"{name}-{named(rate)}", settings=changed)))
     means = {}
     for rate, (content, grid) in zip(RATES, grids, strict=True):
         sweep = Sweep(name="rates", base=content, grids=(grid,))
@@ -112,8 +126,8 @@ def choose_rate(table: str, out: Path, rounds: int, jobs: int | None) -> float:
         # A run that diverged has learnt nothing.
         means[rate] = sum(outcome(cell, out / "rates")[0] for cell in ended) / len(cells)
     best = max(means, key=means.__getitem__)
-    print(f"{table}: learning rate {best} on validation rows, of {means}", flush=True)
-    kept.write_text(json.dumps(known | {table: best}))
+    print(f"{name}: learning rate {best} on validation rows, of {means}", flush=True)
+    kept.write_text(json.dumps(known | {name: best}))
     return best
 
 
@@ -136,16 +150,23 @@ def validation_table(table: str, alpha: float | None, out: Path) -> Path:
     return path
 
 
-def planned(table: str, out: Path, seeds: int, rounds: int, rate: float) -> Iterator[Sweep]:
+def planned(
+    table: str, out: Path, seeds: int, rounds: int, rates: Mapping[str, float]
+) -> Iterator[Sweep]:
     """Yield a sweep per skew of a table."""
     for alpha in settings_of(table):
-        content = base(table, alpha, out / "cache", rounds, rate)
+        content = base(table, alpha, out / "cache", rounds, rates["fedavg"])
         where = f"{table}-{'sites' if alpha is None else named(alpha)}"
-        yield sweep_of(where, content, WAYS, seeds, beta_for(content))
+        yield sweep_of(where, content, WAYS, seeds, beta_for(content), rates)
 
 
 def sweep_of(
-    name: str, content: dict, ways: Mapping[str, tuple[str, str, str]], seeds: int, beta: float
+    name: str,
+    content: dict,
+    ways: Mapping[str, tuple[str, str, str]],
+    seeds: int,
+    beta: float,
+    rates: Mapping[str, float],
 ) -> Sweep:
     """Return a sweep with a grid per way to train; totals are those of FedEAS."""
     grids = tuple(
@@ -157,6 +178,7 @@ def sweep_of(
                 "augment.policy": [policy],
                 "augment.generator": generator,
                 "federated.method": method,
+                "federated.local.learning_rate": rates[method],
             },
         )
         for way, (policy, generator, method) in ways.items()
@@ -206,8 +228,8 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     sweeps = []
     for table in given.tables:
-        rate = choose_rate(table, given.out, given.rounds, given.jobs)
-        sweeps += planned(table, given.out, given.seeds, given.rounds, rate)
+        rates = choose_rates(table, given.out, given.rounds, given.jobs)
+        sweeps += planned(table, given.out, given.seeds, given.rounds, rates)
     study(sweeps, given.out, given.jobs)
 
 
