@@ -5,9 +5,9 @@
 Tables are in FEDEAS_DATA/tables. For each, learning rates are chosen on a validation part, one for
 FedAvg and one for class weights: the test rows are taken away first, and a fifth of the rest takes
 their place. Then every way to train runs on every seed, as a sweep in OUT: called again, it
-resumes. Beta is what `fedeas plan` chooses
-for the first seed; policies of a total get that of FedEAS. A way is compared with none and with
-copies, seed by seed, by Student's t, corrected by Holm's method over all comparisons.
+resumes. Beta is what `fedeas plan` chooses for the first seed; policies of a total get that of
+FedEAS. A way is compared with none and with copies, seed by seed, by Student's t, corrected by
+Holm's method over all comparisons.
 
 The tables are printed as Markdown: gains in points with half of the 95 % interval, bold where they
 survive the correction. OUT/study.csv has every run, and `--record` prints the tables of such a

@@ -247,6 +247,22 @@ def test_variance_that_the_noise_hides_is_spread_over_what_is_left():
     assert found[1, 1] > found[15, 15] > 0
 
 
+def test_a_class_of_a_few_images_does_not_take_the_quality_of_the_others():
+    """Its mean is all noise, so that it could be anywhere, also where another class is."""
+    d, shared = 9, 0.1 * np.eye(9)
+    counts = np.array([1000.0, 800.0, 3.0])
+    means = np.zeros((3, d))
+    means[0, 0], means[1, 0], means[2] = 2, -2, 0.2
+    errors = 2 / counts
+    moments = Moments(counts, means, np.stack([shared] * 3), errors, errors)
+    known = Moments(counts, means, np.stack([shared] * 3), 2 / counts[[0, 1, 1]], errors)
+    together = 1803 * shared + np.einsum("c,ci,cj->ij", counts, means, means)
+    found = image_normals(moments, together, 1e-6, 1).quality
+    assert found[2] == 0
+    assert min(found[:2]) > 0.99
+    assert min(image_normals(known, together, 1e-6, 1).quality) > 0.99
+
+
 # What comes out.
 
 

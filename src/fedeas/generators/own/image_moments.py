@@ -18,6 +18,7 @@ import numpy as np
 from fedeas.privacy.queries.moments import Moments
 from fedeas.privacy.queries.query import Floats
 
+_MUCH = 4.0  # a mean's noise in that of another, from which on it tells nothing
 _FALLOFF = 3.0  # variances fall with this power of the frequency
 
 
@@ -108,7 +109,8 @@ def _quality(moments: Moments, common: Floats, edge: float) -> tuple[float, ...]
 
     D is the squared distance of the nearest other class's mean, E that which the noise of its own
     brings about, both in units of the spread within classes, of which less than the noise's edge is
-    not seen.
+    not seen. Others whose means are known much less well are not looked at: from a class of a few
+    images, whose mean is all noise, nothing could be told apart.
     """
     values, vectors = np.linalg.eigh(common)
     scale = 1 / np.sqrt(np.maximum(values, 0.0) + edge + 1e-12)
@@ -117,6 +119,8 @@ def _quality(moments: Moments, common: Floats, edge: float) -> tuple[float, ...]
     noise = np.square(moments.mean_errors) * np.square(scale).sum()
     # Distances with noise in them are longer by that noise.
     far = np.maximum(far - noise - noise[:, np.newaxis], 0.0)
+    known = noise <= _MUCH * np.maximum(noise, np.sort(noise)[1])[:, np.newaxis]
+    far[~known] = np.inf
     np.fill_diagonal(far, np.inf)
     nearest = far.min(axis=1)
     return tuple((nearest / np.maximum(nearest + noise, 1e-12)).round(5).tolist())
