@@ -10,7 +10,8 @@ FedEAS. A way is compared with none and with copies, seed by seed, by Student's 
 Holm's method over all comparisons.
 
 The tables are printed as Markdown: gains in points with half of the 95 % interval, bold where they
-survive the correction. OUT/study.csv has every run, and `--record` prints the tables of such a
+survive the correction. The class mean is that of the classes' accuracies, in which rare classes
+count as much as others. OUT/study.csv has every run, and `--record` prints the tables of such a
 file; the last line is JSON.
 """
 
@@ -20,7 +21,9 @@ import json
 import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -35,6 +38,7 @@ from fedeas.settings.reading import read_settings
 from fedeas.settings.sweep import Grid, Sweep
 
 Scores = dict[str, dict[str, dict[int, float]]]  # setting, way, seed
+COLUMNS = ("accuracy", "class mean", "generated")  # of a record, as they are printed
 TABLES = ("letter", "penbased", "satimage", "loans")
 ALPHAS = (0.05, 0.1, 0.3)
 RATES = (0.1, 0.3, 1.0, 3.0)
@@ -124,7 +128,7 @@ def choose_rate(table: str, method: str, out: Path, rounds: int, jobs: int | Non
         cells = fill_in(list(plan_runs(sweep)))
         ended = finished(cells, out / "rates", jobs)
         # A run that diverged has learnt nothing.
-        means[rate] = sum(outcome(cell, out / "rates")[0] for cell in ended) / len(cells)
+        means[rate] = sum(outcome(cell, out / "rates").accuracy for cell in ended) / len(cells)
     best = max(means, key=means.__getitem__)
     print(f"{name}: learning rate {best} on validation rows, of {means}", flush=True)
     kept.write_text(json.dumps(known | {name: best}))
@@ -205,10 +209,20 @@ def finished(cells: Sequence[Cell], root: Path, jobs: int | None) -> list[Cell]:
     return [cell for cell in cells if cell.name not in bad]
 
 
-def outcome(cell: Cell, root: Path) -> tuple[float, int]:
-    """Return the mean accuracy of a run's last rounds, and how many rows were generated."""
+class Outcome(NamedTuple):
+    """What a run reached in its last rounds, and what it spent."""
+
+    accuracy: float
+    class_mean: float  # of the classes' accuracies: rare ones count as much as others
+    generated: int
+
+
+def outcome(cell: Cell, root: Path) -> Outcome:
+    """Return the outcome of a run."""
     result = read_result(root / cell.name / "result.json")
-    return float(summarise(result["curves"])["accuracy_last"]), int(result["generated"])
+    of_classes = [a for a in result["curves"]["per_class"] if a is not None]
+    last = float(summarise(result["curves"])["accuracy_last"])
+    return Outcome(last, statistics.mean(of_classes), int(result["generated"]))
 
 
 def main() -> None:
@@ -239,23 +253,29 @@ def study(sweeps: Sequence[Sweep], out: Path, jobs: int | None) -> None:
     for sweep in sweeps:
         for cell in finished(fill_in(list(plan_runs(sweep))), out / sweep.name, jobs):
             way = cell.planned.grid.name.removeprefix(f"{sweep.name}-")
-            score, generated = outcome(cell, out / sweep.name)
+            found = outcome(cell, out / sweep.name)
             rate = cell.config.federated.local.learning_rate
-            rows.append([sweep.name, way, cell.config.augment.policy, rate,
-                         cell.config.seed, generated, f"{score:.4f}"])  # fmt: skip
+            rows.append([
+                sweep.name, way, cell.config.augment.policy, rate, cell.config.seed,
+                found.generated, f"{found.accuracy:.4f}", f"{found.class_mean:.4f}",
+            ])  # fmt: skip
     with (out / "study.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["setting", "way", "policy", "rate", "seed", "generated", "accuracy"])
+        writer.writerow([
+            "setting", "way", "policy", "rate", "seed", "generated", "accuracy", "class mean",
+        ])  # fmt: skip
         writer.writerows(rows)
     print_tables(out / "study.csv")
 
 
 def print_tables(record: Path) -> None:
     """Print gains over none and over copies, bold if they survive the correction, and a summary."""
-    scores, generated = read_record(record)
-    held = held_gains(scores)
+    scores, of_classes, generated = map(partial(read_record, record), COLUMNS)
+    held = held_gains(scores, ("none", "copies"))
     for other in ("none", "copies"):
-        print(gain_table(scores, other, held), end="\n\n")
+        print(gain_table(scores, f"accuracy over {other}", other, held), end="\n\n")
+    of_rare = held_gains(of_classes, ("none",))
+    print(gain_table(of_classes, "class mean over none", "none", of_rare), end="\n\n")
     print(generated_table(generated), end="\n\n")
     means = {
         where: {way: round(100 * statistics.mean(own.values()), 2) for way, own in ways.items()}
@@ -264,23 +284,22 @@ def print_tables(record: Path) -> None:
     print(json.dumps({"accuracy": means, "tests": len(held), "hold": sum(held.values())}))
 
 
-def read_record(record: Path) -> tuple[Scores, Scores]:
-    """Return accuracies and numbers of generated samples, by setting, way and seed."""
-    scores, generated = Scores(), Scores()
+def read_record(record: Path, column: str) -> Scores:
+    """Return a column of a record by setting, way and seed."""
+    found = Scores()
     with record.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            where, way, seed = row["setting"], row["way"], int(row["seed"])
-            scores.setdefault(where, {}).setdefault(way, {})[seed] = float(row["accuracy"])
-            generated.setdefault(where, {}).setdefault(way, {})[seed] = int(row["generated"])
-    return scores, generated
+            own = found.setdefault(row["setting"], {}).setdefault(row["way"], {})
+            own[int(row["seed"])] = float(row[column])
+    return found
 
 
-def held_gains(scores: Scores) -> dict[tuple[str, str, str], bool]:
-    """Return which gains over none and over copies hold after Holm's correction over all."""
+def held_gains(scores: Scores, others: Sequence[str]) -> dict[tuple[str, str, str], bool]:
+    """Return which gains over other ways hold after Holm's correction over all of them."""
     p_values = {
         (where, way, other): PairedTest.of([minus(ways[way], ways[other])]).p_value
         for where, ways in scores.items()
-        for other in ("none", "copies")
+        for other in others
         for way in ways
         if other in ways and way not in ("none", other)
     }
@@ -288,10 +307,12 @@ def held_gains(scores: Scores) -> dict[tuple[str, str, str], bool]:
     return dict(zip(known, holm(list(known.values())), strict=True))
 
 
-def gain_table(scores: Scores, other: str, held: Mapping[tuple[str, str, str], bool]) -> str:
+def gain_table(
+    scores: Scores, head: str, other: str, held: Mapping[tuple[str, str, str], bool]
+) -> str:
     """Return gains over a way to train, a line per setting, as Markdown."""
     ways = [way for way in _all_ways(scores) if way not in ("none", other)]
-    lines = [f"| setting | seeds | {other} | {' | '.join(ways)} |", "|---" * (len(ways) + 3) + "|"]
+    lines = [f"| {head} | seeds | {other} | {' | '.join(ways)} |", "|---" * (len(ways) + 3) + "|"]
     for where, own in scores.items():
         if other not in own:
             continue
