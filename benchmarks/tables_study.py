@@ -6,8 +6,8 @@ Tables are in FEDEAS_DATA/tables. For each, learning rates are chosen on a valid
 FedAvg and one for class weights: the test rows are taken away first, and a fifth of the rest takes
 their place. Then every way to train runs on every seed, as a sweep in OUT: called again, it
 resumes. Beta is what `fedeas plan` chooses for the first seed; policies of a total get that of
-FedEAS. A way is compared with none and with copies, seed by seed, by Student's t, corrected by
-Holm's method over all comparisons.
+FedEAS. A way is compared with none and with copies, and FedEAS and water-filling with uniform, seed
+by seed, by Student's t, corrected by Holm's method over all comparisons.
 
 The tables are printed as Markdown: gains in points with half of the 95 % interval, bold where they
 survive the correction. The class mean is that of the classes' accuracies, in which rare classes
@@ -20,7 +20,7 @@ import csv
 import json
 import statistics
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -38,6 +38,8 @@ from fedeas.settings.reading import read_settings
 from fedeas.settings.sweep import Grid, Sweep
 
 Scores = dict[str, dict[str, dict[int, float]]]  # setting, way, seed
+# What a way is compared with; with uniform, where as many rows go elsewhere.
+COMPARED = {"none": None, "copies": None, "uniform": ("fedeas", "waterfill")}
 COLUMNS = ("accuracy", "class mean", "generated")  # of a record, as they are printed
 TABLES = ("letter", "penbased", "satimage", "loans")
 ALPHAS = (0.05, 0.1, 0.3)
@@ -269,10 +271,11 @@ def study(sweeps: Sequence[Sweep], out: Path, jobs: int | None) -> None:
 
 
 def print_tables(record: Path) -> None:
-    """Print gains over none and over copies, bold if they survive the correction, and a summary."""
+    """Print gains over other ways, bold if they survive the correction, and a summary."""
     scores, of_classes, generated = map(partial(read_record, record), COLUMNS)
-    held = held_gains(scores, ("none", "copies"))
-    for other in ("none", "copies"):
+    others = [other for other in COMPARED if any(other in ways for ways in scores.values())]
+    held = held_gains(scores, others)
+    for other in others:
         print(gain_table(scores, f"accuracy over {other}", other, held), end="\n\n")
     of_rare = held_gains(of_classes, ("none",))
     print(gain_table(of_classes, "class mean over none", "none", of_rare), end="\n\n")
@@ -300,18 +303,23 @@ def held_gains(scores: Scores, others: Sequence[str]) -> dict[tuple[str, str, st
         (where, way, other): PairedTest.of([minus(ways[way], ways[other])]).p_value
         for where, ways in scores.items()
         for other in others
-        for way in ways
-        if other in ways and way not in ("none", other)
+        for way in compared(ways, other)
+        if other in ways
     }
     known = {key: p for key, p in p_values.items() if p is not None}
     return dict(zip(known, holm(list(known.values())), strict=True))
+
+
+def compared(ways: Iterable[str], other: str) -> list[str]:
+    """Return the ways that are compared with another one."""
+    return [way for way in ways if way not in ("none", other) and way in (COMPARED[other] or ways)]
 
 
 def gain_table(
     scores: Scores, head: str, other: str, held: Mapping[tuple[str, str, str], bool]
 ) -> str:
     """Return gains over a way to train, a line per setting, as Markdown."""
-    ways = [way for way in _all_ways(scores) if way not in ("none", other)]
+    ways = compared(_all_ways(scores), other)
     lines = [f"| {head} | seeds | {other} | {' | '.join(ways)} |", "|---" * (len(ways) + 3) + "|"]
     for where, own in scores.items():
         if other not in own:
