@@ -52,6 +52,17 @@ def test_the_configs_shown_and_shipped_are_configs():
         assert name in ("cifar10", "loans.parquet")
 
 
+@pytest.mark.parametrize(("record", "count"), [("tables-study.csv", 5), ("own-federated.csv", 4)])
+def test_the_tables_of_studies_are_those_of_their_records(record, count, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    importlib.import_module("tables_study").print_tables(ROOT / "docs" / "data" / record)
+    *tables, _ = capsys.readouterr().out.split("\n\n")
+    page = (ROOT / "docs" / "results.md").read_text()
+    assert len(tables) == count
+    for table in tables:
+        assert table in page
+
+
 def test_the_reference_is_what_the_code_says():
     assert load_tool("reference").main(check=True) == 0
 

@@ -27,8 +27,7 @@ from fedeas.partition import make_recipe
 
 EPSILONS = {"no noise": math.inf, "epsilon 10": 10.0, "epsilon 3": 3.0, "epsilon 1": 1.0}
 EACH = 2  # images of a class
-LINES = {"none": "#666666", "noise": "#c44e52", "copies": "#4c72b0", "class-weights": "#8172b3",
-         "central": "#55a868"}  # fmt: skip
+LINES = {"none": "#666666", "noise": "#c44e52", "copies": "#4c72b0", "central": "#55a868"}
 
 
 def draw_samples(out: Path) -> None:
