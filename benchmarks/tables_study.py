@@ -331,7 +331,7 @@ def gain_table(
         ]
         for way in ways:
             test = PairedTest.of([minus(own.get(way, {}), own[other])])
-            gain = points(test.differences[0])
+            gain = points(test.differences[0]).replace(" ", "\N{NO-BREAK SPACE}")
             fewer = f" ({len(test.seeds)} seeds)" if 0 < len(test.seeds) < len(own[other]) else ""
             cells.append((f"**{gain}**" if held.get((where, way, other)) else gain) + fewer)
         lines.append(f"| {' | '.join(cells)} |")
