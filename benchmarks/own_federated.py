@@ -6,9 +6,9 @@ Rows are those of FEDEAS_DATA/tables, on 20 clients (Dirichlet 0.1), with the le
 `tables_study.py` chooses on a validation part. Of Fashion-MNIST `--images` are used, with the rate
 of the reference configuration. `own` is made anew for every run, from the run's own clients, and
 plans with the quality on its card, except for `own-1-all`, which makes all that the policy asks
-for; `central` is a generator that saw all training samples, without
-any privacy: `gaussian` for tables, the shipped diffusion model for Fashion-MNIST. Every way is
-compared with none and with copies, seed by seed, by Student's t, corrected by Holm's method.
+for; `central` is a generator that saw all training samples, without any privacy: `gaussian` for
+tables, the shipped diffusion model for Fashion-MNIST. Every way is compared with none and with
+copies, seed by seed, by Student's t, corrected by Holm's method.
 
 The tables are printed as Markdown; OUT/study.csv has every run, the last line is JSON. Called
 again, it resumes.

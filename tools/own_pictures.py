@@ -9,17 +9,18 @@ Fashion-MNIST in FEDEAS_DATA.
 """
 
 import argparse
-import csv
 import math
 import statistics
-from collections import defaultdict
+import sys
 from pathlib import Path
 
 import matplotlib
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from tables_study import read_record
 
 from fedeas.data import federate, load_images
 from fedeas.generators.own.make import make_own
@@ -55,10 +56,10 @@ def draw_samples(out: Path) -> None:
 
 def draw_epsilons(record: Path, out: Path) -> None:
     """Draw accuracy against epsilon, a panel per data set."""
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    with record.open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            found[row["setting"]][row["way"]].append(100 * float(row["accuracy"]))
+    found = {
+        name: {way: [100 * a for a in scores.values()] for way, scores in ways.items()}
+        for name, ways in read_record(record, "accuracy").items()
+    }
     figure, axes = plt.subplots(1, len(found), figsize=(3.3 * len(found), 3), squeeze=False)
     for axis, (name, ways) in zip(axes[0], found.items(), strict=True):
         own = [w for w in ("own-1", "own-3", "own-10", "own-inf") if w in ways]

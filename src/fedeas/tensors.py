@@ -82,15 +82,11 @@ def seeded(seed: int, device: torch.device = _CPU) -> Iterator[None]:
 
     Initial weights and dropout have no other source. The state is restored afterwards.
     """
-    if device.type == "cpu":
+    on_cpu = device.type == "cpu"
+    with torch.random.fork_rng(devices=[] if on_cpu else None):
         # `torch.manual_seed` leaves notes for devices that are not there, a millisecond a time.
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
-            yield
-    else:
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            yield
+        (torch.default_generator.manual_seed if on_cpu else torch.manual_seed)(seed)
+        yield
 
 
 fresh_weights = seeded  # of a model that is created inside
