@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument("--model", default="forest", help="forest or mlp, for a table")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 10.0])
-    parser.add_argument("--way", default="", help="embedding or moments; the default of images")
+    parser.add_argument("--way", default="", help="moments, features or embedding")
     parser.add_argument("--quick", action="store_true")
     chosen = parser.parse_args()
     if chosen.table:

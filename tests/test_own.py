@@ -23,10 +23,13 @@ from fedeas.generators.own.gaussians import Gaussians
 from fedeas.generators.own.image_moments import cleaned, image_normals
 from fedeas.generators.own.make import make_own, open_own
 from fedeas.generators.own.matching import Matching, match
+from fedeas.generators.own.refine import features, find_target, refine
 from fedeas.privacy.accounting import epsilon_of, rho_of
 from fedeas.privacy.noise import Noise
+from fedeas.privacy.queries.convolutions import STEP, WIDTH, conv_features, layers
 from fedeas.privacy.queries.embedding import EmbeddingSum
 from fedeas.privacy.queries.features import RADIUS, circle_points
+from fedeas.privacy.queries.image_features import FeatureMeans, FeatureProducts, FeatureSum
 from fedeas.privacy.queries.image_moments import ImageMoments, ImageProducts
 from fedeas.privacy.queries.moments import Moments, clipped
 from fedeas.privacy.release import release
@@ -34,10 +37,21 @@ from fedeas.privacy.secure_sum.messages import RefusedError
 from federations import write_shapes
 
 SHAPE = (12, 10, 1)
+_RNG = np.random.default_rng(0)
+CENTRED = (
+    tuple(map(tuple, _RNG.integers(0, 200_000, (3, WIDTH)).tolist())),
+    tuple(_RNG.integers(100_000, 1_000_000, WIDTH).tolist()),
+)
+# Of a server that would like to see a single sample: far away, and as sharply as can be.
+HOSTILE = (((2**40,) * WIDTH, (0,) * WIDTH, (-(2**40),) * WIDTH), (1, *(2**40,) * (WIDTH - 1)))
 QUERIES = [
     EmbeddingSum(3, SHAPE, features=40, edges=15),
     ImageMoments(3, SHAPE, frequencies=5),
     ImageProducts(3, SHAPE, frequencies=5),
+    FeatureMeans(3, SHAPE, *CENTRED),
+    FeatureMeans(3, SHAPE, *HOSTILE),
+    FeatureProducts(3, SHAPE, *CENTRED),
+    FeatureProducts(3, SHAPE, *HOSTILE),
 ]
 
 
@@ -155,6 +169,84 @@ def test_training_sees_the_features_that_sites_add_up():
         assert np.abs(found - exact).max() < 0.05
 
 
+@pytest.mark.parametrize("colours", [1, 3])
+def test_features_never_leave_the_whole_numbers_that_are_exact(colours):
+    """The largest number that can occur in either layer, in single precision."""
+    largest = 255.0
+    for layer, added in zip(layers(colours), (4, 1), strict=True):
+        assert (layer.filters == np.rint(layer.filters)).all()
+        reached = largest * np.abs(layer.filters).sum(axis=(1, 2, 3)) + np.abs(layer.offsets)
+        assert added * reached.max() < 2**24
+        largest = float(np.floor(added * reached.max() / STEP))
+
+
+def test_refining_sees_the_features_that_sites_add_up():
+    rng = np.random.default_rng(3)
+    for shape in (SHAPE, (28, 28, 1), (33, 41, 3)):  # the last is reduced
+        samples = rng.integers(0, 256, (4, *shape), np.uint8)
+        exact = conv_features(samples)
+        found = features(torch.from_numpy(samples).permute(0, 3, 1, 2) / 255).numpy()
+        assert exact.shape == (4, WIDTH)
+        assert np.abs(found - exact).max() < 0.01 * exact.max()
+
+
+def test_a_feature_by_hand():
+    """A black image has what the offsets alone leave, the same in all cells of the inside."""
+    first, second = layers(1)
+    seen = np.floor(4 * np.maximum(first.offsets, 0) / STEP)
+    answer = np.maximum(second.filters.sum(axis=(2, 3)) @ seen + second.offsets, 0)
+    # 28 pixels become 14, of which the cells inside have 4 each in either direction.
+    found = conv_features(np.zeros((1, 28, 28, 1), np.uint8)).reshape(-1, 4, 4)[24:]
+    assert (found[:, 1, 2] == 16 * answer).all()
+
+
+def test_products_without_noise_are_those_of_the_samples():
+    rng = np.random.default_rng(2)
+    samples, labels = rng.integers(0, 256, (90, *SHAPE), np.uint8), np.arange(90) % 3
+    centre = tuple(map(tuple, conv_features(samples[:3]).tolist()))
+    scale = (2 * int(conv_features(samples).std()) * WIDTH,) * WIDTH  # nothing is shortened
+    means, products = (kind(3, SHAPE, centre, scale) for kind in (FeatureMeans, FeatureProducts))
+    x = (conv_features(samples) - np.array(centre)[labels]) / scale[0]
+    found = means.read(means.answer(samples, labels), 0.0, 1)
+    assert found.counts == pytest.approx([30, 30, 30], rel=1e-5)
+    assert found.means[1] == pytest.approx(x[labels == 1].mean(axis=0), abs=1e-5)
+    found = products.read(products.answer(samples, labels), 0.0, 1)
+    assert found.counts == pytest.approx([90], rel=1e-5)
+    assert found.means == pytest.approx(x.T @ x / 90, abs=1e-3)
+
+
+def test_refined_images_have_the_moments_that_were_asked_for():
+    """Blurred stripes become sharp; and they stay what they are where all is noise."""
+    rng = np.random.default_rng(5)
+    labels = np.arange(300) % 2
+    real = rng.integers(0, 80, (300, 16, 16, 1), np.uint8)
+    heights = rng.integers(60, 170, (300, 1, 1, 1)).astype(np.uint8)
+    real[labels == 0, ::3] += heights[labels == 0]
+    real[labels == 1, :, ::3] += heights[labels == 1]
+    seen = conv_features(real).astype(float)
+    scale = seen.std(axis=0) + 0.1 * seen.std()
+    x = seen / scale
+    means = np.stack([x[labels == c].mean(axis=0) for c in range(2)])
+    begun = (sum(np.roll(real.astype(int), k, (1, 2)) for k in range(3)) // 3).astype(np.uint8)
+    first = conv_features(begun) / scale
+    centre = np.stack([first[labels == c].mean(axis=0) for c in range(2)])
+    counts, apart = np.array([150.0, 150.0]), x - means[labels]
+    products = FeatureSum(counts[:1], apart.T @ apart / 300, np.full(1, 0.002))
+    target = find_target(centre, FeatureSum(counts, means - centre, np.zeros(2)), products)
+    found = conv_features(refine(begun, labels, target, scale, steps=60)) / scale
+    for c in range(2):
+        before, after = (
+            np.linalg.norm(seen[labels == c].mean(axis=0) @ target.directions - target.means[c])
+            for seen in (first, found)
+        )
+        assert after < 0.5 * before
+    noisy = FeatureSum(counts, rng.standard_normal(centre.shape), np.full(2, 2.0))
+    hidden = find_target(centre, noisy, products._replace(errors=np.full(1, 1e6)))
+    assert not hidden.seen.any()
+    left = refine(begun, labels, hidden, scale, steps=5).astype(int) - begun
+    assert np.abs(left).mean() < 30
+
+
 # What a hostile server asks, and what does not fit.
 
 
@@ -169,6 +261,23 @@ def test_training_sees_the_features_that_sites_add_up():
 def test_an_absurd_query_is_refused_before_anything_is_computed(settings):
     with pytest.raises(InputError):
         EmbeddingSum(**{"classes": 3, "shape": SHAPE, **settings})
+
+
+@pytest.mark.parametrize(
+    ("centre", "scale"),
+    [
+        (CENTRED[0][:2], CENTRED[1]), (CENTRED[0], CENTRED[1][1:]),
+        (((1.5,) * WIDTH,) * 3, CENTRED[1]), (((2**41,) * WIDTH,) * 3, CENTRED[1]),
+        (CENTRED[0], (0,) * WIDTH), (CENTRED[0], (-1,) * WIDTH),
+        (CENTRED[0], (True,) * WIDTH), ("abc", CENTRED[1]), (CENTRED[0], "abc"),
+    ],
+)  # fmt: skip
+def test_absurd_centres_and_scales_are_refused(centre, scale):
+    for kind in (FeatureMeans, FeatureProducts):
+        with pytest.raises(InputError):
+            kind(3, SHAPE, centre, scale)
+    with pytest.raises(InputError):
+        FeatureMeans(3, (4, 4, 1), *CENTRED)
 
 
 def test_a_site_refuses_what_does_not_fit_its_samples():
@@ -292,7 +401,7 @@ def guessed(data: Dataset, drawn: np.ndarray) -> np.ndarray:
     return np.argmin(distances, axis=0)
 
 
-@pytest.mark.parametrize("way", ["embedding", "moments"])
+@pytest.mark.parametrize("way", ["embedding", "moments", "features"])
 def test_samples_show_their_class_and_the_folder_says_what_they_cost(shapes, tmp_path, way):
     data, sites = shapes
     made = make_own(data, sites, epsilon=2.0, way=way, training=QUICK, out=tmp_path / way)
@@ -318,14 +427,14 @@ def test_samples_show_their_class_and_the_folder_says_what_they_cost(shapes, tmp
     assert card["unit"] == "one sample of this site, added or removed"
     assert card["counts"] == pytest.approx([1000, 1000, 1000], abs=150)
     # Of 1,000 images each, the embedding shows nearly all, the moments no less than a third.
-    least = {"embedding": 0.9, "moments": 0.33}[way]
+    least = {"embedding": 0.9, "moments": 0.33, "features": 0.1}[way]
     assert all(least < quality < 1 for quality in card["quality"])
     assert {"good_for", "not_for", "licence"} <= card.keys()
     assert "warning" not in card
     assert not list((tmp_path / way).glob("checkpoint*"))
 
 
-@pytest.mark.parametrize("way", ["embedding", "moments"])
+@pytest.mark.parametrize("way", ["embedding", "moments", "features"])
 def test_the_same_seed_makes_the_same_generator(shapes, way):
     data, sites = shapes
     quick = Matching(steps=3, each=4)

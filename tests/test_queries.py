@@ -233,6 +233,7 @@ def test_below_the_mean_the_smoothed_rule_is_the_rule(paper):
 def test_a_query_arrives_as_it_was_asked(kind):
     assert read_query(json.loads(json.dumps(encode_query(kind(7))))) == kind(7)
     sums = {"embedding", "image-moments", "image-products", "column-counts", "row-moments"}
+    sums |= {"feature-means", "feature-products"}
     assert set(QUERIES) == {"class-totals", "beta", "price", *sums}
 
 

@@ -19,8 +19,8 @@ def own_generator(
         1.0, help="What the sum may cost one sample of a site, added or removed; inf: no noise."
     ),
     delta: float = typer.Option(1e-5, help="The delta of the guarantee."),
-    way: str = typer.Option("", help="moments or embedding (default: the better one)."),
-    steps: int | None = typer.Option(None, min=1, help="Training steps of an embedding."),
+    way: str = typer.Option("", help="moments, features or embedding (default: moments)."),
+    steps: int | None = typer.Option(None, min=1, help="Steps of an embedding or of features."),
 ) -> None:
     """Make a generator from noisy sums over the samples of a simulated federation.
 

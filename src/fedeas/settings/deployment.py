@@ -39,7 +39,8 @@ Samples = Annotated[int, Meta(ge=1, le=MOST_SAMPLES)]
 _FEDERATED = Federated()
 # All that are noisy sums.
 _QUERIES = (
-    "class-totals beta price embedding image-moments image-products column-counts row-moments train"
+    "class-totals beta price embedding image-moments image-products feature-means "
+    "feature-products column-counts row-moments train"
 )
 # Methods that send nothing but weights.
 _PRIVATE = "fedavg fedprox scaffold moon class-weights fedlc fedrs fedvls"

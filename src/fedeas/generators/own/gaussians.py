@@ -88,17 +88,17 @@ class Gaussians:
         )  # fmt: skip
         return cls(normals.means, _roots(normals), card)
 
-    def sample(self, labels: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[np.uint8]:
-        """Draw one image per label and seed."""
+    def sample(
+        self, labels: NDArray[np.int64], seeds: NDArray[np.uint64], grain: bool = True
+    ) -> NDArray[np.uint8]:
+        """Draw one image per label and seed, smooth on request."""
         images = np.empty((len(labels), *self.card.shape), np.uint8)
         for place, (label, seed) in enumerate(zip(labels.tolist(), seeds.tolist(), strict=True)):
             rng = np.random.default_rng(seed)
             field = self._pixels(self._roots[label] @ rng.standard_normal(self._roots.shape[2]))
             light = np.clip(self._middle[label] + self._width[label] * field, 0.0, 1.0)
-            grain, speckle = rng.random(2) * (_GRAIN, _SPECKLE)
-            light += light * grain * rng.standard_normal(light.shape)
-            light += speckle * rng.standard_normal(light.shape)
-            images[place] = np.rint(255 * np.clip(light, 0.0, 1.0))
+            strongest = (_GRAIN, _SPECKLE) if grain else (0.0, 0.0)
+            images[place] = grained(light, *strongest, rng)
         return images
 
     def _pixels(self, coefficients: Floats) -> Floats:
@@ -133,6 +133,27 @@ class Gaussians:
         except (KeyError, IndexError, TypeError, ValueError):
             raise InputError(f"the weights in {folder} do not match its card") from None
         return cls(means, roots, card)
+
+
+def grained(
+    light: Floats, grain: float, speckle: float, rng: np.random.Generator
+) -> NDArray[np.uint8]:
+    """Return an image with noise of a strength of its own, in 255 parts of white.
+
+    Parameters
+    ----------
+    light
+        The image, from 0 to 1.
+    grain, speckle
+        The strongest noise: of a pixel's own light, and of white.
+    rng
+        Of strength and noise.
+    """
+    of_light, of_white = rng.random(2) * (grain, speckle)
+    light = light + light * of_light * rng.standard_normal(light.shape)
+    light += of_white * rng.standard_normal(light.shape)
+    found: NDArray[np.uint8] = np.rint(255 * np.clip(light, 0.0, 1.0)).astype(np.uint8)
+    return found
 
 
 def _roots(normals: Normals) -> Floats:

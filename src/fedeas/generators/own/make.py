@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedeas.data.dataset import Dataset
 from fedeas.errors import InputError
-from fedeas.generators.own import embedded, gaussians, rows
+from fedeas.generators.own import embedded, gaussians, refined, rows
 from fedeas.generators.own.card import Card
 from fedeas.generators.own.matching import Matching, Report
 from fedeas.privacy.queries.embedding import EmbeddingSum
@@ -16,9 +16,9 @@ from fedeas.privacy.queries.sample_sum import SampleSum
 from fedeas.privacy.release import DELTA, Ask, Release, release
 from fedeas.seeds import child_rng
 
-Own = embedded.Embedded | gaussians.Gaussians | rows.Rows
+Own = embedded.Embedded | gaussians.Gaussians | refined.Refined | rows.Rows
 # The default comes first: it is the better one for this kind of data.
-WAYS = {"image": (gaussians.WAY, embedded.WAY), "table": (rows.WAY,)}
+WAYS = {"image": (gaussians.WAY, refined.WAY, embedded.WAY), "table": (rows.WAY,)}
 
 
 def make_own(
@@ -44,11 +44,11 @@ def make_own(
         What the sum may cost one sample of a site, added or removed; an infinite epsilon makes a
         generator without any guarantee, to compare with.
     way : str
-        'moments' or 'embedding'; the better one for this kind of data by default.
+        'features', 'moments' or 'embedding'; the best one for this kind of data by default.
     seed : int
         Of the simulated noise, and of training.
     training : Matching, optional
-        How the network of an embedding is trained.
+        How the network of an embedding is trained, and how long images of features are changed.
     out : Path, optional
         The generator's folder. A killed training is resumed from its checkpoint there.
     report : callable, optional
@@ -90,8 +90,8 @@ def make_from_sums(
     way, seed, training, out, report
         As for `make_own`.
     """
-    way = check_way(way, data.kind)
     shape = data.samples.shape[1:]
+    way = check_way(way, data.kind)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     made: Own
@@ -102,6 +102,9 @@ def make_from_sums(
         made = embedded.Embedded.make(
             query, ask(query, 1.0), data.classes, training, seed, out, report
         )
+    elif way == refined.WAY:
+        steps = None if training is None or training == Matching() else training.steps
+        made = refined.Refined.make(data.classes, shape, ask, seed, steps, report)
     else:
         made = gaussians.Gaussians.make(data.classes, shape, ask)
     if out is not None:
@@ -128,6 +131,8 @@ def open_own(model: str) -> Own:
         return embedded.Embedded.load(folder)
     if card.way == rows.WAY and len(card.shape) == 1:
         return rows.Rows.load(folder)
+    if card.way == refined.WAY:
+        return refined.Refined.load(folder)
     if card.way == gaussians.WAY:
         return gaussians.Gaussians.load(folder)
     raise InputError(f"{folder} was made in an unknown way", got=card.way)

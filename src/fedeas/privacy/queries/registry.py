@@ -7,6 +7,7 @@ from fedeas.privacy.queries.beta import BetaQuery
 from fedeas.privacy.queries.class_totals import ClassTotals
 from fedeas.privacy.queries.column_counts import ColumnCounts
 from fedeas.privacy.queries.embedding import EmbeddingSum
+from fedeas.privacy.queries.image_features import FeatureMeans, FeatureProducts
 from fedeas.privacy.queries.image_moments import ImageMoments, ImageProducts
 from fedeas.privacy.queries.price import PriceQuery
 from fedeas.privacy.queries.query import Query
@@ -16,8 +17,8 @@ from fedeas.privacy.secure_sum.messages import RefusedError
 
 AnyQuery = Query | SampleSum
 _KINDS = (
-    ClassTotals, BetaQuery, PriceQuery, EmbeddingSum, ImageMoments, ImageProducts, ColumnCounts,
-    RowMoments,
+    ClassTotals, BetaQuery, PriceQuery, EmbeddingSum, ImageMoments, ImageProducts, FeatureMeans,
+    FeatureProducts, ColumnCounts, RowMoments,
 )  # fmt: skip
 QUERIES: dict[str, type[AnyQuery]] = {kind.name: kind for kind in _KINDS}
 

@@ -68,6 +68,10 @@ class SampleSum(ABC):
     def rows(self, samples: NDArray[Any]) -> Ints:
         """Return a row of whole numbers per sample, each a function of that sample alone."""
 
+    def labelled_rows(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Ints:
+        """Return the rows of samples; those of some queries depend on the class as well."""
+        return self.rows(samples)
+
     @property
     def length(self) -> int:
         """How many words an answer has."""
@@ -97,16 +101,19 @@ class SampleSum(ABC):
         own = np.asarray(labels[places])
         if len(own) and not (own.min() >= 0 and own.max() < self.classes):
             raise RefusedError(f"this site does not have {self.classes} classes")
-        if not self.by_label:
-            own = np.zeros_like(own)
         found = np.zeros((self._places, self.width), np.int64)
         for start in range(0, len(places), _BLOCK):
             order = np.argsort(own[start : start + _BLOCK], kind="stable")
             block, marks = places[start : start + _BLOCK][order], own[start : start + _BLOCK][order]
-            present, firsts = np.unique(marks, return_index=True)
-            rows = self.rows(np.asarray(samples[block]))
-            found[present] += np.add.reduceat(rows, firsts, axis=0, dtype=np.int64)
+            self.add(found, np.asarray(samples[block]), marks)
         return found.reshape(-1)
+
+    def add(self, found: Ints, samples: NDArray[Any], labels: NDArray[np.int64]) -> None:
+        """Add the rows of samples, sorted by class, to the sums."""
+        rows = self.labelled_rows(samples, labels)
+        places = labels if self.by_label else np.zeros_like(labels)
+        present, firsts = np.unique(places, return_index=True)
+        found[present] += np.add.reduceat(rows, firsts, axis=0, dtype=np.int64)
 
     def by_class(self, sums: Ints, sigma: float) -> Floats:
         """Return the sums as floats, a row per class, if they can be those of this query."""
