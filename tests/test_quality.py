@@ -11,6 +11,7 @@ from fedeas import FedEAS, InputError, LabelCounts
 from fedeas.cache import Cache, fill
 from fedeas.generators import quality
 from fedeas.generators.judge import Features, Judge
+from fedeas.generators.measure import Drawn, Real, measure
 from pictures import CLASSES, shapes, write_set
 
 
@@ -64,6 +65,15 @@ def test_the_frechet_distance_is_the_formula(judge, data):
     alike = quality.frechet_distance([real], [real], Features(judge))
     other = quality.frechet_distance([real], [drawn], Features(judge))
     assert abs(alike) < 1e-3 < 1 < other
+
+
+def test_measuring_compares_drawn_images_with_real_ones(judge, data):
+    drawn = Drawn(255 - np.asarray(data.samples[:40]), np.asarray(data.labels[:40]))
+    real = Real.of(data)
+    found = measure(drawn, CLASSES, judge, real).frechet_distance
+    formula = quality.frechet_distance([real.at(real.unseen)], [drawn.samples], Features(judge))
+    assert found == pytest.approx(formula)
+    assert found > 1
 
 
 def test_copies_of_training_images_are_noticed(data):

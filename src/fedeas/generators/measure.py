@@ -1,5 +1,6 @@
 """`measure`: all that can be measured about generated samples, whatever their kind."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -186,10 +187,12 @@ def _by_class(judge: "Judge", drawn: Drawn, classes: tuple[str, ...]) -> dict[st
 
 def _frechet(judge: "Judge", real: Array, drawn: Array) -> float:
     features = heavy("fedeas.generators.judge", "a judge", "diffusion").Features(judge)
-    blocks = [
-        (images[i : i + _BLOCK] for i in range(0, len(images), _BLOCK)) for images in (real, drawn)
-    ]
-    return frechet_distance(blocks[0], blocks[1], features)
+    return frechet_distance(_blocks(real), _blocks(drawn), features)
+
+
+def _blocks(images: Array) -> Iterator[Array]:
+    for start in range(0, len(images), _BLOCK):
+        yield images[start : start + _BLOCK]
 
 
 def _accuracies(drawn: Drawn, real: Real) -> dict[str, float]:
