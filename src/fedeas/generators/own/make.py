@@ -17,7 +17,7 @@ from fedeas.privacy.release import DELTA, Ask, Release, release
 from fedeas.seeds import child_rng
 
 Own = embedded.Embedded | gaussians.Gaussians | refined.Refined | rows.Rows
-# The default comes first: it is the better one for this kind of data.
+# The default comes first.
 WAYS = {"image": (gaussians.WAY, refined.WAY, embedded.WAY), "table": (rows.WAY,)}
 
 
@@ -44,7 +44,7 @@ def make_own(
         What the sum may cost one sample of a site, added or removed; an infinite epsilon makes a
         generator without any guarantee, to compare with.
     way : str
-        'features', 'moments' or 'embedding'; the best one for this kind of data by default.
+        'moments', 'features' or 'embedding'; moments by default.
     seed : int
         Of the simulated noise, and of training.
     training : Matching, optional
@@ -90,8 +90,8 @@ def make_from_sums(
     way, seed, training, out, report
         As for `make_own`.
     """
-    shape = data.samples.shape[1:]
     way = check_way(way, data.kind)
+    shape = data.samples.shape[1:]
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     made: Own
@@ -103,7 +103,7 @@ def make_from_sums(
             query, ask(query, 1.0), data.classes, training, seed, out, report
         )
     elif way == refined.WAY:
-        steps = None if training is None or training == Matching() else training.steps
+        steps = None if training is None else training.steps
         made = refined.Refined.make(data.classes, shape, ask, seed, steps, report)
     else:
         made = gaussians.Gaussians.make(data.classes, shape, ask)
@@ -112,9 +112,9 @@ def make_from_sums(
     return made
 
 
-def training_of(steps: int | None) -> Matching:
-    """Return how a network is trained, with so many steps where they are given."""
-    return Matching() if steps is None else Matching(steps=steps)
+def training_of(steps: int | None) -> Matching | None:
+    """Return how long is trained where that is given."""
+    return None if steps is None else Matching(steps=steps)
 
 
 def open_own(model: str) -> Own:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from fedeas.errors import InputError
 from fedeas.privacy.queries.convolutions import LEAST_SIDE, WIDTH, conv_features
-from fedeas.privacy.queries.moments import SAFE, UNITS, clipped
+from fedeas.privacy.queries.image_moments import check_shape
+from fedeas.privacy.queries.moments import SAFE, UNITS, clipped, triangle
 from fedeas.privacy.queries.query import Floats, Ints
 from fedeas.privacy.queries.sample_sum import SampleSum, towards_zero
 
@@ -52,8 +53,7 @@ class _Centred(SampleSum):
 
     def __post_init__(self) -> None:
         shape = self.shape
-        if len(shape) != 3 or not all(type(n) is int and 1 <= n <= 256 for n in shape):
-            raise InputError("not the shape of images", got=shape, allowed="28 x 28 x 1, ...")
+        check_shape(shape)
         if min(shape[:2]) < LEAST_SIDE or shape[2] > 3:
             raise InputError("no features of such images", got=shape, allowed="8 x 8 and more")
         super().__post_init__()
@@ -153,7 +153,8 @@ class FeatureProducts(_Centred):
         x = np.clip(self.centred(samples, labels), -_ENTRY, _ENTRY)
         x = np.trunc(clipped(x) * _FINE)
         found[0, 0] += len(x) * self.units[0]
-        found[0, 1:] += (x.T @ x).astype(np.int64)[np.triu_indices(WIDTH)]
+        rows, columns, _ = triangle(WIDTH)
+        found[0, 1:] += (x.T @ x)[rows, columns].astype(np.int64)
 
     def read(self, sums: Ints, sigma: float, sites: int) -> FeatureSum:
         """Return the mean of x x^T over all images; all its entries have the same error.
@@ -165,7 +166,7 @@ class FeatureProducts(_Centred):
         """
         (count, product), words = self.units, self.by_class(sums, sigma)[0]
         counts = np.maximum(words[:1] / count, max(1.0, sigma / count))
-        rows, columns = np.triu_indices(WIDTH)
+        rows, columns, _ = triangle(WIDTH)
         means = np.empty((WIDTH, WIDTH))
         means[rows, columns] = means[columns, rows] = words[1:] / (counts * product)
         return FeatureSum(counts, means, sigma / (counts * product))

@@ -148,7 +148,12 @@ def cosines(size: int, frequencies: int) -> Floats:
 
 
 def _check(shape: tuple[int, ...], frequencies: int) -> None:
-    if len(shape) != 3 or not all(type(n) is int and 1 <= n <= 256 for n in shape):
-        raise InputError("not the shape of images", got=shape, allowed="28 x 28 x 1, ...")
+    check_shape(shape)
     most = min(*shape[:2], _MOST)
     integer(frequencies, "frequencies out of range", f"1 to {most}", 1, most)
+
+
+def check_shape(shape: tuple[int, ...]) -> None:
+    """Refuse what is not height x width x channels of images."""
+    if len(shape) != 3 or not all(type(n) is int and 1 <= n <= 256 for n in shape):
+        raise InputError("not the shape of images", got=shape, allowed="28 x 28 x 1, ...")
