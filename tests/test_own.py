@@ -26,7 +26,14 @@ from fedeas.generators.own.matching import Matching, match
 from fedeas.generators.own.refine import features, find_target, refine
 from fedeas.privacy.accounting import epsilon_of, rho_of
 from fedeas.privacy.noise import Noise
-from fedeas.privacy.queries.convolutions import STEP, WIDTH, conv_features, layers
+from fedeas.privacy.queries.convolutions import (
+    CELLS,
+    FACTORS,
+    STEPS,
+    conv_features,
+    feature_count,
+    layers,
+)
 from fedeas.privacy.queries.embedding import EmbeddingSum
 from fedeas.privacy.queries.features import RADIUS, circle_points
 from fedeas.privacy.queries.image_features import FeatureMeans, FeatureProducts, FeatureSum
@@ -38,12 +45,17 @@ from federations import write_shapes
 
 SHAPE = (12, 10, 1)
 _RNG = np.random.default_rng(0)
+LAYERS = (0, 1, 2)
+WIDTH = feature_count(LAYERS)
 CENTRED = (
     tuple(map(tuple, _RNG.integers(0, 200_000, (3, WIDTH)).tolist())),
     tuple(_RNG.integers(100_000, 1_000_000, WIDTH).tolist()),
+    LAYERS,
 )
 # Of a server that would like to see a single sample: far away, and as sharply as can be.
-HOSTILE = (((2**40,) * WIDTH, (0,) * WIDTH, (-(2**40),) * WIDTH), (1, *(2**40,) * (WIDTH - 1)))
+HOSTILE = (
+    ((2**40,) * 512, (0,) * 512, (-(2**40),) * 512), (1, *(2**40,) * 511), (1,)
+)  # fmt: skip
 QUERIES = [
     EmbeddingSum(3, SHAPE, features=40, edges=15),
     ImageMoments(3, SHAPE, frequencies=5),
@@ -171,42 +183,50 @@ def test_training_sees_the_features_that_sites_add_up():
 
 @pytest.mark.parametrize("colours", [1, 3])
 def test_features_never_leave_the_whole_numbers_that_are_exact(colours):
-    """The largest number that can occur in either layer, in single precision."""
+    """The largest number that can occur in a layer, in single precision."""
     largest = 255.0
-    for layer, added in zip(layers(colours), (4, 1), strict=True):
+    for layer, step in zip(layers(colours), (*STEPS, 1), strict=True):
         assert (layer.filters == np.rint(layer.filters)).all()
         reached = largest * np.abs(layer.filters).sum(axis=(1, 2, 3)) + np.abs(layer.offsets)
-        assert added * reached.max() < 2**24
-        largest = float(np.floor(added * reached.max() / STEP))
+        assert reached.max() < 2**24
+        # What comes in is never below zero.
+        above = largest * np.maximum(layer.filters, 0).sum(axis=(1, 2, 3)) + np.abs(layer.offsets)
+        largest = float(np.floor(4 * above.max() / step))
 
 
 def test_refining_sees_the_features_that_sites_add_up():
     rng = np.random.default_rng(3)
     for shape in (SHAPE, (28, 28, 1), (33, 41, 3)):  # the last is reduced
         samples = rng.integers(0, 256, (4, *shape), np.uint8)
-        exact = conv_features(samples)
-        found = features(torch.from_numpy(samples).permute(0, 3, 1, 2) / 255).numpy()
-        assert exact.shape == (4, WIDTH)
-        assert np.abs(found - exact).max() < 0.01 * exact.max()
+        for which in (LAYERS, (1,), (0, 2)):
+            exact = conv_features(samples, which)
+            found = features(torch.from_numpy(samples).permute(0, 3, 1, 2) / 255, which).numpy()
+            assert exact.shape == (4, feature_count(which))
+            assert np.abs(found - exact).max() < 0.01 * exact.max()
 
 
 def test_a_feature_by_hand():
     """A black image has what the offsets alone leave, the same in all cells of the inside."""
-    first, second = layers(1)
-    seen = np.floor(4 * np.maximum(first.offsets, 0) / STEP)
-    answer = np.maximum(second.filters.sum(axis=(2, 3)) @ seen + second.offsets, 0)
-    # 28 pixels become 14, of which the cells inside have 4 each in either direction.
-    found = conv_features(np.zeros((1, 28, 28, 1), np.uint8)).reshape(-1, 4, 4)[24:]
-    assert (found[:, 1, 2] == 16 * answer).all()
+    black, answer = np.zeros((1, 28, 28, 1), np.uint8), np.zeros(1)
+    # 28 pixels become 14 and then 7. In either direction a cell inside has 7, 4 and 3 of them.
+    for k, (layer, cell) in enumerate(zip(layers(1), (7, 4, 3), strict=True)):
+        if k > 0:
+            answer = np.floor(4 * answer / STEPS[k - 1])
+        answer = np.maximum(layer.filters.sum(axis=(2, 3)) @ answer + layer.offsets, 0)
+        found = conv_features(black, (k,)).reshape(len(answer), CELLS[k], CELLS[k])
+        assert (found[:, 1, 1] == FACTORS[k] * cell**2 * answer).all()
 
 
 def test_products_without_noise_are_those_of_the_samples():
     rng = np.random.default_rng(2)
     samples, labels = rng.integers(0, 256, (90, *SHAPE), np.uint8), np.arange(90) % 3
-    centre = tuple(map(tuple, conv_features(samples[:3]).tolist()))
-    scale = (2 * int(conv_features(samples).std()) * WIDTH,) * WIDTH  # nothing is shortened
-    means, products = (kind(3, SHAPE, centre, scale) for kind in (FeatureMeans, FeatureProducts))
-    x = (conv_features(samples) - np.array(centre)[labels]) / scale[0]
+    seen = conv_features(samples, LAYERS)
+    centre = tuple(map(tuple, seen[:3].tolist()))
+    scale = (2 * int(seen.std()) * WIDTH,) * WIDTH  # nothing is shortened
+    means, products = (
+        kind(3, SHAPE, centre, scale, LAYERS) for kind in (FeatureMeans, FeatureProducts)
+    )
+    x = (seen - np.array(centre)[labels]) / scale[0]
     found = means.read(means.answer(samples, labels), 0.0, 1)
     assert found.counts == pytest.approx([30, 30, 30], rel=1e-5)
     assert found.means[1] == pytest.approx(x[labels == 1].mean(axis=0), abs=1e-5)
@@ -223,17 +243,17 @@ def test_refined_images_have_the_moments_that_were_asked_for():
     heights = rng.integers(60, 170, (300, 1, 1, 1)).astype(np.uint8)
     real[labels == 0, ::3] += heights[labels == 0]
     real[labels == 1, :, ::3] += heights[labels == 1]
-    seen = conv_features(real).astype(float)
+    seen = conv_features(real, LAYERS).astype(float)
     scale = seen.std(axis=0) + 0.1 * seen.std()
     x = seen / scale
     means = np.stack([x[labels == c].mean(axis=0) for c in range(2)])
     begun = (sum(np.roll(real.astype(int), k, (1, 2)) for k in range(3)) // 3).astype(np.uint8)
-    first = conv_features(begun) / scale
+    first = conv_features(begun, LAYERS) / scale
     centre = np.stack([first[labels == c].mean(axis=0) for c in range(2)])
     counts, apart = np.array([150.0, 150.0]), x - means[labels]
     products = FeatureSum(counts[:1], apart.T @ apart / 300, np.full(1, 0.002))
     target = find_target(centre, FeatureSum(counts, means - centre, np.zeros(2)), products)
-    found = conv_features(refine(begun, labels, target, scale, steps=60)) / scale
+    found = conv_features(refine(begun, labels, target, scale, LAYERS, steps=60), LAYERS) / scale
     for c in range(2):
         before, after = (
             np.linalg.norm(seen[labels == c].mean(axis=0) @ target.directions - target.means[c])
@@ -243,7 +263,7 @@ def test_refined_images_have_the_moments_that_were_asked_for():
     noisy = FeatureSum(counts, rng.standard_normal(centre.shape), np.full(2, 2.0))
     hidden = find_target(centre, noisy, products._replace(errors=np.full(1, 1e6)))
     assert not hidden.seen.any()
-    left = refine(begun, labels, hidden, scale, steps=5).astype(int) - begun
+    left = refine(begun, labels, hidden, scale, LAYERS, steps=5).astype(int) - begun
     assert np.abs(left).mean() < 30
 
 
@@ -275,9 +295,15 @@ def test_an_absurd_query_is_refused_before_anything_is_computed(settings):
 def test_absurd_centres_and_scales_are_refused(centre, scale):
     for kind in (FeatureMeans, FeatureProducts):
         with pytest.raises(InputError):
-            kind(3, SHAPE, centre, scale)
+            kind(3, SHAPE, centre, scale, LAYERS)
     with pytest.raises(InputError):
         FeatureMeans(3, (4, 4, 1), *CENTRED)
+
+
+@pytest.mark.parametrize("which", [(), (3,), (-1,), (1, 0), (1, 1), (True,), (1.0,), "1", (0, 1)])
+def test_absurd_layers_are_refused(which):
+    with pytest.raises(InputError):
+        FeatureMeans(3, SHAPE, *HOSTILE[:2], which)
 
 
 def test_a_site_refuses_what_does_not_fit_its_samples():

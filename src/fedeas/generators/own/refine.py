@@ -11,6 +11,7 @@ beyond the noise's edge (Wigner; see `image_moments.py`); in others it stays as 
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from fedeas.generators.own.matching import Report
-from fedeas.privacy.queries.convolutions import FINE, STEP, cells, layers
+from fedeas.privacy.queries.convolutions import CELLS, FACTORS, cells, layers
+from fedeas.privacy.queries.convolutions import STEPS as _DIVISORS
 from fedeas.privacy.queries.features import reduction
 from fedeas.privacy.queries.image_features import FeatureSum
 from fedeas.privacy.queries.query import Floats
@@ -73,6 +75,7 @@ def refine(
     labels: NDArray[np.int64],
     target: Target,
     scale: Floats,
+    which: Sequence[int],
     steps: int = STEPS,
     report: Report | None = None,
 ) -> NDArray[np.uint8]:
@@ -86,6 +89,8 @@ def refine(
         What is to be reached.
     scale
         How large a feature is that counts as 1.
+    which
+        The layers of filters whose features they are.
     steps
         How often all images are changed.
     report
@@ -103,8 +108,11 @@ def refine(
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = _RATE * (1 + math.cos(math.pi * step / steps)) / 2
+        # Two passes would compute the features twice; their graphs fit into memory.
+        leaves = [block.clone().requires_grad_() for block in torch.split(x, _BLOCK)]
+        found = [features(leaf, which) for leaf in leaves]
         with torch.no_grad():
-            seen = torch.cat([features(block) @ project for block in torch.split(x, _BLOCK)])
+            seen = torch.cat(found) @ project
             means = shares.T @ seen
             apart = seen - means[own]
             excess = (apart.T @ apart / len(x) - spread) * held * held[:, None]
@@ -112,31 +120,26 @@ def refine(
             # The gradient in the features, of squared distances of means and of products.
             slope = 2 * shares.sum(1, keepdim=True) * missed[own] + 4 / len(x) * apart @ excess
             slope = slope @ project.T
-        x.grad = torch.empty_like(x)
-        for block, along, into in zip(
-            *(torch.split(whole, _BLOCK) for whole in (x, slope, x.grad)), strict=True
-        ):
-            leaf = block.clone().requires_grad_()
-            (into[:],) = torch.autograd.grad(features(leaf), leaf, along)
+        x.grad = torch.cat(torch.autograd.grad(found, leaves, torch.split(slope, _BLOCK)))
         optimizer.step()
         x.clamp_(0, 1)
         if report is not None:
             report(step + 1, steps, f"distance {missed.square().sum(1).mean().sqrt():.2f}")
-    found: NDArray[np.uint8] = x.mul_(255).round_().to(torch.uint8).permute(0, 2, 3, 1).numpy()
-    return found
+    changed: NDArray[np.uint8] = x.mul_(255).round_().to(torch.uint8).permute(0, 2, 3, 1).numpy()
+    return changed
 
 
-def features(images: torch.Tensor) -> torch.Tensor:
+def features(images: torch.Tensor, which: Sequence[int]) -> torch.Tensor:
     """Return `conv_features` of N x colours x height x width from 0 to 1, with a gradient."""
     factor = reduction(*images.shape[2:])
     seen = 255 * (functional.avg_pool2d(images, factor) if factor > 1 else images)
-    first, second = (
-        (torch.from_numpy(layer.filters), torch.from_numpy(layer.offsets))
-        for layer in layers(images.shape[1])
-    )
-    seen = functional.relu(functional.conv2d(seen, *first, padding=1))
-    seen = functional.avg_pool2d(seen, 2) * (4 / STEP)
-    second_seen = functional.relu(functional.conv2d(seen, *second, padding=1))
-    both = torch.cat([FINE[1] * seen, second_seen], 1)
-    down, across = (torch.from_numpy(cells(n)).float() for n in both.shape[2:])
-    return (down @ both @ across.T).flatten(1)
+    found = []
+    for k, layer in enumerate(layers(images.shape[1])[: max(which) + 1]):
+        if k > 0:
+            seen = functional.avg_pool2d(seen, 2) * (4 / _DIVISORS[k - 1])
+        filters, offsets = map(torch.from_numpy, layer)
+        seen = functional.relu(functional.conv2d(seen, filters, offsets, padding=1))
+        if k in which:
+            down, across = (torch.from_numpy(cells(n, CELLS[k])).float() for n in seen.shape[2:])
+            found.append((FACTORS[k] * down @ seen @ across.T).flatten(1))
+    return torch.cat(found, 1)

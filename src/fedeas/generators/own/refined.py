@@ -18,19 +18,21 @@ from fedeas.generators.own.card import WEIGHTS, Card
 from fedeas.generators.own.gaussians import Gaussians, grained
 from fedeas.generators.own.matching import Report
 from fedeas.generators.own.refine import STEPS, find_target, refine
-from fedeas.privacy.queries.convolutions import LEAST_SIDE, conv_features
+from fedeas.privacy.queries.convolutions import LEAST_SIDE, conv_features, feature_count
 from fedeas.privacy.queries.image_features import FeatureMeans, FeatureProducts
 from fedeas.privacy.queries.query import Floats
-from fedeas.privacy.release import Ask
+from fedeas.privacy.queries.sample_sum import SampleSum
+from fedeas.privacy.release import Ask, Release
 from fedeas.seeds import child_rng
 from fedeas.tensors import load_tensors, save_tensors, tensors_digest
 
 WAY = "features"
 # Parts of the cost: of the Gaussians, and of the means and the products of features.
 _GAUSSIANS, _MEANS, _PRODUCTS = 0.3, 0.2, 0.5
-_STORE, _EACH = 3000, 300  # images in all, and of a class, at most
+_FEW, _ALL = (1,), (0, 1, 2)  # layers of filters
+_STORE, _EACH = 6000, 600  # images in all, and of a class, at most
 _LARGEST_SIDE = 64
-_LEAST_EACH = 20
+_LEAST_EACH = 40
 # How far a sample may be from its centre, in medians of the draws' distances; others are shortened.
 # Products are measured from better centres.
 _FAR_MEANS, _FAR_PRODUCTS = 1.5, 1.2
@@ -71,23 +73,34 @@ class Refined:
             Told about progress.
         """
         steps, each = steps or STEPS, _each(len(classes), shape)  # before anything is paid for
-        begun = Gaussians.make(classes, shape, lambda query, part: ask(query, part * _GAUSSIANS))
+        noise = 0.0  # of the whole cost, where one sample moves a sum by 1
+
+        def ask_first(query: SampleSum, part: float) -> Release:
+            nonlocal noise
+            released = ask(query, part * _GAUSSIANS)
+            noise = released.sigma / query.sensitivity * math.sqrt(part * _GAUSSIANS)
+            return released
+
+        begun = Gaussians.make(classes, shape, ask_first)
+        which = _layers(noise, sum(begun.card.counts))
         labels = np.tile(np.arange(len(classes)), each)
         seeds = child_rng(seed, "draws").integers(2**63, size=len(labels)).astype(np.uint64)
         drawn = begun.sample(labels, seeds, grain=False)
-        seen = conv_features(drawn).astype(np.float64)
+        seen = conv_features(drawn, which).astype(np.float64)
         scale = seen.std(axis=0)
         scale += _LEAST_SCALE * scale.mean() + 1
         centre = np.stack([seen[labels == c].mean(axis=0) for c in range(len(classes))])
         apart = np.linalg.norm((seen - centre[labels]) / scale, axis=1)
         far = max(float(np.median(apart)), 1e-3)
-        query = FeatureMeans(len(classes), shape, _whole(centre), _scales(scale, _FAR_MEANS * far))
+        query = FeatureMeans(
+            len(classes), shape, _whole(centre), _scales(scale, _FAR_MEANS * far), which
+        )
         released = ask(query, _MEANS)
         means = query.read(released.sums, released.sigma, released.sites)
         # The centre of the products: the means, where the noise leaves anything of them.
         measured = np.array(query.centre) + means.means * np.array(query.scale)
         other = FeatureProducts(
-            len(classes), shape, _whole(measured), _scales(scale, _FAR_PRODUCTS * far)
+            len(classes), shape, _whole(measured), _scales(scale, _FAR_PRODUCTS * far), which
         )
         answer = ask(other, _PRODUCTS)
         products = other.read(answer.sums, answer.sigma, answer.sites)
@@ -104,7 +117,7 @@ class Refined:
             min(begun.card.sites, released.sites, answer.sites),
             begun.card.counts, begun.card.quality, {"steps": steps, "seed": seed},
         )  # fmt: skip
-        images = refine(drawn, labels, target, unit, steps, report)
+        images = refine(drawn, labels, target, unit, which, steps, report)
         return cls(images.reshape(-1, len(classes), *shape).swapaxes(0, 1).copy(), card)
 
     def sample(self, labels: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[np.uint8]:
@@ -151,6 +164,23 @@ def _each(classes: int, shape: tuple[int, ...]) -> int:
             fix="use own(way=moments)",
         )
     return each
+
+
+def _layers(noise: float, samples: float) -> tuple[int, ...]:
+    """Return the layers whose features are asked for: all, if the noise leaves their spread.
+
+    Parameters
+    ----------
+    noise
+        That of the whole cost, where one sample moves a sum by 1.
+    samples
+        The number of samples.
+    """
+    size = feature_count(_ALL)
+    # A sample of norm 1 moves its products by about sqrt(1/2), and their trace is below 1.
+    error = noise * math.sqrt(0.5 / _PRODUCTS) / max(samples, 1.0)
+    edge, spread = 2 * error * math.sqrt(size), 1 / size
+    return _ALL if edge < spread else _FEW
 
 
 def _whole(centre: Floats) -> tuple[tuple[int, ...], ...]:

@@ -1,10 +1,11 @@
-"""What two layers of public random filters see in an image, in whole numbers.
+"""What three layers of public random filters see in an image, in whole numbers.
 
 Pixels, filters and what lies between the layers are whole numbers that floating point holds
 exactly: an image has the same features on every machine, and among whatever other images.
 """
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -16,15 +17,16 @@ from fedeas.privacy.queries.features import reduction
 from fedeas.privacy.queries.query import Floats, Ints
 from fedeas.seeds import child_rng
 
-CHANNELS = (24, 32)  # of the layers
-CELLS = 4  # in either direction, in which a layer is added up
-WIDTH = sum(CHANNELS) * CELLS**2
+CHANNELS = (24, 32, 32)  # of the layers
+CELLS = (4, 4, 3)  # in either direction, in which a layer is added up
 LEAST_SIDE = 8
 # Parts in which filters and what lies between the layers are counted. With them no number is above
 # 2^24, up to which single precision is exact, for up to three colours: see the tests.
-FINE = (64, 128)
-STEP = 128
+FINE = (64, 128, 64)
+STEPS = (128, 1024)
+FACTORS = (4, 1, 4)  # with them, the answers of all layers are in the same units
 _LIGHT = 255
+_ONES = (_LIGHT / 2, _LIGHT, _LIGHT / 2)  # what counts as 1 before each layer
 _OFFSET = 0.2  # standard deviation of what is added to a filter's answer
 
 
@@ -36,44 +38,56 @@ class Layer(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def layers(colours: int) -> tuple[Layer, Layer]:
+def layers(colours: int) -> tuple[Layer, ...]:
     """Return the filters for images of so many colours; everybody draws the same ones."""
     rng = child_rng(0, "convolutions", colours)
-    first = rng.standard_normal((CHANNELS[0], colours, 3, 3))
-    first -= first.mean(axis=(1, 2, 3), keepdims=True)  # blind to brightness
-    second = rng.standard_normal((CHANNELS[1], CHANNELS[0], 3, 3))
-    return (
-        _layer(first, rng.standard_normal(CHANNELS[0]), FINE[0], _LIGHT / 2),
-        _layer(second, rng.standard_normal(CHANNELS[1]), FINE[1], _LIGHT),
-    )
+    found = []
+    for k, (channels, fine) in enumerate(zip(CHANNELS, FINE, strict=True)):
+        filters = rng.standard_normal((channels, colours, 3, 3))
+        if k == 0:
+            filters -= filters.mean(axis=(1, 2, 3), keepdims=True)  # blind to brightness
+        norms = np.sqrt(np.square(filters).sum(axis=(1, 2, 3), keepdims=True))
+        filters = np.rint(fine * math.sqrt(2) * filters / norms)
+        offsets = np.rint(fine * _ONES[k] * _OFFSET * rng.standard_normal(channels))
+        found.append(Layer(filters.astype(np.float32), offsets.astype(np.float32)))
+        colours = channels
+    return tuple(found)
 
 
-def _layer(filters: Floats, offsets: Floats, fine: int, one: float) -> Layer:
-    norms = np.sqrt(np.square(filters).sum(axis=(1, 2, 3), keepdims=True))
-    filters = np.rint(fine * math.sqrt(2) * filters / norms)
-    offsets = np.rint(fine * one * _OFFSET * offsets)
-    return Layer(filters.astype(np.float32), offsets.astype(np.float32))
+def feature_count(which: Sequence[int]) -> int:
+    """Return how many features these layers have."""
+    return sum(CHANNELS[k] * CELLS[k] ** 2 for k in which)
 
 
-def conv_features(images: NDArray[Any]) -> Ints:
-    """Return the features of images: for every channel, its strength in 4 x 4 cells.
+def conv_features(images: NDArray[Any], which: Sequence[int]) -> Ints:
+    """Return the features of images: for every channel, its strength in every cell.
 
     Parameters
     ----------
     images
         N x height x width x colours, of uint8.
+    which
+        The layers whose features they are: 0, 1, 2 or some of them, in this order.
     """
-    first, second = layers(images.shape[3])
-    seen = _answers(_reduced(images).transpose(0, 3, 1, 2).astype(np.float32), first)
+    seen, found = _reduced(images).transpose(0, 3, 1, 2).astype(np.float32), []
+    for k, layer in enumerate(layers(images.shape[3])[: max(which) + 1]):
+        if k > 0:
+            seen = np.floor(_fours(seen) / STEPS[k - 1]).astype(np.float32)
+        seen = _answers(seen, layer)
+        if k in which:
+            down, across = (cells(n, CELLS[k]) for n in seen.shape[2:])
+            added = FACTORS[k] * (down @ seen.astype(np.float64) @ across.T)
+            found.append(added.astype(np.int64).reshape(len(images), -1))
+    return np.concatenate(found, axis=1)
+
+
+def _fours(seen: NDArray[np.float32]) -> Floats:
+    """Return sums of blocks of 2 x 2, which are exact; a last odd row or column is left out."""
     height, width = (n // 2 * 2 for n in seen.shape[2:])
-    seen = seen[:, :, :height, :width]
-    seen = seen[:, :, ::2] + seen[:, :, 1::2]
-    seen = np.floor((seen[..., ::2] + seen[..., 1::2]) / STEP)
-    # In the same units.
-    both = np.concatenate([FINE[1] * seen, _answers(seen, second)], axis=1).astype(np.float64)
-    down, across = (cells(n) for n in both.shape[2:])
-    found: Ints = (down @ both @ across.T).astype(np.int64).reshape(len(images), -1)
-    return found
+    wide = seen[:, :, :height, :width].astype(np.float64)
+    wide = wide[:, :, ::2] + wide[:, :, 1::2]
+    added: Floats = wide[..., ::2] + wide[..., 1::2]
+    return added
 
 
 def _answers(seen: NDArray[np.float32], layer: Layer) -> NDArray[np.float32]:
@@ -99,13 +113,13 @@ def _reduced(images: NDArray[Any]) -> NDArray[Any]:
 
 
 @lru_cache(maxsize=16)
-def cells(size: int) -> Floats:
+def cells(size: int, count: int) -> Floats:
     """Return which pixels of a side are added up in each of its cells, cells x pixels.
 
-    >>> cells(6).astype(int).tolist()
+    >>> cells(6, 4).astype(int).tolist()
     [[1, 1, 0, 0, 0, 0], [0, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 1, 1]]
     """
-    found = np.zeros((CELLS, size))
-    for k in range(CELLS):
-        found[k, k * size // CELLS : -(-(k + 1) * size // CELLS)] = 1
+    found = np.zeros((count, size))
+    for k in range(count):
+        found[k, k * size // count : -(-(k + 1) * size // count)] = 1
     return found

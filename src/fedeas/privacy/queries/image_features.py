@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.errors import InputError
-from fedeas.privacy.queries.convolutions import LEAST_SIDE, WIDTH, conv_features
+from fedeas.privacy.queries.convolutions import CHANNELS, LEAST_SIDE, conv_features, feature_count
 from fedeas.privacy.queries.image_moments import check_shape
 from fedeas.privacy.queries.moments import SAFE, UNITS, clipped, triangle
 from fedeas.privacy.queries.query import Floats, Ints
@@ -46,32 +46,47 @@ class _Centred(SampleSum):
         From where the features of a class are measured.
     scale : features
         How far from it a feature counts as 1; samples of a norm above 1 are shortened to it.
+    layers
+        The layers of filters whose features they are.
     """
 
     centre: tuple[tuple[int, ...], ...]
     scale: tuple[int, ...]
+    layers: tuple[int, ...]
 
     def __post_init__(self) -> None:
         shape = self.shape
         check_shape(shape)
         if min(shape[:2]) < LEAST_SIDE or shape[2] > 3:
             raise InputError("no features of such images", got=shape, allowed="8 x 8 and more")
+        object.__setattr__(self, "layers", tuple(self.layers))
+        known = range(len(CHANNELS))
+        in_order = [k for k in known if k in self.layers]
+        if not in_order or str(list(self.layers)) != str(in_order):
+            raise InputError("no such layers", got=self.layers, allowed="some of 0, 1, 2 in order")
         super().__post_init__()
         object.__setattr__(self, "centre", tuple(tuple(row) for row in self.centre))
         object.__setattr__(self, "scale", tuple(self.scale))
-        if len(self.centre) != self.classes or {len(row) for row in self.centre} != {WIDTH}:
-            raise InputError("not a centre per class", allowed=f"{self.classes} x {WIDTH} numbers")
+        size = self.size
+        if len(self.centre) != self.classes or {len(row) for row in self.centre} != {size}:
+            raise InputError("not a centre per class", allowed=f"{self.classes} x {size} numbers")
         if not all(type(n) is int and abs(n) <= _MOST for row in self.centre for n in row):
             raise InputError("not a centre", allowed="whole numbers up to 2**40")
-        if len(self.scale) != WIDTH or not all(
+        if len(self.scale) != size or not all(
             type(n) is int and 1 <= n <= _MOST for n in self.scale
         ):
             raise InputError("not a scale per feature", allowed="whole numbers from 1 to 2**40")
 
+    @property
+    def size(self) -> int:
+        """The number of features."""
+        return feature_count(self.layers)
+
     def centred(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Floats:
         """Return the features of samples from the centres of their classes, in scales."""
         centre = np.array(self.centre, np.int64)
-        found: Floats = (conv_features(samples) - centre[labels]) / np.array(self.scale, float)
+        seen = conv_features(samples, self.layers) - centre[labels]
+        found: Floats = seen / np.array(self.scale, float)
         return found
 
     def rows(self, samples: NDArray[Any]) -> Ints:
@@ -88,7 +103,7 @@ class FeatureMeans(_Centred):
     @property
     def width(self) -> int:
         """A count, then the features."""
-        return 1 + WIDTH
+        return 1 + self.size
 
     @property
     def units(self) -> tuple[int, int]:
@@ -135,7 +150,7 @@ class FeatureProducts(_Centred):
     @property
     def width(self) -> int:
         """A count, then the upper triangle of the products."""
-        return 1 + WIDTH * (WIDTH + 1) // 2
+        return 1 + self.size * (self.size + 1) // 2
 
     @property
     def units(self) -> tuple[int, int]:
@@ -153,7 +168,7 @@ class FeatureProducts(_Centred):
         x = np.clip(self.centred(samples, labels), -_ENTRY, _ENTRY)
         x = np.trunc(clipped(x) * _FINE)
         found[0, 0] += len(x) * self.units[0]
-        rows, columns, _ = triangle(WIDTH)
+        rows, columns, _ = triangle(self.size)
         found[0, 1:] += (x.T @ x)[rows, columns].astype(np.int64)
 
     def read(self, sums: Ints, sigma: float, sites: int) -> FeatureSum:
@@ -166,7 +181,7 @@ class FeatureProducts(_Centred):
         """
         (count, product), words = self.units, self.by_class(sums, sigma)[0]
         counts = np.maximum(words[:1] / count, max(1.0, sigma / count))
-        rows, columns, _ = triangle(WIDTH)
-        means = np.empty((WIDTH, WIDTH))
+        rows, columns, _ = triangle(self.size)
+        means = np.empty((self.size, self.size))
         means[rows, columns] = means[columns, rows] = words[1:] / (counts * product)
         return FeatureSum(counts, means, sigma / (counts * product))
