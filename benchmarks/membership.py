@@ -1,6 +1,7 @@
 """Can anybody tell whose images a generator was made of? Two attacks, with positive controls.
 
-    python benchmarks/membership.py [--members 2000] [--repeats 3] [--epsilon 1 inf] [--diffusion]
+    python benchmarks/membership.py [--members 2000] [--repeats 3] [--epsilon 1 inf]
+        [--way features] [--steps 100] [--diffusion]
 
 `own` is made of so many Fashion-MNIST images on 20 clients (an image weighs more among few). The
 attacker has a candidate image and its class, images of the same kind that are nobody's, and
@@ -8,8 +9,8 @@ generators of the same kind made of these (shadow models). It sees
 
 - `samples`: 2,000 images of the generator. The nearest one to a candidate, compared with the
   nearest of a shadow model's
-- `generator`: the generator itself, means and covariances of every class. The likelihood of the
-  candidate, compared with shadow models'
+- `generator`: the generator itself, means and covariances of every class; of `features`, those of
+  the features of its whole store. The likelihood of the candidate, compared with shadow models'
 
 The advantage is the rate of members that are recognised minus that of others taken for members, at
 a threshold chosen on other candidates; 0 is a guess, 1 certainty. What differential privacy allows
@@ -29,6 +30,8 @@ from numpy.typing import NDArray
 from fedeas.data import Dataset, load_images
 from fedeas.generators import make_generator
 from fedeas.generators.own.gaussians import Gaussians
+from fedeas.generators.own.make import make_from_sums, training_of
+from fedeas.privacy.queries.convolutions import conv_features
 from fedeas.privacy.queries.image_moments import frequencies_of
 from fedeas.privacy.queries.sample_sum import SampleSum
 from fedeas.privacy.release import DELTA, Release, release
@@ -42,7 +45,15 @@ Floats = NDArray[np.float64]
 class Victim:
     """A generator, and samples of it."""
 
-    def __init__(self, data: Dataset, places: NDArray[np.int64], epsilon: float, seed: int) -> None:
+    def __init__(
+        self,
+        data: Dataset,
+        places: NDArray[np.int64],
+        epsilon: float,
+        seed: int,
+        way: str,
+        steps: int | None,
+    ) -> None:
         asked = count()
         sites = np.array_split(places, SITES)
 
@@ -51,7 +62,7 @@ class Victim:
             noise = seed * 10 + next(asked)
             return release(query, answers, SITES, epsilon, DELTA, noise, part)
 
-        self.generator = Gaussians.make(data.classes, data.samples.shape[1:], ask)
+        self.generator = make_from_sums(data, ask, way, seed, training_of(steps))
         self.labels = np.arange(DRAWN) % CLASSES
         seeds = child_rng(seed, "samples").integers(2**63, size=DRAWN).astype(np.uint64)
         self.drawn = self.generator.sample(self.labels, seeds)
@@ -67,17 +78,28 @@ class Victim:
 
     def likelihood(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Floats:
         """Return the log likelihood of every image in its class, up to a constant."""
-        generator = self.generator
-        side = math.isqrt(generator._means.shape[1])
-        x, found = frequencies_of(images, side), np.empty(len(images))
-        for c in range(CLASSES):
-            root = generator._roots[c]
-            covariance = root @ root.T
-            covariance += 1e-3 * np.trace(covariance) / len(covariance) * np.eye(len(covariance))
-            apart = x[labels == c] - generator._means[c]
+        generator, found = self.generator, np.empty(len(images))
+        if isinstance(generator, Gaussians):
+            x = frequencies_of(images, math.isqrt(generator._means.shape[1]))
+            means = generator._means
+            covariances = [root @ root.T for root in generator._roots]
+        else:
+            x = seen(images)
+            stored = [seen(own) for own in generator._images]
+            means = np.stack([own.mean(axis=0) for own in stored])
+            covariances = [np.mean([np.cov(own.T) for own in stored], axis=0)] * CLASSES
+        for c, plain in enumerate(covariances):
+            covariance = plain + 1e-3 * np.trace(plain) / len(plain) * np.eye(len(plain))
+            apart = x[labels == c] - means[c]
             far = np.einsum("ni,ni->n", apart, np.linalg.solve(covariance, apart.T).T)
             found[labels == c] = -(far + np.linalg.slogdet(covariance)[1]) / 2
         return found
+
+
+def seen(images: NDArray[np.uint8]) -> Floats:
+    """Return the features of images that are asked for at every epsilon."""
+    blocks = np.array_split(images, max(len(images) // 500, 1))
+    return np.concatenate([conv_features(block, (1,)) for block in blocks]).astype(float)
 
 
 def advantage(members: Floats, others: Floats) -> float:
@@ -92,13 +114,15 @@ def advantage(members: Floats, others: Floats) -> float:
     return float(np.mean(gains))
 
 
-def attack(data: Dataset, members: int, epsilon: float, seed: int) -> dict[str, float]:
+def attack(
+    data: Dataset, members: int, epsilon: float, seed: int, way: str, steps: int | None
+) -> dict[str, float]:
     """Attack one generator in all ways."""
     order = child_rng(seed, "membership").permutation(data.train_size)
     inside, outside, spare = np.split(order[: (2 + SHADOWS) * members], [members, 2 * members])
-    victim = Victim(data, inside, epsilon, seed)
+    victim = Victim(data, inside, epsilon, seed, way, steps)
     shadows = [
-        Victim(data, own, epsilon, seed + 1000 * (k + 1))
+        Victim(data, own, epsilon, seed + 1000 * (k + 1), way, steps)
         for k, own in enumerate(np.array_split(spare, SHADOWS))
     ]
     found: dict[str, list[Floats]] = {"samples": [], "generator": []}
@@ -150,12 +174,17 @@ def main() -> None:
     parser.add_argument("--members", type=int, default=2000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 10.0, math.inf])
+    parser.add_argument("--way", default="moments", help="moments or features")
+    parser.add_argument("--steps", type=int, help="of features")
     parser.add_argument("--diffusion", action="store_true")
     given = parser.parse_args()
     data = load_images("fashion_mnist")
-    found: dict[str, object] = {"members": given.members}
+    found: dict[str, object] = {"members": given.members, "way": given.way}
     for epsilon in given.epsilon:
-        runs = [attack(data, given.members, epsilon, seed) for seed in range(given.repeats)]
+        runs = [
+            attack(data, given.members, epsilon, seed, given.way, given.steps)
+            for seed in range(given.repeats)
+        ]
         own = {name: round(float(np.mean([run[name] for run in runs])), 3) for name in runs[0]}
         most = 1.0 if math.isinf(epsilon) else math.tanh(epsilon / 2) + 2 * DELTA
         found[f"{epsilon:g}"] = own

@@ -16,6 +16,7 @@ from fedeas.flower.grids import InlineGrid
 from fedeas.flower.own_generator import RECORD, take_generator, taken_generator
 from fedeas.flower.server import serve
 from fedeas.generators import make_generator
+from fedeas.generators.own import refined
 from fedeas.generators.own.card import CARD, WEIGHTS
 from fedeas.per_name import planned_quality
 from fedeas.privacy.ledger import Ledger
@@ -101,6 +102,39 @@ def test_a_run_that_goes_on_asks_for_no_second_sum(made, sites):  # noqa: F811
     assert (made / "run" / "own-generator" / WEIGHTS).read_bytes() == before
     mine = config(sites, made, 0, generator="own")
     assert len(Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries) == 2
+
+
+def test_a_server_that_dies_while_it_refines_images_pays_once(sites, tmp_path, monkeypatch):  # noqa: F811
+    def queries() -> list[str]:
+        mine = config(sites, tmp_path, 0, generator="own")
+        return [entry.query for entry in Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries]
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    given = GIVEN | {"generator-way": "features", "generator-steps": 2}
+    grid, folder = RealSites(sites, tmp_path, generator="own"), tmp_path / "run" / "own-generator"
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(refined, "refine", dies)
+        serve(grid, settings(sites, tmp_path / "run", **given))
+    asked = ["image-moments", "image-products", "feature-means", "feature-products"]
+    assert queries() == asked
+    assert not (folder / CARD).exists()
+    serve(grid, settings(sites, tmp_path / "run", **given))
+    assert queries() == asked
+    assert json.loads((folder / CARD).read_text())["way"] == "features"
+    assert sorted(path.name for path in folder.iterdir()) == sorted([CARD, WEIGHTS])
+    mine = config(sites, tmp_path, 0, generator="own")
+    assert len(open_site(mine).samples("fedeas(beta=12)").synthetic_labels)
+
+
+def test_an_unknown_way_is_refused_before_anything_is_paid_for(sites, tmp_path):  # noqa: F811
+    """A way that does not exist costs no site anything."""
+    grid = RealSites(sites, tmp_path, generator="own")
+    with pytest.raises(InputError, match="unknown way"):
+        serve(grid, settings(sites, tmp_path / "run", **GIVEN | {"generator-way": "guess"}))
+    mine = config(sites, tmp_path, 0, generator="own")
+    assert not Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries
 
 
 def message(card: bytes, weights: bytes) -> Message:

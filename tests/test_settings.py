@@ -86,7 +86,7 @@ def test_where_and_how_fast_is_no_part_of_a_name():
     assert others(RunConfig) == {
         "out", "test_data", "policy", "rounds", "minimum", "timeout", "window", "device",
         "secure", "members", "schema", "label", "prior_epsilon", "generator_epsilon",
-        "generator_steps",
+        "generator_way", "generator_steps",
         "epsilon", "delta", "steps", "optimizer", "average",  # these unless used
     }  # fmt: skip
 

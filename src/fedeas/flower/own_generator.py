@@ -5,6 +5,7 @@ names `own` as its generator keeps what it is given, after looking at it: the se
 """
 
 import hashlib
+import json
 import logging
 import shutil
 import tempfile
@@ -12,6 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
@@ -23,12 +26,15 @@ from fedeas.flower.queries import DELTA, ask
 from fedeas.generators.generator import heavy
 from fedeas.generators.own.card import CARD, WEIGHTS, Card
 from fedeas.per_name import planned_quality
+from fedeas.privacy.queries.registry import encode_query
 from fedeas.privacy.queries.sample_sum import SampleSum
-from fedeas.privacy.release import Release
+from fedeas.privacy.release import Ask, Release
 from fedeas.privacy.secure_sum.identity import Members
+from fedeas.tensors import load_tensors, save_tensors
 
 OWN = "own"  # as a site's generator: the one that the federation makes
 RECORD, HEARD = "own-generator", "heard"
+SUMS = "sums"  # folder of what was asked and is not used up
 _WINDOW = 16  # messages in flight at a time
 _TRIES = 3
 _MOST_BYTES = 2**26  # of a generator that a site takes
@@ -43,6 +49,7 @@ def make_generator_of_sites(
     folder: Path,
     *,
     epsilon: float,
+    way: str,
     steps: int,
     seed: int,
     timeout: float,
@@ -61,10 +68,12 @@ def make_generator_of_sites(
         Where the generator is kept.
     epsilon
         What the sums may cost one sample of a site, added or removed.
+    way
+        'moments', 'features' or 'embedding'; '' for the default.
     steps
-        Of the network's training; 0 for the default.
+        Of a network's training, or of changing images; 0 for the default.
     seed
-        Of the network's training.
+        Of what is drawn.
     timeout
         Seconds that each of the five stages may take.
     """
@@ -77,13 +86,45 @@ def make_generator_of_sites(
                 _LOG.warning("the generator's sum is without node %s: %s", node, why)
             return Release(found.sums, found.sigma, len(found.nodes), epsilon, DELTA)
 
+        # Before the sites pay for a sum that nobody can use.
+        make.check_way(way, data.kind)
         nodes, training = list(nodes), make.training_of(steps or None)
-        made = make.make_from_sums(data, ask_sites, "", seed, training, folder, _say)
+        paid = kept(ask_sites, folder / SUMS, epsilon)
+        made = make.make_from_sums(data, paid, way, seed, training, folder, _say)
+        shutil.rmtree(folder / SUMS, ignore_errors=True)
         _LOG.info(
             "made a generator from the sum of %s sites, epsilon %s for one sample of a site",
             made.card.sites, epsilon,
         )  # fmt: skip
     return str(make.open_own(str(folder)).fingerprint)
+
+
+def kept(ask_sites: Ask, folder: Path, epsilon: float) -> Ask:
+    """Return a way of asking that pays for a sum once, even if the server dies after it.
+
+    Parameters
+    ----------
+    ask_sites
+        Asks the sites.
+    folder
+        Where answers are kept.
+    epsilon
+        What the sums may cost; answers to another one are of no use.
+    """
+
+    def asked(query: SampleSum, part: float) -> Release:
+        about = json.dumps([encode_query(query), part, epsilon], sort_keys=True)
+        path = folder / f"{hashlib.sha256(about.encode()).hexdigest()[:16]}.safetensors"
+        if path.exists():
+            held, told = load_tensors(path)
+            return Release(held["sums"].numpy(), told["sigma"], told["sites"], epsilon, DELTA)
+        found = ask_sites(query, part)
+        folder.mkdir(parents=True, exist_ok=True)
+        sums = torch.from_numpy(np.asarray(found.sums, np.int64))
+        save_tensors(path, {"sums": sums}, {"sigma": found.sigma, "sites": found.sites})
+        return found
+
+    return asked
 
 
 def give_generator(grid: Grid, nodes: Iterable[int], folder: Path, timeout: float) -> list[int]:

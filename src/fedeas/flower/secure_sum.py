@@ -24,7 +24,7 @@ from fedeas.privacy.secure_sum.server import Server
 
 RECORD = "secure-sum"
 MOST_WORDS = 2**24
-_LONGEST = 10_000  # characters of a session
+_LONGEST = 2**20  # characters of a session: a question may have a centre of every class
 _WINDOW = 64  # messages in flight at a time
 
 

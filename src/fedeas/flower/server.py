@@ -165,7 +165,8 @@ def _generator(
     nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
     made = make_generator_of_sites(
         grid, nodes, data, needed, folder, epsilon=settings.generator_epsilon,
-        steps=settings.generator_steps, seed=settings.seed, timeout=settings.timeout,
+        way=settings.generator_way, steps=settings.generator_steps, seed=settings.seed,
+        timeout=settings.timeout,
     )  # fmt: skip
     give_generator(grid, nodes, folder, settings.timeout)
     return made

@@ -67,6 +67,7 @@ class Deployment(Settings, frozen=True, rename="kebab"):
     # The federation's own generator, made before the first round from a noisy sum that costs one
     # sample of a site this epsilon; 0: none. Its fingerprint is part of the experiment.
     generator_epsilon: Annotated[float, Meta(ge=0), NOT_IDENTITY] = 0.0
+    generator_way: Annotated[str, NOT_IDENTITY] = ""  # moments, features or embedding
     generator_steps: Annotated[Natural, NOT_IDENTITY] = 0  # of its training; 0: the default
 
     def __post_init__(self) -> None:

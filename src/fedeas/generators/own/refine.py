@@ -138,7 +138,7 @@ def features(images: torch.Tensor, which: Sequence[int]) -> torch.Tensor:
         if k > 0:
             seen = functional.avg_pool2d(seen, 2) * (4 / _DIVISORS[k - 1])
         filters, offsets = map(torch.from_numpy, layer)
-        seen = functional.relu(functional.conv2d(seen, filters, offsets, padding=1))
+        seen = functional.conv2d(seen, filters, offsets, padding=1).relu_()  # held once
         if k in which:
             down, across = (torch.from_numpy(cells(n, CELLS[k])).float() for n in seen.shape[2:])
             found.append((FACTORS[k] * down @ seen @ across.T).flatten(1))

@@ -30,9 +30,10 @@ WAY = "features"
 # Parts of the cost: of the Gaussians, and of the means and the products of features.
 _GAUSSIANS, _MEANS, _PRODUCTS = 0.3, 0.2, 0.5
 _FEW, _ALL = (1,), (0, 1, 2)  # layers of filters
-_STORE, _EACH = 6000, 600  # images in all, and of a class, at most
+_STORE, _EACH = 9000, 900  # images in all, and of a class, at most
+_MOST_BYTES = 2**25  # of the store: real sites are sent all of it
 _LARGEST_SIDE = 64
-_LEAST_EACH = 40
+_LEAST_EACH = 60
 # How far a sample may be from its centre, in medians of the draws' distances; others are shortened.
 # Products are measured from better centres.
 _FAR_MEANS, _FAR_PRODUCTS = 1.5, 1.2
@@ -154,7 +155,7 @@ class Refined:
 
 def _each(classes: int, shape: tuple[int, ...]) -> int:
     """Return how many images of a class the store has, if there can be one."""
-    each = min(_EACH, _STORE // classes)
+    each = min(_EACH, _STORE // classes, _MOST_BYTES // (classes * math.prod(shape)))
     sides = min(shape[:2]) >= LEAST_SIDE and max(shape[:2]) <= _LARGEST_SIDE
     if not (sides and shape[2] <= 3 and each >= _LEAST_EACH):
         raise InputError(
