@@ -24,7 +24,8 @@ from fedeas.generators.own.image_moments import cleaned, image_normals
 from fedeas.generators.own.make import make_own, open_own
 from fedeas.generators.own.matching import Matching, match
 from fedeas.generators.own.refine import features, find_target, refine
-from fedeas.privacy.accounting import epsilon_of, rho_of
+from fedeas.generators.own.refined import which_layers
+from fedeas.privacy.accounting import epsilon_of, rho_for, rho_of
 from fedeas.privacy.noise import Noise
 from fedeas.privacy.queries.convolutions import (
     CELLS,
@@ -267,6 +268,20 @@ def test_refined_images_have_the_moments_that_were_asked_for():
     assert np.abs(left).mean() < 30
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "samples", "which"),
+    [
+        (1.0, 60_000, (1,)), (10.0, 60_000, (0, 1, 2)), (10.0, 10_000, (1,)),
+        (1.0, 600_000, (0, 1, 2)), (math.inf, 100, (0, 1, 2)), (1.0, -5, (1,)),
+    ],
+)  # fmt: skip
+def test_few_features_are_asked_for_where_the_noise_hides_the_spread_of_many(
+    epsilon, samples, which
+):
+    noise = 0.0 if math.isinf(epsilon) else 1 / math.sqrt(2 * rho_for(epsilon, 1e-5))
+    assert which_layers(noise, samples) == which
+
+
 # What a hostile server asks, and what does not fit.
 
 
@@ -430,7 +445,8 @@ def guessed(data: Dataset, drawn: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("way", ["embedding", "moments", "features"])
 def test_samples_show_their_class_and_the_folder_says_what_they_cost(shapes, tmp_path, way):
     data, sites = shapes
-    made = make_own(data, sites, epsilon=2.0, way=way, training=QUICK, out=tmp_path / way)
+    training = Matching(steps=20) if way == "features" else QUICK
+    made = make_own(data, sites, epsilon=2.0, way=way, training=training, out=tmp_path / way)
     assert isinstance(made, Generator)
     labels, seeds = np.arange(90) % 3, np.arange(90).astype(np.uint64)
     drawn = made.sample(labels, seeds)

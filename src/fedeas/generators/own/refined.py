@@ -83,7 +83,7 @@ class Refined:
             return released
 
         begun = Gaussians.make(classes, shape, ask_first)
-        which = _layers(noise, sum(begun.card.counts))
+        which = which_layers(noise, sum(begun.card.counts))
         labels = np.tile(np.arange(len(classes)), each)
         seeds = child_rng(seed, "draws").integers(2**63, size=len(labels)).astype(np.uint64)
         drawn = begun.sample(labels, seeds, grain=False)
@@ -167,7 +167,7 @@ def _each(classes: int, shape: tuple[int, ...]) -> int:
     return each
 
 
-def _layers(noise: float, samples: float) -> tuple[int, ...]:
+def which_layers(noise: float, samples: float) -> tuple[int, ...]:
     """Return the layers whose features are asked for: all, if the noise leaves their spread.
 
     Parameters
