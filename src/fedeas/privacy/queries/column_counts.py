@@ -59,7 +59,7 @@ class ColumnCounts(SampleSum):
         """A row counts once in every column."""
         return _UNIT * math.sqrt(len(self.cuts)) * (1 + 1e-12)
 
-    def rows(self, samples: NDArray[Any]) -> Ints:
+    def rows(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Ints:
         """Return a row per sample."""
         found = np.zeros((len(samples), self.width), np.int64)
         each, start = np.arange(len(samples)), 0

@@ -93,7 +93,7 @@ class EmbeddingSum(SampleSum):
         """The directions of pixels, and those of edges where there are any."""
         return circles(self.shape, self.features - self.edges, self.edges, self.seed)
 
-    def rows(self, samples: Array) -> Ints:
+    def rows(self, samples: Array, labels: Ints) -> Ints:
         """Return a row per image."""
         found = np.empty((len(samples), self.width), np.int64)
         found[:, 0] = self.count_units

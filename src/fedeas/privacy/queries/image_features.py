@@ -89,10 +89,6 @@ class _Centred(SampleSum):
         found: Floats = seen / np.array(self.scale, float)
         return found
 
-    def rows(self, samples: NDArray[Any]) -> Ints:
-        """Not without classes."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True)
 class FeatureMeans(_Centred):
@@ -116,7 +112,7 @@ class FeatureMeans(_Centred):
         """A row's norm at the largest norm of x, 1; rounding is towards zero."""
         return math.hypot(*self.units) * SAFE
 
-    def labelled_rows(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Ints:
+    def rows(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Ints:
         """Return a row per image."""
         count, mean = self.units
         x = towards_zero(clipped(self.centred(samples, labels)) * mean)
@@ -163,13 +159,25 @@ class FeatureProducts(_Centred):
         count, product = self.units
         return math.hypot(count, product * math.sqrt((1 + _ENTRY**2) / 2)) * SAFE
 
+    def rows(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Ints:
+        """Return a row per image."""
+        x = self._factors(samples, labels)
+        rows, columns, _ = triangle(self.size)
+        count = np.full((len(x), 1), self.units[0])
+        return np.concatenate([count, (x[:, rows] * x[:, columns]).astype(np.int64)], axis=1)
+
     def add(self, found: Ints, samples: NDArray[Any], labels: NDArray[np.int64]) -> None:
-        """Add samples to the sums: all products at once, which are exact."""
-        x = np.clip(self.centred(samples, labels), -_ENTRY, _ENTRY)
-        x = np.trunc(clipped(x) * _FINE)
+        """Add the rows of samples, all products at once: they are exact, and rows are long."""
+        x = self._factors(samples, labels)
         found[0, 0] += len(x) * self.units[0]
         rows, columns, _ = triangle(self.size)
         found[0, 1:] += (x.T @ x)[rows, columns].astype(np.int64)
+
+    def _factors(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Floats:
+        """Return whole numbers whose products are summed."""
+        cut = np.clip(self.centred(samples, labels), -_ENTRY, _ENTRY)
+        factors: Floats = np.trunc(clipped(cut) * _FINE)
+        return factors
 
     def read(self, sums: Ints, sigma: float, sites: int) -> FeatureSum:
         """Return the mean of x x^T over all images; all its entries have the same error.

@@ -92,7 +92,7 @@ class ImageProducts(SampleSum):
         """The triangle's norm at the largest norm of x, 1; rounding is towards zero."""
         return UNITS * SAFE
 
-    def rows(self, samples: NDArray[Any]) -> Ints:
+    def rows(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Ints:
         """Return a row per image."""
         return products(clipped(frequencies_of(samples, self.frequencies)), UNITS)
 

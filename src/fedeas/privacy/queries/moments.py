@@ -81,7 +81,7 @@ class MomentSum(SampleSum):
         """A row's norm at the largest norm of x, 1; rounding is towards zero."""
         return math.sqrt(sum(unit**2 for unit in self.units)) * SAFE
 
-    def rows(self, samples: NDArray[Any]) -> Ints:
+    def rows(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Ints:
         """Return a row per sample."""
         return self.words(clipped(self.coefficients(samples)))
 

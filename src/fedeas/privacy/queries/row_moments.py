@@ -95,7 +95,7 @@ class RowMoments(MomentSum):
         """Return how many coordinates a column's choice has: one for every level but the first."""
         return max(1, self.levels[column]) + self.gaps[column] - 1
 
-    def rows(self, samples: NDArray[Any]) -> Ints:
+    def rows(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Ints:
         """Return a row per sample; the variance within an interval adds to the square."""
         x, variances = self._encoded(samples)
         lengths = np.sqrt((np.square(x) + variances).sum(axis=1, keepdims=True)) / self.radius

@@ -65,12 +65,8 @@ class SampleSum(ABC):
         """
 
     @abstractmethod
-    def rows(self, samples: NDArray[Any]) -> Ints:
-        """Return a row of whole numbers per sample, each a function of that sample alone."""
-
-    def labelled_rows(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Ints:
-        """Return the rows of samples; those of some queries depend on the class as well."""
-        return self.rows(samples)
+    def rows(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Ints:
+        """Return a row of whole numbers per sample, a function of it and its class alone."""
 
     @property
     def length(self) -> int:
@@ -110,7 +106,7 @@ class SampleSum(ABC):
 
     def add(self, found: Ints, samples: NDArray[Any], labels: NDArray[np.int64]) -> None:
         """Add the rows of samples, sorted by class, to the sums."""
-        rows = self.labelled_rows(samples, labels)
+        rows = self.rows(samples, labels)
         places = labels if self.by_label else np.zeros_like(labels)
         present, firsts = np.unique(places, return_index=True)
         found[present] += np.add.reduceat(rows, firsts, axis=0, dtype=np.int64)
