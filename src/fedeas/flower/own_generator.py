@@ -5,7 +5,6 @@ names `own` as its generator keeps what it is given, after looking at it: the se
 """
 
 import hashlib
-import json
 import logging
 import shutil
 import tempfile
@@ -13,8 +12,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
@@ -26,11 +23,9 @@ from fedeas.flower.queries import DELTA, ask
 from fedeas.generators.generator import heavy
 from fedeas.generators.own.card import CARD, WEIGHTS, Card
 from fedeas.per_name import planned_quality
-from fedeas.privacy.queries.registry import encode_query
 from fedeas.privacy.queries.sample_sum import SampleSum
-from fedeas.privacy.release import Ask, Release
+from fedeas.privacy.release import Release
 from fedeas.privacy.secure_sum.identity import Members
-from fedeas.tensors import load_tensors, save_tensors
 
 OWN = "own"  # as a site's generator: the one that the federation makes
 RECORD, HEARD = "own-generator", "heard"
@@ -89,7 +84,8 @@ def make_generator_of_sites(
         # Before the sites pay for a sum that nobody can use.
         make.check_way(way, data.kind)
         nodes, training = list(nodes), make.training_of(steps or None)
-        paid = kept(ask_sites, folder / SUMS, epsilon)
+        sums = heavy("fedeas.generators.own.kept_sums", "the federation's own generator", "train")
+        paid = sums.kept(ask_sites, folder / SUMS, epsilon)
         made = make.make_from_sums(data, paid, way, seed, training, folder, _say)
         shutil.rmtree(folder / SUMS, ignore_errors=True)
         _LOG.info(
@@ -97,34 +93,6 @@ def make_generator_of_sites(
             made.card.sites, epsilon,
         )  # fmt: skip
     return str(make.open_own(str(folder)).fingerprint)
-
-
-def kept(ask_sites: Ask, folder: Path, epsilon: float) -> Ask:
-    """Return a way of asking that pays for a sum once, even if the server dies after it.
-
-    Parameters
-    ----------
-    ask_sites
-        Asks the sites.
-    folder
-        Where answers are kept.
-    epsilon
-        What the sums may cost; answers to another one are of no use.
-    """
-
-    def asked(query: SampleSum, part: float) -> Release:
-        about = json.dumps([encode_query(query), part, epsilon], sort_keys=True)
-        path = folder / f"{hashlib.sha256(about.encode()).hexdigest()[:16]}.safetensors"
-        if path.exists():
-            held, told = load_tensors(path)
-            return Release(held["sums"].numpy(), told["sigma"], told["sites"], epsilon, DELTA)
-        found = ask_sites(query, part)
-        folder.mkdir(parents=True, exist_ok=True)
-        sums = torch.from_numpy(np.asarray(found.sums, np.int64))
-        save_tensors(path, {"sums": sums}, {"sigma": found.sigma, "sites": found.sites})
-        return found
-
-    return asked
 
 
 def give_generator(grid: Grid, nodes: Iterable[int], folder: Path, timeout: float) -> list[int]:
