@@ -9,7 +9,7 @@ import torch
 
 from fedeas.privacy.queries.registry import encode_query
 from fedeas.privacy.queries.sample_sum import SampleSum
-from fedeas.privacy.release import DELTA, Ask, Release
+from fedeas.privacy.release import Ask, Release
 from fedeas.tensors import load_tensors, save_tensors
 
 
@@ -31,11 +31,14 @@ def kept(ask_sites: Ask, folder: Path, epsilon: float) -> Ask:
         path = folder / f"{hashlib.sha256(about.encode()).hexdigest()[:16]}.safetensors"
         if path.exists():
             held, told = load_tensors(path)
-            return Release(held["sums"].numpy(), told["sigma"], told["sites"], epsilon, DELTA)
+            return Release(
+                held["sums"].numpy(), told["sigma"], told["sites"], epsilon, told["delta"]
+            )
         found = ask_sites(query, part)
         folder.mkdir(parents=True, exist_ok=True)
         sums = torch.from_numpy(np.asarray(found.sums, np.int64))
-        save_tensors(path, {"sums": sums}, {"sigma": found.sigma, "sites": found.sites})
+        about_it = {"sigma": found.sigma, "sites": found.sites, "delta": found.delta}
+        save_tensors(path, {"sums": sums}, about_it)
         return found
 
     return asked
