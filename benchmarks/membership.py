@@ -21,6 +21,7 @@ samples, and by its loss on candidates. The last line is JSON.
 import argparse
 import json
 import math
+from functools import cached_property
 from itertools import count
 
 import numpy as np
@@ -76,18 +77,22 @@ class Victim:
             found[labels == c] = torch.cdist(torch.tensor(own), torch.tensor(others)).min(1)[0]
         return found
 
+    @cached_property
+    def normals(self) -> tuple[Floats, list[Floats]]:
+        """The mean and the covariance of every class, as the generator shows them."""
+        if isinstance(self.generator, Gaussians):
+            return self.generator._means, [root @ root.T for root in self.generator._roots]
+        stored = [seen(own) for own in self.generator._images]
+        pooled = np.mean([np.cov(own.T) for own in stored], axis=0)
+        return np.stack([own.mean(axis=0) for own in stored]), [pooled] * CLASSES
+
     def likelihood(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Floats:
         """Return the log likelihood of every image in its class, up to a constant."""
-        generator, found = self.generator, np.empty(len(images))
-        if isinstance(generator, Gaussians):
-            x = frequencies_of(images, math.isqrt(generator._means.shape[1]))
-            means = generator._means
-            covariances = [root @ root.T for root in generator._roots]
+        (means, covariances), found = self.normals, np.empty(len(images))
+        if isinstance(self.generator, Gaussians):
+            x = frequencies_of(images, math.isqrt(means.shape[1]))
         else:
             x = seen(images)
-            stored = [seen(own) for own in generator._images]
-            means = np.stack([own.mean(axis=0) for own in stored])
-            covariances = [np.mean([np.cov(own.T) for own in stored], axis=0)] * CLASSES
         for c, plain in enumerate(covariances):
             covariance = plain + 1e-3 * np.trace(plain) / len(plain) * np.eye(len(plain))
             apart = x[labels == c] - means[c]

@@ -1,6 +1,7 @@
 """What a classifier learns from the samples of a federation's own generator alone.
 
-    python benchmarks/own_generator.py [--images N] [--seeds S] [--epsilon E ...] [--way features]
+    python benchmarks/own_generator.py [--images N] [--seeds S] [--epsilon E ...] [--quick]
+        [--way features]
     python benchmarks/own_generator.py --table letter [--seeds S] [--epsilon E ...] [--quick]
 
 Shares Fashion-MNIST out over 20 clients (Dirichlet 0.1), makes a generator from the noisy sum over

@@ -81,8 +81,6 @@ def make_generator_of_sites(
                 _LOG.warning("the generator's sum is without node %s: %s", node, why)
             return Release(found.sums, found.sigma, len(found.nodes), epsilon, DELTA)
 
-        # Before the sites pay for a sum that nobody can use.
-        make.check_way(way, data.kind)
         nodes, training = list(nodes), make.training_of(steps or None)
         sums = heavy("fedeas.generators.own.kept_sums", "the federation's own generator", "train")
         paid = sums.kept(ask_sites, folder / SUMS, epsilon)

@@ -37,8 +37,8 @@ def kept(ask_sites: Ask, folder: Path, epsilon: float) -> Ask:
         found = ask_sites(query, part)
         folder.mkdir(parents=True, exist_ok=True)
         sums = torch.from_numpy(np.asarray(found.sums, np.int64))
-        about_it = {"sigma": found.sigma, "sites": found.sites, "delta": found.delta}
-        save_tensors(path, {"sums": sums}, about_it)
+        told = {"sigma": found.sigma, "sites": found.sites, "delta": found.delta}
+        save_tensors(path, {"sums": sums}, told)
         return found
 
     return asked

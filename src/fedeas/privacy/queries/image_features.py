@@ -60,9 +60,8 @@ class _Centred(SampleSum):
         if min(shape[:2]) < LEAST_SIDE or shape[2] > 3:
             raise InputError("no features of such images", got=shape, allowed="8 x 8 and more")
         object.__setattr__(self, "layers", tuple(self.layers))
-        known = range(len(CHANNELS))
-        in_order = [k for k in known if k in self.layers]
-        if not in_order or str(list(self.layers)) != str(in_order):
+        in_order = tuple(k for k in range(len(CHANNELS)) if k in self.layers)
+        if not in_order or self.layers != in_order or {type(k) for k in self.layers} != {int}:
             raise InputError("no such layers", got=self.layers, allowed="some of 0, 1, 2 in order")
         super().__post_init__()
         object.__setattr__(self, "centre", tuple(tuple(row) for row in self.centre))
