@@ -1,6 +1,7 @@
 """The diffusion generator and its training: exact, resumable, a function of seeds alone."""
 
 import dataclasses
+import importlib
 import json
 import os
 import random
@@ -216,6 +217,7 @@ def test_two_processes_share_one_batch(fashion, tmp_path, store):
 
 def test_grids_are_drawn_at_checkpoints(fedeas, tmp_path, store, data, monkeypatch):
     monkeypatch.setenv("FEDEAS_STORE", str(store))
+    monkeypatch.setattr(importlib.import_module("fedeas.cli.generator"), "_EACH", 1)
     result = fedeas("generator", "train", "fashion_mnist", "--out", tmp_path, "--steps", 1,
                     "--batch", 2, "--device", "cpu")  # fmt: skip
     assert result.code == 0, result.err

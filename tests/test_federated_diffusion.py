@@ -90,6 +90,7 @@ def test_a_secure_sum_gives_the_same_bytes(folder, model):
     assert summed == plain
 
 
+@pytest.mark.slow
 def test_ray_gives_the_same_bytes(folder, model):
     out = folder / "ray"
     config = config_of(folder).replace(grid="ray")

@@ -79,6 +79,7 @@ def test_every_short_example_runs(desk, data, fedeas, monkeypatch):
         assert done.code == 0, (name, done.out, done.err)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LONG)
 def test_every_long_example_begins(desk, data, tmp_path, name):
     """It is stopped when it is at work."""

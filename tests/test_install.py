@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # packages are installed
 ROOT = Path(__file__).parents[1]
 # What the core needs, and what that needs, on any platform and any release that our ranges admit.
 NEEDED = {

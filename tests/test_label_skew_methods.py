@@ -158,7 +158,9 @@ def test_where_a_client_generates_what_it_lacks_fedrs_is_fedavg(tmp_path):
     assert all(torch.equal(weight, other[name]) for name, weight in same.items())
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", ["fedvls", *(pytest.param(m, marks=pytest.mark.slow) for m in METHODS[:-1])]
+)
 def test_a_run_that_was_stopped_goes_on_with_the_same_bits(method, tmp_path):
     made = federation(tmp_path, policy="fedeas(beta=12)")
     whole = run(made, tmp_path, settings(method)).weights

@@ -291,13 +291,18 @@ AS_OTHERS = (
         ["plan", "../counts.csv", "--out", "plan.csv"],
         ["partition", "balanced:10x100", "--clients", "5", "--alpha", "1", "--out", "clients.npz"],
         ["run", "../run.toml"],
-        ["sweep", "../sweep.toml"],
-        ["report"],
-        ["demo"],
         ["fill", "../plan.csv", "--generator", "pool(data=fashion_mnist)"],
         ["generator", "train", "fashion_mnist", "--out", "g"],
-        ["generator", "sample", "diffusion(model=fashion_mnist)", "--out", "g.png"],
-        ["generator", "bench", "diffusion(model=fashion_mnist)", "--out", "cost.json"],
+        *(
+            pytest.param(arguments, marks=pytest.mark.slow)
+            for arguments in (
+                ["sweep", "../sweep.toml"],
+                ["report"],
+                ["demo"],
+                ["generator", "sample", "diffusion(model=fashion_mnist)", "--out", "g.png"],
+                ["generator", "bench", "diffusion(model=fashion_mnist)", "--out", "cost.json"],
+            )
+        ),
     ],
     ids=lambda arguments: "-".join(arguments[:2]).replace("../", ""),
 )
@@ -320,7 +325,7 @@ LONG = [
     ["run", "run.toml"],
     ["sweep", "sweep.toml"],
     ["sweep", "sweep.toml", "--dry-run"],
-    ["demo"],
+    pytest.param(["demo"], marks=pytest.mark.slow),
     ["fill", "plan.csv", "--generator", "diffusion(model=fashion_mnist, steps=200)"],
     ["generator", "train", "fashion_mnist", "--out", "g"],
     ["generator", "judge", "fashion_mnist", "--out", "judge"],

@@ -51,7 +51,13 @@ def trained(made, folder, grid=None, **changed):
 
 @pytest.mark.parametrize(
     "method",
-    ["fedavg", "fedprox", "scaffold", "moon", "class-weights", "fedlc", "fedrs", "fedvls"],
+    [
+        *("fedavg", "scaffold", "moon"),
+        *(
+            pytest.param(method, marks=pytest.mark.slow)
+            for method in ("fedprox", "class-weights", "fedlc", "fedrs", "fedvls")
+        ),
+    ],
 )
 def test_a_secure_run_ends_with_the_bits_of_a_plain_one(made, tmp_path, method):
     model = ModelSettings("cnn", projection=16) if method == "moon" else ModelSettings("cnn")

@@ -363,10 +363,8 @@ def test_a_run_that_fails_leaves_the_others_running(tmp_path, there, monkeypatch
     assert not list((tmp_path / "runs").glob(".worker*"))
 
 
-@pytest.mark.parametrize(
-    ("times", "seeds", "rounds"),
-    [(1, "1", 12), pytest.param(10, "[1, 2]", 40, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("times", "seeds", "rounds"), [(1, "1", 12), (10, "[1, 2]", 40)])
 def test_a_killed_sweep_ends_with_the_same_table(tmp_path, finished, times, seeds, rounds):
     changes = {"seed = [1, 2]": f"seed = {seeds}", f"rounds = {ROUNDS}": f"rounds = {rounds}"}
     whole, root = [cell for cell in finished[1] if cell.config.seed == 1], finished[0]
@@ -392,7 +390,7 @@ def test_a_killed_sweep_ends_with_the_same_table(tmp_path, finished, times, seed
     "how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
 def test_workers_stop_with_their_sweep(tmp_path, there, how):
-    path = sweep_file(tmp_path, **{"rounds = 12": "rounds = 100000", "seed = [1, 2]": "seed = 1"})
+    path = sweep_file(tmp_path, **{"rounds = 12": "rounds = 3000", "seed = [1, 2]": "seed = 1"})
     command = [sys.executable, "-W", "ignore", "-m", "fedeas", "sweep", path, "--out",
                tmp_path / "runs", "--jobs", "1"]  # fmt: skip
     sweep = subprocess.Popen(command, stderr=subprocess.DEVNULL)

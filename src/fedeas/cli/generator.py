@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 generator = typer.Typer(no_args_is_help=True, help="Train, sample and benchmark generators.")
 
 _PRESET = "tiny"
+_EACH = 10  # images of a class that a checkpoint's grid shows
 
 
 @generator.command("train")
@@ -147,7 +148,7 @@ class _Log:
 
         pictures = self._out / "grids"
         pictures.mkdir(exist_ok=True)
-        grid = class_grid(generator, len(generator.classes), each=10)
+        grid = class_grid(generator, len(generator.classes), each=_EACH)
         save_grid(grid, generator.classes, pictures / f"{step:07d}.png")
 
 
