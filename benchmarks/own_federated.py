@@ -11,14 +11,21 @@ tables, the shipped diffusion model for Fashion-MNIST. Every way is compared wit
 copies, seed by seed, by Student's t, corrected by Holm's method.
 
 The tables are printed as Markdown; OUT/study.csv has every run, the last line is JSON. Called
-again, it resumes.
+again, it resumes. OUT/rounds.csv has the accuracy of images after every round, and
+`--record rounds.csv` prints its means.
 """
 
 import argparse
+import csv
+import json
+import statistics
 import tempfile
 from pathlib import Path
 
 from tables_study import ALPHAS, base, beta_for, choose_rates, study, sweep_of
+
+from fedeas.experiments.sweep import fill_in, plan_runs
+from fedeas.settings.sweep import Sweep
 
 TABLES = ("letter", "penbased", "satimage")
 IMAGES = "fashion_mnist"
@@ -53,6 +60,40 @@ def images(images: int, cache: Path, rounds: int) -> dict:
     return content
 
 
+def write_rounds(sweep: Sweep, out: Path) -> None:
+    """Write the accuracy of every run after every round."""
+    with (out / "rounds.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["way", "seed", "round", "accuracy"])
+        for cell in fill_in(list(plan_runs(sweep))):
+            way = cell.planned.grid.name.removeprefix(f"{sweep.name}-")
+            folder = out / sweep.name / cell.name
+            if not (folder / "result.json").exists():
+                continue  # it failed
+            lines = (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()
+            for line in map(json.loads, lines):
+                accuracy = f"{line['accuracy']:.4f}"
+                writer.writerow([way, cell.config.seed, line["round"], accuracy])
+
+
+def rounds_table(record: Path) -> str:
+    """Return mean accuracies after every round, a line per way, as Markdown."""
+    found: dict[str, dict[int, list[float]]] = {}
+    with record.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            own = found.setdefault(row["way"], {})
+            own.setdefault(int(row["round"]), []).append(100 * float(row["accuracy"]))
+    rounds = sorted(next(iter(found.values())))
+    lines = [
+        f"| accuracy after round | seeds | {' | '.join(map(str, rounds))} |",
+        "|---" * (len(rounds) + 2) + "|",
+    ]
+    for way, own in found.items():
+        means = " | ".join(f"{statistics.mean(own[k]):.1f}" for k in rounds)
+        lines.append(f"| {way} | {len(own[rounds[0]])} | {means} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Run what is missing, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
@@ -63,7 +104,11 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", choices=(*TABLES, IMAGES), default=[*TABLES, IMAGES])
     parser.add_argument("--ways", nargs="+", help="these alone; default: all")
     parser.add_argument("--jobs", type=int)
+    parser.add_argument("--record", type=Path, help="print the means of this rounds.csv instead")
     given = parser.parse_args()
+    if given.record:
+        print(rounds_table(given.record))
+        return
     given.out = given.out or Path(tempfile.mkdtemp())
     given.out.mkdir(parents=True, exist_ok=True)
     sweeps = []
@@ -79,6 +124,9 @@ def main() -> None:
         made = {way: made[way] for way in given.ways or made}
         sweeps.append(sweep_of(name, content, made, given.seeds, beta, rates))
     study(sweeps, given.out, given.jobs)
+    for sweep in sweeps:
+        if sweep.name == IMAGES:
+            write_rounds(sweep, given.out)
 
 
 if __name__ == "__main__":
