@@ -77,20 +77,22 @@ def write_rounds(sweep: Sweep, out: Path) -> None:
 
 
 def rounds_table(record: Path) -> str:
-    """Return mean accuracies after every round, a line per way, as Markdown."""
+    """Return mean accuracies after every round, a line per way with all seeds, as Markdown."""
     found: dict[str, dict[int, list[float]]] = {}
     with record.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             own = found.setdefault(row["way"], {})
             own.setdefault(int(row["round"]), []).append(100 * float(row["accuracy"]))
     rounds = sorted(next(iter(found.values())))
+    seeds = max(len(own[rounds[0]]) for own in found.values())
     lines = [
         f"| accuracy after round | seeds | {' | '.join(map(str, rounds))} |",
         "|---" * (len(rounds) + 2) + "|",
     ]
     for way, own in found.items():
-        means = " | ".join(f"{statistics.mean(own[k]):.1f}" for k in rounds)
-        lines.append(f"| {way} | {len(own[rounds[0]])} | {means} |")
+        if len(own[rounds[0]]) == seeds:  # means of other seeds are not to be compared
+            means = " | ".join(f"{statistics.mean(own[k]):.1f}" for k in rounds)
+            lines.append(f"| {way} | {seeds} | {means} |")
     return "\n".join(lines)
 
 

@@ -63,6 +63,14 @@ def test_the_tables_of_studies_are_those_of_their_records(record, count, monkeyp
         assert table in page
 
 
+def test_the_rounds_of_images_are_those_of_their_record(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    record = ROOT / "docs" / "data" / "own-fashion.csv"
+    table = importlib.import_module("own_federated").rounds_table(record)
+    assert table.count("\n") >= 4
+    assert table in (ROOT / "docs" / "results.md").read_text()
+
+
 def test_the_reference_is_what_the_code_says():
     assert load_tool("reference").main(check=True) == 0
 

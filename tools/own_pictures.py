@@ -55,9 +55,13 @@ def draw_samples(out: Path) -> None:
 
 
 def draw_epsilons(record: Path, out: Path) -> None:
-    """Draw accuracy against epsilon, a panel per data set."""
+    """Draw accuracy against epsilon, a panel per data set, of ways that have all seeds."""
     found = {
-        name: {way: [100 * a for a in scores.values()] for way, scores in ways.items()}
+        name: {
+            way: [100 * a for a in scores.values()]
+            for way, scores in ways.items()
+            if scores.keys() == ways["none"].keys()
+        }
         for name, ways in read_record(record, "accuracy").items()
     }
     figure, axes = plt.subplots(1, len(found), figsize=(3.3 * len(found), 3), squeeze=False)
