@@ -20,12 +20,12 @@ import csv
 import json
 import statistics
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from tables_study import ALPHAS, base, beta_for, choose_rates, study, sweep_of
+from tables_study import ALPHAS, base, beta_for, choose_rates, study, sweep_of, way_of
 
-from fedeas.experiments.sweep import fill_in, plan_runs
-from fedeas.settings.sweep import Sweep
+from fedeas.experiments.sweep import Cell
 
 TABLES = ("letter", "penbased", "satimage")
 IMAGES = "fashion_mnist"
@@ -60,18 +60,14 @@ def images(images: int, cache: Path, rounds: int) -> dict:
     return content
 
 
-def write_rounds(sweep: Sweep, out: Path) -> None:
-    """Write the accuracy of every run after every round."""
+def write_rounds(cells: Sequence[Cell], out: Path) -> None:
+    """Write the accuracy of every run of images after every round."""
     with (out / "rounds.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["way", "seed", "round", "accuracy"])
-        for cell in fill_in(list(plan_runs(sweep))):
-            way = cell.planned.grid.name.removeprefix(f"{sweep.name}-")
-            folder = out / sweep.name / cell.name
-            if not (folder / "result.json").exists():
-                continue  # it failed
-            lines = (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()
-            for line in map(json.loads, lines):
+        for cell in cells:
+            way, log = way_of(cell, IMAGES), out / IMAGES / cell.name / "log.jsonl"
+            for line in map(json.loads, log.read_text(encoding="utf-8").splitlines()):
                 accuracy = f"{line['accuracy']:.4f}"
                 writer.writerow([way, cell.config.seed, line["round"], accuracy])
 
@@ -125,10 +121,9 @@ def main() -> None:
         made = ways(CENTRAL.get(name, "gaussian"), beta)
         made = {way: made[way] for way in given.ways or made}
         sweeps.append(sweep_of(name, content, made, given.seeds, beta, rates))
-    study(sweeps, given.out, given.jobs)
-    for sweep in sweeps:
-        if sweep.name == IMAGES:
-            write_rounds(sweep, given.out)
+    ended = study(sweeps, given.out, given.jobs)
+    if IMAGES in ended:
+        write_rounds(ended[IMAGES], given.out)
 
 
 if __name__ == "__main__":

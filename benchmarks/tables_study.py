@@ -249,12 +249,17 @@ def main() -> None:
     study(sweeps, given.out, given.jobs)
 
 
-def study(sweeps: Sequence[Sweep], out: Path, jobs: int | None) -> None:
-    """Run what is missing of sweeps whose grids are ways to train, and print the tables."""
+def study(sweeps: Sequence[Sweep], out: Path, jobs: int | None) -> dict[str, list[Cell]]:
+    """Run what is missing of sweeps whose grids are ways to train, and print the tables.
+
+    Return the runs that finished, by the names of sweeps.
+    """
     rows = []
+    ended: dict[str, list[Cell]] = {}
     for sweep in sweeps:
-        for cell in finished(fill_in(list(plan_runs(sweep))), out / sweep.name, jobs):
-            way = cell.planned.grid.name.removeprefix(f"{sweep.name}-")
+        ended[sweep.name] = finished(fill_in(list(plan_runs(sweep))), out / sweep.name, jobs)
+        for cell in ended[sweep.name]:
+            way = way_of(cell, sweep.name)
             found = outcome(cell, out / sweep.name)
             rate = cell.config.federated.local.learning_rate
             rows.append([
@@ -268,6 +273,12 @@ def study(sweeps: Sequence[Sweep], out: Path, jobs: int | None) -> None:
         ])  # fmt: skip
         writer.writerows(rows)
     print_tables(out / "study.csv")
+    return ended
+
+
+def way_of(cell: Cell, sweep: str) -> str:
+    """Return the way to train of a run."""
+    return cell.planned.grid.name.removeprefix(f"{sweep}-")
 
 
 def print_tables(record: Path) -> None:

@@ -235,7 +235,7 @@ def test_products_without_noise_are_those_of_the_samples():
     assert found.means[1] == pytest.approx(x[labels == 1].mean(axis=0), abs=1e-5)
     found = products.read(products.answer(samples, labels), 0.0, 1)
     assert found.counts == pytest.approx([90], rel=1e-5)
-    assert np.abs(found.means - x.T @ x / 90).max() < 1e-3
+    np.testing.assert_allclose(found.means, x.T @ x / 90, rtol=0, atol=1e-3)
 
 
 def test_refined_images_have_the_moments_that_were_asked_for():
