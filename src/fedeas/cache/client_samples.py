@@ -71,6 +71,7 @@ class ClientSamples:
     max_samples: int | None = None
     offered: tuple[tuple[str, object], ...] = ()  # settings for a generator named by a spec
     show_progress: bool = False  # on standard error
+    max_bytes: int | None = None  # of all that is in the folder of caches
 
     def draw(
         self,
@@ -96,6 +97,7 @@ class ClientSamples:
         if isinstance(generator, OwnSampleGenerator):
             return self._sample_from(generator, own, cache, planned)
         wanted = planned.tolist()
+        self._check_room(cache, wanted, like)
         generating = partial(self._generating, cache, wanted)
         return client_samples(
             self.client, wanted, generator, cache, self.batch_size, like, generating
@@ -142,11 +144,31 @@ class ClientSamples:
 
     def _affordable(self, wanted: Ints) -> Ints:
         """Return what is generated of what the policy wants: every class is cut in proportion."""
-        total, most = int(wanted.sum()), self.max_samples
-        if most is None or total <= most:
+        # Python's whole numbers: a product of two large ones has no other room.
+        each, most = [int(x) for x in wanted], self.max_samples
+        if most is None or (total := sum(each)) <= most:
             return wanted
         _LOG.warning("the policy wants %s samples; this site generates at most %s", total, most)
-        return wanted * most // total
+        return np.array([x * most // total for x in each], np.int64)
+
+    def _check_room(self, cache: Cache, wanted: Sequence[int], like: Array | None) -> None:
+        """Refuse to generate more than the folder of caches may hold."""
+        if self.max_bytes is None or like is None:
+            return
+        missing = sum(wanted)
+        with suppress(InputError):  # damaged: how many can be kept is known when they are mended
+            missing = sum(segment.size for segment in cache.missing(self.client, wanted))
+        if not missing:
+            return
+        total = missing * int(np.prod(like.shape[1:])) * like.dtype.itemsize
+        total += sum(path.stat().st_size for path in self.cache.rglob("*") if path.is_file())
+        if total > self.max_bytes:
+            raise InputError(
+                f"{self.cache} would hold too much",
+                got=f"{total:,} bytes",
+                allowed=f"{self.max_bytes:,}",
+                fix="raise max-cache-mb, or remove caches: fedeas cache prune",
+            )
 
     @contextmanager
     def _generating(self, cache: Cache, wanted: Sequence[int]) -> Iterator[Progress | None]:

@@ -3,12 +3,14 @@
 The owner of the site names all of them in the node's configuration, and the classes of the
 federation, and the most that a server may ask for. What the server sends is hostile until it is
 checked: it may choose among policies that need the site's own counts alone. Whether a request is
-refused does not depend on those counts, or a refusal would tell of them.
+refused does not depend on those counts, or a refusal would tell of them: everything is checked
+before they are looked at, and what fails afterwards leaves a site with its real samples.
 """
 
 import logging
 import math
 import os
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -19,7 +21,8 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
-from fedeas.cache import ClientSamples
+from fedeas.cache import Cache, ClientSamples
+from fedeas.cache.verify import caches, remove
 from fedeas.counts import names
 from fedeas.data import Dataset, TableOptions, load_images
 from fedeas.data.kinds import Array
@@ -41,12 +44,15 @@ from fedeas.specs import parse
 from fedeas.targets import Target, aim_at_classes, inline_target
 from fedeas.training.samples import Samples
 
+OWN_FINGERPRINT = f"{OWN}-"  # how the fingerprint of such a generator begins
 SITES = "FEDEAS_SITES"  # names the folder of simulated sites' configurations
 _POLICIES = {p.name: p for p in (FedEAS, WaterFill, FillToMean, FullBalance, NoGeneration)}
 _LONGEST = 20_000  # characters of a policy, which may have a share per class
-# Of a number in one. Beyond, a plan can be too large to compute, which would depend on the counts.
-_LARGEST = {"size_exponent": 1.0}
-_LARGEST_OTHER = 1e4
+# Of a number in one that is not 0. Beyond, a plan may be impossible to compute, by the counts.
+_RANGES = {"size_exponent": (1e-6, 1.0), "quality": (1e-2, 1.0)}
+_OTHER_RANGE = (1e-6, 1e4)
+_LEAST_SHARE = 1e-4  # of a class in a target, among up to 100 classes
+_LOG = logging.getLogger("fedeas")
 
 
 def make_deployed_app() -> ClientApp:
@@ -91,7 +97,6 @@ def hold_counts(context: Context) -> Holding:
             "this site takes part in no secure sums", fix="set identity-key and members"
         )
     ledger = Ledger.open(config.ledger_folder, epsilon=config.epsilon, delta=config.delta)
-    allow = tuple(config.allow.split())
 
     def histogram() -> NDArray[np.int64]:
         return open_site(config).real.counts()
@@ -100,7 +105,16 @@ def hold_counts(context: Context) -> Holding:
         real = open_site(config).real
         return real.data.samples, real.labels
 
-    return Holding(histogram, _sums_folder(config), identity, ledger, allow, samples)
+    return Holding(
+        histogram,
+        _sums_folder(config),
+        identity,
+        ledger,
+        tuple(config.allow.split()),
+        samples,
+        len(read_classes(config.classes, "the site")),
+        lambda: open_site(config).real.data.samples.shape[1:],
+    )
 
 
 def open_site(config: SiteConfig) -> Site:
@@ -161,9 +175,13 @@ def row_policy(spec: str) -> LocalPolicy:
     if "target" in settings:
         given["target"] = _shares(settings.pop("target"))
     for key, value in settings.items():
-        most = _LARGEST.get(key, _LARGEST_OTHER)
-        if not isinstance(value, int | float) or not math.isfinite(value) or abs(value) > most:
-            raise InputError(f"{key!r} of a policy is out of range", got=value)
+        least, most = _RANGES.get(key, _OTHER_RANGE)
+        if not isinstance(value, int | float) or not (value == 0 or least <= abs(value) <= most):
+            raise InputError(
+                f"{key!r} of a policy is out of range",
+                got=value,
+                allowed=f"0, or {least:g} to {most:g}",
+            )
     try:
         policy: LocalPolicy = _POLICIES[name](**settings, **given)
     except TypeError:
@@ -175,6 +193,13 @@ def row_policy(spec: str) -> LocalPolicy:
 def _shares(given: object) -> Target:
     """Read the target that a server names."""
     if isinstance(given, str) and (found := inline_target(given)) is not None:
+        least = _LEAST_SHARE * min(1.0, 100 / found.array.size)
+        if smaller := [share for share in found.array.tolist() if 0 < share < least]:
+            raise InputError(
+                "a share of a policy's 'target' is too small",
+                got=smaller[0],
+                allowed=f"0, or {least:g} to 1",
+            )
         return found
     raise InputError(
         "'target' of a policy is out of range", got=given, allowed="shares, as in 0.6:0.3:0.1"
@@ -229,7 +254,8 @@ def _own_folder(config: SiteConfig) -> Path:
 
 def _augmented(config: SiteConfig, real: Samples, spec: str) -> Samples:
     """Return the site's real samples and its synthetic ones, generated on first use."""
-    policy = aim_at_classes(row_policy(spec), real.data.classes)
+    classes = real.data.classes
+    policy = aim_at_classes(row_policy(spec), classes)
     if isinstance(policy, NoGeneration):
         return real
     # Whether anything is wanted follows from the labels, so a lack is told before that is known.
@@ -239,18 +265,47 @@ def _augmented(config: SiteConfig, real: Samples, spec: str) -> Samples:
     if generator == OWN:
         generator = taken_generator(_own_folder(config))
         policy = with_quality(policy, taken_quality(_own_folder(config)))
+    policy.local(np.arange(1, len(classes) + 1))  # one that plans for no counts is refused here
+    largest = config.max_cache_mb * 1_000_000
     synthetic = ClientSamples(
         str(config.partition_id),
         policy,
         generator,
         config.cache_folder,
         batch_size=config.batch,
-        max_samples=config.max_samples,
+        max_samples=min(config.max_samples, largest // _bytes_of_one(real)),
         offered=(("device", config.device),),
         show_progress=True,
+        max_bytes=largest,
     )
-    synthetic.open_cache(real.data.classes)  # a generator of other classes is a lack too
-    return with_synthetic(real, synthetic)
+    cache = synthetic.open_cache(classes)  # a generator of other classes is a lack too
+    if config.generator == OWN:
+        _remove_earlier(cache)
+    try:
+        with np.errstate(all="ignore"):
+            return with_synthetic(real, synthetic)
+    except Exception:
+        # What goes wrong from here on may follow from the labels: the server must not hear of it.
+        _LOG.exception("no synthetic samples: this site trains on its real ones alone")
+        return real
+
+
+def _bytes_of_one(real: Samples) -> int:
+    samples = real.data.samples
+    return math.prod(samples.shape[1:]) * samples.dtype.itemsize
+
+
+def _remove_earlier(cache: Cache) -> None:
+    """Remove samples of the generators that the server gave before: each new one needs room."""
+    for folder in caches(cache.folder.parent):
+        with suppress(InputError, OSError):  # damaged, or another process uses it
+            made_by = Cache.at(folder).about["generator"]
+            if folder != cache.folder and made_by.startswith(OWN_FINGERPRINT):
+                remove(folder, _give_up)
+
+
+def _give_up() -> None:
+    raise InputError("another process fills this cache")
 
 
 # Opened once a process, however many turns it takes.

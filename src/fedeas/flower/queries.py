@@ -54,6 +54,11 @@ class Holding(NamedTuple):
         The names of the queries that are answered.
     samples
         Returns the client's samples and labels, for queries that are sums over samples.
+    classes
+        How many classes the owner's list has; by default as many as a given histogram has counts.
+    shape
+        Returns the shape of one sample. It is asked before `samples` is, and a query of another
+        shape, or of another number of classes, is refused whatever the samples are.
     """
 
     histogram: ArrayLike | Callable[[], ArrayLike]
@@ -62,6 +67,8 @@ class Holding(NamedTuple):
     ledger: Ledger | None
     allow: tuple[str, ...] = tuple(QUERIES)
     samples: Callable[[], tuple[NDArray[Any], NDArray[np.int64]]] | None = None
+    classes: int | None = None
+    shape: Callable[[], tuple[int, ...]] | None = None
 
 
 class Answer(NamedTuple):
@@ -89,7 +96,9 @@ def answer_queries(app: ClientApp, hold: Callable[[Context], Holding]) -> None:
 
         def words(asked: object) -> Words:
             query, noise, _ = _read(asked, holding)
-            found = _answer(query, holding)
+            # Every check is done: from here on, nothing may fail by what the samples are.
+            with np.errstate(all="ignore"):
+                found = _answer(query, holding)
             if noise is not None:
                 found = found + noise.part(query.length)
             words: Words = found.view(np.uint64)
@@ -183,10 +192,28 @@ def _read(asked: object, holding: Holding) -> tuple[AnyQuery, Noise | None, floa
         raise RefusedError("the owner of this site does not allow this query")
     if rho and holding.ledger is None:
         raise RefusedError("this site has no ledger, so it adds no noise")
+    _check_data(query, holding)
     try:
         return query, _noise(query, rho, holding.identity.members), rho
     except InputError:
         raise RefusedError("not a query that this site answers") from None
+
+
+def _check_data(query: AnyQuery, holding: Holding) -> None:
+    """Refuse a query about other data than the site's, before any of it is looked at.
+
+    The owner's list of classes decides, not the labels: a refusal would tell which ones there are.
+    """
+    classes, counts = holding.classes, holding.histogram
+    if classes is None and not callable(counts):
+        classes = np.asarray(counts).size
+    if query.classes != classes:
+        raise RefusedError("this site has another number of classes", got=query.classes)
+    if isinstance(query, SampleSum):
+        if holding.samples is None or holding.shape is None:
+            raise RefusedError("this site answers no sums over samples")
+        if query.shape != tuple(holding.shape()):
+            raise RefusedError("this site's samples have another shape", got=query.shape)
 
 
 def _noise(query: AnyQuery, rho: float, members: Members) -> Noise | None:

@@ -198,7 +198,9 @@ class SiteConfig(Settings, frozen=True, rename="kebab"):
     max_steps: Count = 10_000  # in a round, where a server sets their number
     max_learning_rate: float = 1.0
     max_threads: Natural = 0  # 0: as many as the process has cores
+    max_model_mb: Natural = 2_000  # of a model's weights
     max_state_mb: Natural = 2_000  # of what methods keep between rounds
+    max_cache_mb: Natural = 10_000  # of generated samples
     num_partitions: int = 0  # Flower's simulation names it; nothing here depends on it
     schema: str = ""  # of a table: the JSON file of its columns that all sites agreed on
     label: str = "label"  # of a table: the column of the label

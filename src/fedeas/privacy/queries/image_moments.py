@@ -22,7 +22,7 @@ from fedeas.privacy.queries.sample_sum import SampleSum
 from fedeas.scalars import integer
 
 _FINE = 2**14  # parts in which cosines are counted
-_MOST = 32  # frequencies in either direction
+_MOST = 16  # frequencies in either direction: words grow with the fourth power
 FREQUENCIES = 14
 
 

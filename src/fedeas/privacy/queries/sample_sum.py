@@ -20,6 +20,7 @@ from fedeas.privacy.secure_sum.messages import RefusedError
 from fedeas.scalars import integer
 
 _BLOCK = 256  # samples at a time: their rows are never held together
+_BLOCK_WORDS = 2**20  # of their rows, which a single one may exceed
 _MOST_WORDS = 2**22
 _CLEAR = 3.0  # standard errors by which the number of samples must exceed zero
 EXACT = 2.0**53  # whole numbers up to here are exact in double precision
@@ -95,12 +96,15 @@ class SampleSum(ABC):
         if len(places) > MOST_SAMPLES:
             raise RefusedError("this site has too many samples for a sum", allowed="up to 2**26")
         own = np.asarray(labels[places])
+        # Who holds the samples answers for this: a site refuses any other `classes` than those of
+        # its owner's list before samples are opened.
         if len(own) and not (own.min() >= 0 and own.max() < self.classes):
             raise RefusedError(f"this site does not have {self.classes} classes")
         found = np.zeros((self._places, self.width), np.int64)
-        for start in range(0, len(places), _BLOCK):
-            order = np.argsort(own[start : start + _BLOCK], kind="stable")
-            block, marks = places[start : start + _BLOCK][order], own[start : start + _BLOCK][order]
+        size = max(1, min(_BLOCK, _BLOCK_WORDS // self.width))
+        for start in range(0, len(places), size):
+            order = np.argsort(own[start : start + size], kind="stable")
+            block, marks = places[start : start + size][order], own[start : start + size][order]
             self.add(found, np.asarray(samples[block]), marks)
         return found.reshape(-1)
 
