@@ -1,12 +1,15 @@
 """The client app: its introduction, and one turn of local training, on any grid."""
 
 import hashlib
+import logging
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
@@ -16,24 +19,27 @@ from fedeas.flower.limits import check_method, check_task, check_training
 from fedeas.flower.secure_round import Layout, content_digest, read_question
 from fedeas.flower.secure_sum import Summand, answer_secure_sum, begin_sum, reply_with
 from fedeas.flower.site import OpenSite, Site
-from fedeas.flower.state import Kept
+from fedeas.flower.state import Kept, file_bytes
 from fedeas.methods.method import Method, Outcome, Turn
 from fedeas.methods.registry import make_method
 from fedeas.privacy.secure_sum.identity import Members
 from fedeas.privacy.secure_sum.memory import end_sums
 from fedeas.privacy.secure_sum.messages import STAGES, RefusedError, Words
 from fedeas.seeds import child_rng
-from fedeas.settings.reading import read_settings
+from fedeas.settings.base import Count, Natural
+from fedeas.settings.deployment import SiteConfig
+from fedeas.settings.reading import checked, read_settings
 from fedeas.settings.training import Local, ModelSettings
 from fedeas.specs import parse
-from fedeas.tensors import Tensors, choose_device
+from fedeas.tensors import Tensors, check_values, choose_device
 from fedeas.training.loop import fit, keep_memory, use_threads
 from fedeas.training.models import Classifier, make_model
-from fedeas.training.optimizers import find_optimizer
+from fedeas.training.optimizers import find_optimizer, make_optimizer
+from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 
 HELLO, TRAIN = "query.hello", "train"
-
+_LOG = logging.getLogger("fedeas")
 
 Mod = Callable[[Message, Context, Callable[[Message, Context], Message]], Message]
 
@@ -96,7 +102,11 @@ class _Request:
             check_training(site.limits, local, settings, threads)
         method, task = _method(asked, site), _task(asked, site)
         find_optimizer(local)
-        number, seed, last = (int(asked[name]) for name in ("round", "seed", "last"))
+        number, last = (
+            checked(kind, asked[name], "the message", (name,))
+            for name, kind in (("round", Count), ("last", Natural))
+        )
+        seed = int(asked["seed"])
         policy = str(asked.get("policy", ""))
         # The name comes from another party: only its hash becomes a path.
         experiment = hashlib.sha256(str(asked["experiment"]).encode()).hexdigest()[:32]
@@ -107,10 +117,27 @@ class _Request:
 
 
 @dataclass(frozen=True)
+class _Start:
+    """What a turn starts from: everything but the client's samples."""
+
+    before: Tensors
+    received: Tensors
+    kept: Tensors
+    model: Classifier
+
+    def turn(self, request: _Request, samples: Samples, rng: np.random.Generator) -> Turn:
+        """Return the turn on some samples, with the model as the server sent it."""
+        self.model.load_state_dict(self.before)
+        return Turn(
+            self.model, self.before, self.received, self.kept, samples, request.local,
+            request.number, rng,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class _Result:
     """What a turn leads to."""
 
-    before: Tensors
     model: Classifier
     outcome: Outcome
     trained_on: int
@@ -126,7 +153,7 @@ def train(message: Message, site: Site) -> Message:
         raise InputError("the owner of this site lets updates leave only in secure sums")
     if site.sums is not None:
         end_sums(site.sums)  # whatever was summed before is over when training begins
-    found = _turn(message, site, request)
+    found = _turn(site, request, _start(message, site, request))
     outcome = found.outcome
     arrays = {"weights": found.model.state_dict(), "added": outcome.added, "shown": outcome.shown}
     numbers = {
@@ -160,8 +187,13 @@ def _update_words(
     told = (str(request.asked["experiment"]), request.number, content_digest(sent[0], sent[1]))
     if told != (question.experiment, question.round, question.content):
         raise RefusedError("the sum is about another round or another model than the message")
-    found = _turn(message, site, request)
-    layout = Layout(question, found.before, request.method, found.model)
+    if question.drift and site.limits is not None:
+        # A direction shows how long the update was.
+        raise RefusedError("this site shows no direction of its updates", allowed="drift = false")
+    start = _start(message, site, request)
+    layout = Layout(question, start.before, request.method, start.model)
+    noise = layout.noise(members) if question.rho else None
+    found = _turn(site, request, start)
     hidden = 0 if question.rho else 1
     words = layout.words(
         dict(found.model.state_dict()),
@@ -170,45 +202,96 @@ def _update_words(
         hidden * found.trained_on,
         hidden * found.steps,
     )
-    if question.rho:
-        words = words + layout.noise(members).part(layout.length).view(np.uint64)
+    if noise is not None:
+        words = words + noise.part(layout.length).view(np.uint64)
     return words
 
 
-def _turn(message: Message, site: Site, request: _Request) -> _Result:
-    """Train; what the client keeps for its next turn is on disk afterwards."""
-    local, method, kept = request.local, request.method, request.kept
+def _start(message: Message, site: Site, request: _Request) -> _Start:
+    """Read the weights that a server sends, and make the model; no samples are looked at.
+
+    At a deployed site all that can be wrong is found here: what a site refuses later would tell
+    the server about its samples.
+    """
     keep_memory()
     use_threads(request.threads)
     device = choose_device(site.device)
-    before = {k: v.to(device) for k, v in records.tensors(message.content, "weights").items()}
-    received = {k: v.to(device) for k, v in records.tensors(message.content, "method").items()}
+    before, received = (records.tensors(message.content, g) for g in ("weights", "method"))
+    if site.limits is not None:
+        _check_model(site.limits, request, before, received)
+    own = request.kept.after(request.last) if request.method.keeps else {}
     # A simulation runs its own config; what a real server names has to be installed here.
     model = _made(request.model, request.task, installed=site.limits is not None).to(device)
-    model.load_state_dict(before)
-    own = kept.after(request.last) if method.keeps else {}
-    turn = Turn(
-        model,
-        before,
-        received,
-        {k: v.to(device) for k, v in own.items()},
-        site.samples(request.policy),
-        local,
-        request.number,
-        child_rng(request.seed, "method", request.number, site.partition),
+    start = _Start(
+        *({k: v.to(device) for k, v in t.items()} for t in (before, received, own)), model
     )
     if site.limits is not None:
-        kept.note_policy(request.policy)
-    rng = child_rng(request.seed, "train", request.number, site.partition)
-    steps = fit(model, turn.samples, local, rng, method.correction(turn))
-    outcome = method.finish(turn, steps)
-    kept.save(request.number, request.last, outcome.kept)
+        _rehearse(site, request, start)
+    return start
+
+
+def _check_model(limits: SiteConfig, request: _Request, before: Tensors, received: Tensors) -> None:
+    """Refuse a model that is not the one of the message, before it takes any memory."""
+    with torch.device("meta"):
+        bare = make_model(request.model, request.task, seed=0, installed=True)
+    size = sum(t.numel() * t.element_size() for t in (*bare.parameters(), *bare.buffers()))
+    if size > limits.max_model_mb * 1_000_000:
+        raise InputError(
+            "the model is larger than this site allows",
+            got=f"{size:,} bytes",
+            allowed=f"max-model-mb = {limits.max_model_mb}",
+        )
+    own = bare.state_dict()
+    records.check_like(before, own, "weights")
+    check_values(before)
+    known = {name: tensor for name, tensor in received.items() if name in own}
+    records.check_like(known, {name: own[name] for name in known}, "what the method sends")
+    check_values(received, most=math.inf)
+    make_optimizer(request.local, bare.parameters())
+
+
+def _rehearse(site: Site, request: _Request, start: _Start) -> None:
+    """Take one step on blank samples: what cannot be trained at all is refused here."""
+    data, local = site.real.data, request.local.replace(epochs=1, steps=1)
+    size = request.local.batch
+    labels = np.arange(size) % len(data.classes)
+    blank = np.zeros((size, *data.samples.shape[1:]), data.samples.dtype)
+    samples = Samples.of(replace(data, samples=blank, labels=labels), np.arange(size))
+    rng = child_rng(request.seed, "rehearsal")
+    turn = start.turn(request, samples, rng)
+    steps = fit(start.model, samples, local, rng, request.method.correction(turn))
+    kept = request.method.finish(turn, steps).kept
     if site.limits is not None:
-        kept.make_room(site.limits.max_state_mb * 1_000_000)
+        most = site.limits.max_state_mb * 1_000_000
+        request.kept.make_room(request.number, request.last, file_bytes(kept), most)
+
+
+def _turn(site: Site, request: _Request, start: _Start) -> _Result:
+    """Train; what the client keeps for its next turn is on disk afterwards."""
+    method, model = request.method, start.model
+    samples = site.samples(request.policy)
+    turn = start.turn(
+        request, samples, child_rng(request.seed, "method", request.number, site.partition)
+    )
+    if site.limits is not None:
+        request.kept.note_policy(request.policy)
+    rng = child_rng(request.seed, "train", request.number, site.partition)
+    try:
+        steps = fit(model, samples, request.local, rng, method.correction(turn))
+        outcome = method.finish(turn, steps)
+    except Exception:
+        if site.limits is None:
+            raise
+        # A step on blank samples went well: this follows from the samples, and a refusal would
+        # tell the server of them.
+        _LOG.exception("training failed: this site sends the weights as they came")
+        model.load_state_dict(start.before)
+        steps, outcome = 0, method.finish(turn, 0)
+    request.kept.save(request.number, request.last, outcome.kept)
     if site.hide_sample_counts:
         # Both follow from what was generated, and that from the site's labels.
-        return _Result(before, model, outcome, 0, 0)
-    return _Result(before, model, outcome, len(turn.samples), steps)
+        return _Result(model, outcome, 0, 0)
+    return _Result(model, outcome, len(samples), steps)
 
 
 def _method(asked: dict[str, Any], site: Site) -> Method:

@@ -1,15 +1,15 @@
 """What the owner of a site lets a server ask for. Anything beyond is refused before any work.
 
-A server that may name any batch size, shape or number of threads can exhaust a site, or ask a
-question whose answer is the site's histogram. A refusal that gives its reason, or depends on the
-site's labels, is an answer too: the server always gets the same refusal, and the reason stays in
-the site's own log.
+A server that may name any batch size, shape or number of threads can exhaust a site. A refusal that
+gives its reason, or depends on the site's labels, is an answer: the server always gets the same
+refusal, and the reason stays in the site's own log.
 """
 
 import logging
 import math
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +24,32 @@ from fedeas.training.task import Task
 REFUSAL = "this site refuses the request; its own log says why"
 _LOG = logging.getLogger("fedeas")
 _DAY = 24 * 3600.0
-_PROJECTION = 4096  # width of a projection head
+_SKEW = 60.0  # seconds that a clock may be put back
+_MODEL_SETTING = 4096  # any number in a model's settings: widths, depths
 _METHOD_SETTING = 1e5  # any number in a method's settings
+# An optimiser's rates and decays are parts of 1. Beyond, they would undo `max-learning-rate`.
+_OPTIMIZER_SETTING = 1.0
+_SWITCHES = ("nesterov", "amsgrad", "centered")  # of optimisers; others choose how it is computed
+_NOT_HERE = ("sparseadam",)  # optimisers that take no step with an ordinary model
+_LEAST_RATE = 1e-12  # of learning
 
 
 def check_training(site: SiteConfig, local: Local, model: ModelSettings, threads: int) -> None:
     """Refuse to train more than the owner of a site allows."""
-    for name, value, most in (
-        ("batch", local.batch, site.max_batch),
-        ("epochs", local.epochs, site.max_epochs),
-        ("steps", local.steps, site.max_steps),
-        ("learning_rate", local.learning_rate, site.max_learning_rate),
-        ("threads", threads, site.max_threads or usable_cores()),
-        ("projection", model.projection, _PROJECTION),
+    for name, value, least, most in (
+        ("batch", local.batch, 2, site.max_batch),
+        ("epochs", local.epochs, 1, site.max_epochs),
+        ("steps", local.steps, 0, site.max_steps),
+        ("learning_rate", local.learning_rate, _LEAST_RATE, site.max_learning_rate),
+        ("threads", threads, 1, site.max_threads or usable_cores()),
+        ("projection", model.projection, 0, _MODEL_SETTING),
+        ("weight_decay", local.weight_decay, 0, _OPTIMIZER_SETTING),
     ):
-        if not 0 <= value <= most:
+        if not least <= value <= most:
             raise InputError(
-                f"{name} is more than this site allows", got=value, allowed=f"up to {most}"
+                f"{name} is more or less than this site allows",
+                got=value,
+                allowed=f"{least:g} to {most:g}",
             )
     if model.is_generator and not site.train_generator:
         raise InputError(
@@ -48,17 +57,37 @@ def check_training(site: SiteConfig, local: Local, model: ModelSettings, threads
         )
     if local.compile:
         raise InputError("the server asks to compile the model", allowed="compile = false")
+    _check_numbers("model", parse(model.name, "model")[1] if model.name else {}, _MODEL_SETTING)
+    _check_optimizer(local.optimizer)
 
 
 def check_method(spec: str) -> None:
     """Refuse a method with settings that could exhaust the site."""
-    for name, value in parse(spec, "method")[1].items():
-        if isinstance(value, int | float) and not abs(value) <= _METHOD_SETTING:
+    _check_numbers("method", parse(spec, "method")[1], _METHOD_SETTING)
+
+
+def _check_optimizer(spec: str) -> None:
+    name, settings = parse(spec, "optimizer")
+    if name.lower() in _NOT_HERE:
+        raise InputError("an optimizer that trains no ordinary model", got=name)
+    for key, value in settings.items():
+        if isinstance(value, bool) and key not in _SWITCHES:
             raise InputError(
-                f"the method's {name} is too large",
-                got=value,
-                allowed=f"up to {_METHOD_SETTING:g}",
+                f"a server does not choose an optimizer's {key}", allowed=", ".join(_SWITCHES)
             )
+        if not isinstance(value, int | float) or not 0 <= value <= _OPTIMIZER_SETTING:
+            raise InputError(
+                f"the optimizer's {key} is out of range",
+                got=value,
+                allowed=f"0 to {_OPTIMIZER_SETTING:g}",
+            )
+
+
+def _check_numbers(kind: str, settings: Mapping[str, object], most: float) -> None:
+    for name, value in settings.items():
+        # A comparison with NaN is false.
+        if isinstance(value, int | float) and not abs(value) <= most:
+            raise InputError(f"the {kind}'s {name} is too large", got=value, allowed=f"to {most:g}")
 
 
 def check_task(task: Task, samples: Samples) -> None:
@@ -81,7 +110,11 @@ def check_task(task: Task, samples: Samples) -> None:
 
 
 class RefusalLog:
-    """How often a site has refused recently: a server that is refused over and over is probing."""
+    """How often a site has refused recently: a server that is refused over and over is probing.
+
+    A line a refusal, only ever appended. A line that cannot be read counts as one of today, of
+    every run: damage must not open what the limit closes.
+    """
 
     def __init__(self, path: Path, per_run: int = 20, per_day: int = 200) -> None:
         self._path, self._per_run, self._per_day = path, per_run, per_day
@@ -89,22 +122,38 @@ class RefusalLog:
     def exhausted(self, run: int) -> bool:
         """Whether no further request of a run, or none today, is read at all."""
         recent = self._recent()
-        return len(recent) >= self._per_day or sum(r == run for _, r in recent) >= self._per_run
+        own = sum(each in (run, None) for each in recent)
+        return len(recent) >= self._per_day or own >= self._per_run
 
     def add(self, run: int) -> None:
-        """Count one more refusal; those older than a day are dropped."""
-        kept = [*self._recent(), (time.time(), run)][-self._per_day :]
-        lines = "".join(f"{at:.0f} {own}\n" for at, own in kept)
+        """Count one more refusal."""
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._path.write_text(lines, encoding="utf-8")
-
-    def _recent(self) -> list[tuple[float, int]]:
+        # In one write to the end of the file, so that processes do not get in each other's way;
+        # on a line of its own, whatever a killed one has left.
+        handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            lines = self._path.read_text(encoding="utf-8").splitlines()
-            found = [(float(at), int(run)) for at, run in map(str.split, lines)]
-        except (OSError, ValueError):
+            os.write(handle, f"\n{time.time():.0f} {run}\n".encode())
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def _recent(self) -> list[int | None]:
+        """Return the runs of refusals within a day, None for one that cannot be read."""
+        try:
+            lines = self._path.read_bytes().split(b"\n")
+        except FileNotFoundError:
             return []
-        return [one for one in found if one[0] > time.time() - _DAY]
+        now, found = time.time(), list[int | None]()
+        for line in filter(None, lines):
+            try:
+                at, run = (int(part) for part in line.split(b" "))
+            except ValueError:
+                found.append(None)
+                continue
+            # A time that is yet to come is of a clock that was wrong.
+            if now - _DAY < at <= now + _SKEW:
+                found.append(run)
+        return found
 
 
 def refuse_alike(log_of: Callable[[Any], RefusalLog]) -> Callable[..., Any]:

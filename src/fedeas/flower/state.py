@@ -40,8 +40,7 @@ class Kept:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
         save_tensors(self._file(number), tensors, {"round": number})
-        found = (re.fullmatch(r"(\d+)\.safetensors", p.name) for p in self._folder.glob("*"))
-        for old in (int(match[1]) for match in found if match):
+        for old in self._numbers():
             if old < last:
                 self._file(old).unlink(missing_ok=True)
 
@@ -60,25 +59,42 @@ class Kept:
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / _POLICY).write_text(policy, encoding="utf-8")
 
-    def make_room(self, most: int) -> None:
-        """Remove the oldest other experiments until all of them take at most this many bytes.
+    def make_room(self, number: int, last: int, needed: int, most: int) -> None:
+        """Remove the oldest other experiments, so that a state of `needed` bytes has room.
 
         The server names experiments: without a bound it could fill a site's disk with new ones.
+        Nothing is written where the experiment's own states leave too little.
         """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        # What `save` removes or replaces makes room too.
         sizes = {path: _size(path) for path in self._folder.parent.iterdir() if path.is_dir()}
+        gone = [own for own in self._numbers() if own < last or own == number]
+        sizes[self._folder] += needed - sum(self._file(own).stat().st_size for own in gone)
+        if sizes[self._folder] > most:
+            raise InputError(
+                "the experiment's state is too large",
+                got=f"{sizes[self._folder]:,} bytes",
+                allowed=f"{most:,} bytes at this site",
+            )
         for path in sorted(sizes, key=lambda p: p.stat().st_mtime_ns):
             if sum(sizes.values()) <= most and len(sizes) <= _MOST_EXPERIMENTS:
                 return
             if path != self._folder:
                 shutil.rmtree(path, ignore_errors=True)
                 del sizes[path]
-        if sum(sizes.values()) > most:
-            raise InputError(
-                "the experiment's state is too large", allowed=f"{most:,} bytes at this site"
-            )
+
+    def _numbers(self) -> list[int]:
+        """Return the rounds whose states are there."""
+        found = (re.fullmatch(r"(\d+)\.safetensors", p.name) for p in self._folder.glob("*"))
+        return [int(match[1]) for match in found if match]
 
     def _file(self, number: int) -> Path:
         return self._folder / f"{number}.safetensors"
+
+
+def file_bytes(tensors: Tensors) -> int:
+    """Return about how many bytes a file of these tensors takes."""
+    return sum(t.numel() * t.element_size() + len(name) + 128 for name, t in tensors.items())
 
 
 def _size(folder: Path) -> int:
