@@ -26,7 +26,7 @@ from fedeas.seeds import child_rng
 from fedeas.settings.reading import read_settings
 from fedeas.settings.training import Local, ModelSettings
 from fedeas.specs import parse
-from fedeas.tensors import Tensors, choose_device
+from fedeas.tensors import Tensors, check_values, choose_device
 from fedeas.training.loop import fit, keep_memory, use_threads
 from fedeas.training.models import Classifier, make_model
 from fedeas.training.optimizers import find_optimizer
@@ -185,6 +185,9 @@ def _turn(message: Message, site: Site, request: _Request) -> _Result:
     received = {k: v.to(device) for k, v in records.tensors(message.content, "method").items()}
     # A simulation runs its own config; what a real server names has to be installed here.
     model = _made(request.model, request.task, installed=site.limits is not None).to(device)
+    # Rounding to other numbers, or an overflow, would depend on the samples: refused before any.
+    records.check_like(before, dict(model.state_dict()), "weights")
+    check_values(before)
     model.load_state_dict(before)
     own = kept.after(request.last) if method.keeps else {}
     turn = Turn(
