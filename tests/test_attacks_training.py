@@ -3,7 +3,6 @@
 Every attack is also run against a client as it was before, where it succeeds.
 """
 
-import json
 import math
 from pathlib import Path
 

@@ -9,8 +9,9 @@ whose training did not sends an update of zero instead, and says so in its own l
 
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -35,6 +36,9 @@ from fedeas.settings.reading import read_settings
 from fedeas.settings.training import Federated
 from fedeas.tensors import LARGEST, Tensors, check_values, tensors_digest
 from fedeas.training.models import Classifier
+
+if TYPE_CHECKING:
+    from fedeas.flower.members import Node
 
 _LOG = logging.getLogger(__name__)
 _UNITS = 2**24  # whole numbers that a clipping norm is counted in
@@ -265,10 +269,11 @@ class SecureRounds:
         )
 
     def sums(
-        self, session: str, layout: Layout, messages: Iterable[Message], nodes: Iterable[int]
+        self, session: str, layout: Layout, messages: Iterable[Message], nodes: Mapping[int, "Node"]
     ) -> Sums:
         """Train all clients of a round, and return the sum of their words."""
-        server = Server(session, layout.length, self._members)
+        names = {node: f"client {known.partition}" for node, known in nodes.items()}
+        server = Server(session, layout.length, self._members, names)
         timeout = self._federated.timeout
         replies = exchange(self._grid, messages, self._federated.window, timeout)
         begun = read_replies("training", replies, nodes, server.left_out)
