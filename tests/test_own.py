@@ -2,8 +2,10 @@
 
 import json
 import math
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +23,19 @@ from fedeas.generators.own.embedded import Embedded
 from fedeas.generators.own.features import Features
 from fedeas.generators.own.gaussians import Gaussians
 from fedeas.generators.own.image_moments import cleaned, image_normals
-from fedeas.generators.own.make import make_own, open_own
+from fedeas.generators.own.make import make_from_sums, make_own, open_own
 from fedeas.generators.own.matching import Matching, match
 from fedeas.generators.own.refine import features, find_target, refine
 from fedeas.generators.own.refined import which_layers
-from fedeas.privacy.accounting import epsilon_of, rho_for, rho_of
+from fedeas.generators.own.sum_check import check_sums
+from fedeas.privacy.accounting import (
+    DELTA,
+    epsilon_of,
+    replace_one_epsilon,
+    rho_for,
+    rho_of,
+    sigma_for,
+)
 from fedeas.privacy.noise import Noise
 from fedeas.privacy.queries.convolutions import (
     CELLS,
@@ -40,8 +50,10 @@ from fedeas.privacy.queries.features import RADIUS, circle_points
 from fedeas.privacy.queries.image_features import FeatureMeans, FeatureProducts, FeatureSum
 from fedeas.privacy.queries.image_moments import ImageMoments, ImageProducts
 from fedeas.privacy.queries.moments import Moments, clipped
-from fedeas.privacy.release import release
+from fedeas.privacy.queries.sample_sum import SampleSum
+from fedeas.privacy.release import Ask, Release, release
 from fedeas.privacy.secure_sum.messages import RefusedError
+from fedeas.seeds import child_rng
 from federations import write_shapes
 
 SHAPE = (12, 10, 1)
@@ -340,18 +352,22 @@ def test_the_sum_of_clients_has_the_noise_that_its_epsilon_needs(query):
     samples, labels = rng.integers(0, 256, (60, *SHAPE), np.uint8), rng.integers(0, 3, 60)
     sites = np.array_split(np.arange(60), 5)
     answers = [query.answer(samples, labels, own) for own in sites]
-    plain = release(query, answers, 5, math.inf, 1e-5, seed=0)
+    plain = release(query, answers, 5, math.inf, 1e-5)
     assert plain.sigma == 0
     assert (plain.sums == query.answer(samples, labels)).all()
-    noisy = release(query, answers, 5, 1.0, 1e-5, seed=0)
+    noisy = release(query, answers, 5, 1.0, 1e-5)
     rho = rho_of(Noise(noisy.sigma, 5), query.sensitivity, query.length)
     assert 0.999 < epsilon_of([rho], 1e-5) <= 1.0
     noise = (noisy.sums - plain.sums) / noisy.sigma
     assert abs(noise.std() - 1) < 5 / math.sqrt(2 * query.length)
     assert abs(noise.mean()) < 5 / math.sqrt(query.length)
-    again = release(query, answers, 5, 1.0, 1e-5, seed=0)
-    assert (again.sums == noisy.sums).all()
-    assert (release(query, answers, 5, 1.0, 1e-5, seed=1).sums != noisy.sums).any()
+    assert noisy.epsilon == 1.0
+    assert (release(query, answers, 5, 1.0, 1e-5).sums != noisy.sums).any()
+    # Noise that can be drawn again carries no guarantee.
+    one, two = (release(query, answers, 5, 1.0, 1e-5, noise_seed=0) for _ in range(2))
+    assert (one.sums == two.sums).all()
+    assert (one.sigma, one.epsilon) == (noisy.sigma, math.inf)
+    assert (release(query, answers, 5, 1.0, 1e-5, noise_seed=1).sums != one.sums).any()
 
 
 def test_sums_that_are_all_noise_are_refused():
@@ -445,13 +461,15 @@ def guessed(data: Dataset, drawn: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("way", ["embedding", "moments", "features"])
-def test_samples_show_their_class_and_the_folder_says_what_they_cost(
+def test_samples_show_their_class_and_the_folder_says_how_good_they_are(
     shapes, tmp_path, way, monkeypatch
 ):
     data, sites = shapes
     monkeypatch.setattr("fedeas.generators.own.refined._EACH", 200)
     training = Matching(steps=20) if way == "features" else QUICK
-    made = make_own(data, sites, epsilon=2.0, way=way, training=training, out=tmp_path / way)
+    made = make_own(
+        data, sites, 2.0, way=way, training=training, out=tmp_path / way, seeded_noise=True
+    )
     assert isinstance(made, Generator)
     labels, seeds = np.arange(90) % 3, np.arange(90).astype(np.uint64)
     drawn = made.sample(labels, seeds)
@@ -470,33 +488,150 @@ def test_samples_show_their_class_and_the_folder_says_what_they_cost(
     assert (made.sample(labels, seeds + np.uint64(1000)) != drawn).any()
 
     card = json.loads((tmp_path / way / "generator.json").read_text())
-    assert (card["epsilon"], card["delta"], card["sites"]) == (2.0, 1e-5, 5)
-    assert card["unit"] == "one sample of this site, added or removed"
     assert card["counts"] == pytest.approx([1000, 1000, 1000], abs=150)
     # Of 1,000 images each, the embedding shows nearly all, the moments no less than a third.
     least = {"embedding": 0.9, "moments": 0.33, "features": 0.1}[way]
     assert all(least < quality < 1 for quality in card["quality"])
     assert {"good_for", "not_for", "licence"} <= card.keys()
-    assert "warning" not in card
-    assert not list((tmp_path / way).glob("checkpoint*"))
+    assert sorted(path.name for path in (tmp_path / way).iterdir()) == [
+        "generator.json", "weights.safetensors",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("way", ["embedding", "moments", "features"])
-def test_the_same_seed_makes_the_same_generator(shapes, way, monkeypatch):
+def test_the_card_says_what_the_sums_cost_in_both_units(shapes, tmp_path, way, monkeypatch):
+    data, sites = shapes
+    monkeypatch.setattr("fedeas.generators.own.refined._EACH", 60)
+    quick = Matching(steps=2, each=4)
+    make_own(data, sites, epsilon=2.0, way=way, training=quick, out=tmp_path / way)
+    card = json.loads((tmp_path / way / "generator.json").read_text())
+    assert (card["epsilon"], card["delta"], card["sites"]) == (2.0, DELTA, 5)
+    assert card["unit"] == "one sample of this site, added or removed"
+    replaced = replace_one_epsilon(rho_for(2.0, DELTA), DELTA)
+    assert card["epsilon_replaced"] == pytest.approx(replaced, abs=1e-4)
+    assert card["unit_replaced"] == "one sample of this site, replaced by any other"
+    assert "3,000 samples" in card["checked"]
+    assert "seed" not in json.dumps(card)
+    assert "warning" not in card
+
+
+@pytest.mark.parametrize("way", ["embedding", "moments", "features"])
+def test_seeded_noise_makes_the_same_generator_without_a_guarantee(
+    shapes, tmp_path, way, monkeypatch
+):
     data, sites = shapes
     monkeypatch.setattr("fedeas.generators.own.refined._EACH", 60)
     quick = Matching(steps=3, each=4)
-    one, two, other = (
-        make_own(data, sites, way=way, training=quick, seed=seed).fingerprint for seed in (1, 1, 2)
-    )
+
+    def made(seed: int, **more: object) -> Generator:
+        return make_own(data, sites, way=way, training=quick, seed=seed, **more)
+
+    one, two, other = (made(seed, seeded_noise=True).fingerprint for seed in (1, 1, 2))
     assert one == two != other
+    assert made(1).fingerprint != one != made(1).fingerprint  # noise of the operating system
+    made(1, seeded_noise=True, out=tmp_path)
+    card = json.loads((tmp_path / "generator.json").read_text())
+    assert card["epsilon"] is None
+    assert "no guarantee" in card["warning"]
+    assert not {"epsilon_replaced", "unit", "may_be_given_to"} & card.keys()
+    assert "seed" not in json.dumps({**card, "warning": ""})
+
+
+def seeded_noise_of(card: dict, seed: int) -> np.ndarray:
+    """What an attacker knows who draws the noise of a simulation from a seed."""
+    query = ImageMoments(
+        len(card["classes"]), tuple(card["shape"]), card["settings"]["frequencies"]
+    )
+    rho = 0.75 * rho_for(2.0, DELTA)
+    sigma = sigma_for(rho, query.sensitivity, honest=card["sites"], words=query.length)
+    noise = Noise(sigma, card["sites"])
+    parts = [
+        noise.part(query.length, child_rng(seed, "noise", site).bytes)
+        for site in range(card["sites"])
+    ]
+    return sum(parts).reshape(len(card["classes"]), -1)[:, 0] / query.units[0]
+
+
+def test_nobody_can_subtract_the_noise_of_a_simulation(shapes, tmp_path):
+    """From the seed and the card; only seeded noise, which has no epsilon, can be subtracted."""
+    data, sites = shapes
+    truth = np.bincount(data.labels)
+    for seeded, exact in ((True, True), (False, False)):
+        out = tmp_path / str(seeded)
+        make_own(data, sites, epsilon=2.0, seed=7, out=out, seeded_noise=seeded)
+        card = json.loads((out / "generator.json").read_text())
+        told = np.array(card["counts"]) - seeded_noise_of(card, 7)
+        assert bool((np.abs(told - truth) < 0.1).all()) == exact
+        assert (card["epsilon"] is None) == exact
+
+
+# Sites that lie: one of five sends what its samples cannot add up to.
+
+
+def poisoned(data: Dataset, sites: list, lie: Callable[[SampleSum], np.ndarray]) -> Ask:
+    """The sums of five sites, of which one adds what it likes."""
+
+    def ask(query: SampleSum, part: float) -> Release:
+        answers = [query.answer(data.samples, data.labels, own) for own in sites]
+        answers[0] = answers[0] + lie(query)
+        found = release(query, answers, 5, 1.0, part=part, noise_seed=3)
+        return found._replace(samples=len(data.labels))
+
+    return ask
+
+
+def copies_of_one_picture(times: int) -> Callable[[SampleSum], np.ndarray]:
+    """What an attacker sends who wants all images of a class to look like one."""
+    chosen = np.zeros((1, *SHAPE), np.uint8)
+    chosen[:, :, 3:6] = 255
+    return lambda query: times * query.answer(chosen, np.zeros(1, np.int64))
+
+
+@pytest.mark.parametrize("way", ["embedding", "moments", "features"])
+@pytest.mark.parametrize("times", [20_000, 600, -600])
+def test_sums_of_more_samples_than_the_sites_have_are_refused(shapes, way, times, monkeypatch):
+    data, sites = shapes
+    monkeypatch.setattr("fedeas.generators.own.refined._EACH", 60)
+    with pytest.raises(InfeasibleError, match="cannot be those of the sites' samples"):
+        make_from_sums(data, poisoned(data, sites, copies_of_one_picture(times)), way)
+
+
+def test_a_lie_takes_effect_where_nothing_is_compared(shapes, monkeypatch):
+    """The control: without the comparison one site decides what a class looks like."""
+    data, sites = shapes
+    monkeypatch.setattr("fedeas.generators.own.make.check_sums", lambda *_: None)
+    bar = np.zeros(SHAPE)
+    bar[:, 3:6] = 1
+    likeness = []
+    for times in (0, 20_000):
+        made = make_from_sums(data, poisoned(data, sites, copies_of_one_picture(times)))
+        drawn = made.sample(np.zeros(40, np.int64), np.arange(40).astype(np.uint64))
+        likeness.append(np.corrcoef(drawn.mean(axis=0).ravel(), bar.ravel())[0, 1])
+    assert likeness[0] < 0.5 < 0.9 < likeness[1]
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.name)
+@pytest.mark.parametrize("known", [True, False])
+def test_sums_larger_than_their_counts_allow_are_refused(query, known):
+    rng = np.random.default_rng(8)
+    samples, labels = rng.integers(0, 256, (900, *SHAPE), np.uint8), rng.integers(0, 3, 900)
+    honest = release(query, [query.answer(samples, labels)], 1, 3.0)
+    check_sums(query, honest, 900 if known else None)
+    wrong = np.zeros((query.classes if query.by_label else 1, query.width), np.int64)
+    wrong[:, 1:] = 50 * int(query.sensitivity)
+    if query.name == "image-products" and not known:
+        return  # it has no count of its own
+    for sign in (1, -1) if "products" in query.name else (1,):
+        lie = honest._replace(sums=honest.sums + sign * 900 * wrong.reshape(-1))
+        with pytest.raises(InfeasibleError):
+            check_sums(query, lie, 900 if known else None)
 
 
 def test_a_killed_training_ends_with_the_same_weights(shapes, tmp_path, monkeypatch):
     data, sites = shapes
     query = EmbeddingSum(3, SHAPE, features=40)
     answers = (query.answer(data.samples, data.labels, own) for own in sites)
-    released = release(query, answers, 5, 3.0, 1e-5, seed=0)
+    released = release(query, answers, 5, 3.0, 1e-5)
     target = query.read(released.sums, released.sigma, 5)
     training, path = Matching(steps=12, each=4), tmp_path / "checkpoint.safetensors"
     whole = match(query, target, training, seed=3).state_dict()
@@ -529,7 +664,7 @@ def test_without_noise_the_card_warns(shapes, tmp_path):
 def test_quality_is_ordered_as_the_noise_is(shapes):
     data, sites = shapes
     found = [
-        np.mean(make_own(data, sites, epsilon=e, way="moments").card.quality)
+        np.mean(make_own(data, sites, epsilon=e, seeded_noise=True).card.quality)
         for e in (1.0, 3.0, 10.0, math.inf)
     ]
     assert found[0] < found[1] < found[2] < found[3] == 1
@@ -539,7 +674,7 @@ def test_more_noise_means_less_quality(shapes):
     data, sites = shapes
     few = [own[:100] for own in sites]
     clear, hidden = (
-        make_own(data, few, epsilon=e, way="moments").card.quality for e in (100.0, 1.0)
+        make_own(data, few, epsilon=e, seeded_noise=True).card.quality for e in (100.0, 1.0)
     )
     assert min(clear) > 0.9 > max(hidden)
 
@@ -583,6 +718,10 @@ def test_a_run_makes_its_generator_once_from_its_own_clients(shapes, tmp_path, m
     folder = Path(spec.removeprefix("own(model=").removesuffix(")"))
     assert folder.parent == tmp_path / "own"
     assert make_generator(spec).card.epsilon == 2
+    assert made_spec("own(epsilon=2)", federation, 42) == spec  # moments are the default
+    assert sorted(path.name for path in folder.iterdir() if path.name != "lock") == [
+        "generator.json", "weights.safetensors",
+    ]  # fmt: skip
     made = (folder / "generator.json").stat().st_mtime_ns
     assert made_spec("own(way=moments, epsilon=2)", federation, 42) == spec
     assert (folder / "generator.json").stat().st_mtime_ns == made
@@ -590,8 +729,10 @@ def test_a_run_makes_its_generator_once_from_its_own_clients(shapes, tmp_path, m
         made_spec("own(epsilon=3, way=moments)", federation, 42),
         made_spec("own(epsilon=2, way=moments)", federation, 43),
         made_spec("own(epsilon=2, way=moments)", other, 42),
+        made_spec("own(epsilon=2, way=moments, delta=1e-5)", federation, 42),
+        made_spec("own(epsilon=2, way=moments, seeded_noise=true)", federation, 42),
     }
-    assert len(others | {spec}) == 4
+    assert len(others | {spec}) == 6
     assert made_spec(spec, federation, 42) == spec
     assert made_spec("pool(data=x)", federation, 42) == "pool(data=x)"
     with pytest.raises(InputError, match="no setting 'magic'"):
@@ -609,10 +750,16 @@ def test_the_command_makes_a_folder_and_says_what_it_cost(fedeas, tmp_path):
     done = fedeas(*given, tmp_path / "own", "--epsilon", "50")
     assert done.code == 0, done.err
     said = done.out
-    assert "epsilon 50, delta 1e-05 for one sample of a site, added or removed" in said
+    assert f"epsilon 50, delta {DELTA:g} for one sample of a site, added or removed" in said
+    assert "for one that is replaced" in said
     assert json.loads((tmp_path / "own" / "generator.json").read_text())["sites"] == 4
     assert make_generator(f"own(model={tmp_path / 'own'})").classes
-    assert "none: the sum has no noise" in fedeas(*given, tmp_path / "b", "--epsilon", "inf").out
+    again = fedeas(*given, tmp_path / "own", "--epsilon", "5")
+    assert again.code == 2
+    assert "holds a generator already" in again.err
+    assert "none: the sums have no noise" in fedeas(*given, tmp_path / "b", "--epsilon", "inf").out
+    seeded = fedeas(*given, tmp_path / "s", "--epsilon", "50", "--seeded-noise")
+    assert re.search(r"^guarantee +none", seeded.out, re.MULTILINE)
     wrong = fedeas(*given, tmp_path / "c", "--delta", "2")
     assert wrong.code == 2
     assert "delta is out of range" in wrong.err

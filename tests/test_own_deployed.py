@@ -1,5 +1,6 @@
 """The federation's own generator at real sites: made from their sum, given to them, paid for."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -16,10 +17,13 @@ from fedeas.flower.grids import InlineGrid
 from fedeas.flower.own_generator import RECORD, take_generator, taken_generator
 from fedeas.flower.server import serve
 from fedeas.generators import make_generator
-from fedeas.generators.own import refined
+from fedeas.generators.own import kept_sums, refined
 from fedeas.generators.own.card import CARD, WEIGHTS
+from fedeas.generators.own.request import REQUEST
 from fedeas.per_name import planned_quality
+from fedeas.privacy.accounting import DELTA
 from fedeas.privacy.ledger import Ledger
+from fedeas.privacy.secure_sum.identity import Members
 from fedeas.settings.deployment import SiteConfig
 from rows import CLASSES as LEVELS
 from rows import SCHEMA, draw_rows, to_table
@@ -78,6 +82,9 @@ def made(tmp_path_factory, sites):  # noqa: F811
 def test_sites_make_a_generator_together_and_train_with_it(made, sites):  # noqa: F811
     card = json.loads((made / "run" / "own-generator" / CARD).read_text())
     assert (card["epsilon"], card["sites"], tuple(card["classes"])) == (20.0, 4, CLASSES)
+    assert card["delta"] == DELTA
+    assert 20 < card["epsilon_replaced"] < 80
+    assert f"{sum(map(sum, COUNTS)):,} samples" in card["checked"]
     given = make_generator(f"own(model={made / 'run' / 'own-generator'})")
     for k in range(len(COUNTS)):
         mine = config(sites, made, k, generator="own")
@@ -104,6 +111,51 @@ def test_a_run_that_goes_on_asks_for_no_second_sum(made, sites):  # noqa: F811
     assert len(Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries) == 2
 
 
+@pytest.mark.parametrize(
+    "changed", [{"generator-epsilon": 10.0}, {"generator-way": "embedding"}, {"members": "other"}]
+)
+def test_a_folder_is_of_what_was_paid_for(made, sites, tmp_path, changed):  # noqa: F811
+    """A run that asks for something else is refused, instead of stating what it did not pay."""
+    folder = made / "run" / "own-generator"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    if "members" in changed:  # the same sites under another name are another list
+        other = tmp_path / "members.toml"
+        listed = Members.load(settings(sites, made / "run")["members"])
+        renamed = dataclasses.replace(listed, names=tuple(f"new {name}" for name in listed.names))
+        other.write_text(renamed.to_toml(), encoding="utf-8")
+        changed = {"members": str(other)}
+    grid = RealSites(sites, made, generator="own")
+    with pytest.raises(InputError, match="another request") as refused:
+        serve(grid, settings(sites, made / "run", **GIVEN | changed))
+    if "generator-epsilon" in changed:
+        assert "10.0" in str(refused.value)
+        assert "20.0" in str(refused.value)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    mine = config(sites, made, 0, generator="own")
+    assert len(Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries) == 2
+
+
+def test_the_card_counts_a_sum_that_a_server_lost(sites, tmp_path, monkeypatch):  # noqa: F811
+    """It died after the sites had paid and before it kept the answer: they pay twice."""
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    grid = RealSites(sites, tmp_path, generator="own")
+    given = settings(sites, tmp_path / "run", **GIVEN | {"generator-epsilon": 5.0})
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(kept_sums, "save_tensors", dies)
+        serve(grid, given)
+    serve(RealSites(sites, tmp_path, generator="own"), given)
+    mine = config(sites, tmp_path, 0, generator="own")
+    ledger = Ledger.open(mine.ledger_folder, 30.0, mine.delta)
+    asked = [entry.query for entry in ledger.entries]
+    assert asked == ["image-moments", "image-moments", "image-products"]
+    card = json.loads((tmp_path / "run" / "own-generator" / CARD).read_text())
+    assert card["epsilon"] == pytest.approx(ledger.epsilon_spent, rel=1e-3)
+    assert card["epsilon"] > 6  # not the 5 that were asked for
+
+
 def test_a_server_that_dies_while_it_refines_images_pays_once(sites, tmp_path, monkeypatch):  # noqa: F811
     def queries() -> list[str]:
         mine = config(sites, tmp_path, 0, generator="own")
@@ -124,7 +176,7 @@ def test_a_server_that_dies_while_it_refines_images_pays_once(sites, tmp_path, m
     assert queries() == asked
     card = json.loads((folder / CARD).read_text())
     assert (card["way"], card["delta"]) == ("features", 1e-6)
-    assert sorted(path.name for path in folder.iterdir()) == sorted([CARD, WEIGHTS])
+    assert sorted(path.name for path in folder.iterdir()) == sorted([CARD, WEIGHTS, REQUEST])
     mine = config(sites, tmp_path, 0, generator="own")
     assert len(open_site(mine).samples("fedeas(beta=12)").synthetic_labels)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedeas import IID, InputError
+from fedeas import IID, InfeasibleError, InputError
 from fedeas.data import Column, Dataset, Schema, federate
 from fedeas.experiments.own import made_spec
 from fedeas.experiments.run import prepare
@@ -21,9 +21,9 @@ from fedeas.generators.gaussian import Gaussian
 from fedeas.generators.own import rows as own_rows
 from fedeas.generators.own.columns import finer_edges, first_edges, kept_part
 from fedeas.generators.own.denoise import clean_moments, within_classes
-from fedeas.generators.own.make import make_own, open_own
+from fedeas.generators.own.make import make_from_sums, make_own, open_own
 from fedeas.generators.row_space import RowSpace
-from fedeas.privacy.accounting import epsilon_of, rho_for, rho_of
+from fedeas.privacy.accounting import DELTA, epsilon_of, rho_for, rho_of
 from fedeas.privacy.noise import Noise
 from fedeas.privacy.queries.column_counts import ColumnCounts
 from fedeas.privacy.queries.moments import Moments
@@ -219,13 +219,13 @@ def test_three_sums_cost_together_what_was_promised(people, monkeypatch):
     monkeypatch.setattr("fedeas.generators.own.make.release", watched)
     make_own(data, sites, epsilon=2.0)
     assert len(costs) == 3
-    assert 0.99 * rho_for(2.0, 1e-5) < sum(costs) <= rho_for(2.0, 1e-5)
-    assert epsilon_of(costs, 1e-5) <= 2.0
+    assert 0.99 * rho_for(2.0, DELTA) < sum(costs) <= rho_for(2.0, DELTA)
+    assert epsilon_of(costs, DELTA) <= 2.0
 
 
-def test_rows_show_their_class_and_the_folder_says_what_they_cost(people, tmp_path):
+def test_rows_show_their_class_and_the_folder_says_how_good_they_are(people, tmp_path):
     data, sites = people
-    made = make_own(data, sites, epsilon=2.0, out=tmp_path)
+    made = make_own(data, sites, epsilon=2.0, out=tmp_path, seeded_noise=True)
     assert isinstance(made, Generator)
     labels, seeds = np.arange(3000) % 3, np.arange(3000).astype(np.uint64)
     drawn = made.sample(labels, seeds)
@@ -245,15 +245,37 @@ def test_rows_show_their_class_and_the_folder_says_what_they_cost(people, tmp_pa
     assert opened.fingerprint == made.fingerprint
     np.testing.assert_array_equal(opened.sample(labels[7:9], seeds[7:9]), drawn[7:9])
     card = json.loads((tmp_path / "generator.json").read_text())
-    assert (card["epsilon"], card["delta"], card["sites"], card["way"]) == (2.0, 1e-5, 5, "moments")
+    assert (card["epsilon"], card["sites"], card["way"]) == (None, 5, "moments")
     assert card["counts"] == pytest.approx([1334, 1333, 1333], abs=150)
     assert all(0.8 < quality <= 1 for quality in card["quality"])
+
+
+def test_sums_of_more_rows_than_the_sites_have_are_refused(people):
+    """One site adds a row of its choice 4,000 times, or takes it away as often."""
+    data, sites = people
+    chosen = np.array([[30, 5.0, 0]], np.float32)
+    card = make_own(data, sites, epsilon=3.0).card
+    assert card.epsilon == 3.0
+    assert "4,000 samples" in card.checked
+
+    for times in (4000, -4000):
+
+        def ask(query, part, times=times):
+            answers = [query.answer(data.samples, data.labels, own) for own in sites]
+            answers[0] = answers[0] + times * query.answer(chosen, np.zeros(1, np.int64))
+            return release(query, answers, 5, 3.0, part=part)._replace(samples=4000)
+
+        with pytest.raises(InfeasibleError, match="cannot be those of the sites' samples"):
+            make_from_sums(data, ask)
 
 
 def test_quality_falls_with_the_noise_and_is_one_without(people):
     data, sites = people
     few = [own[:120] for own in sites]
-    found = [np.mean(make_own(data, few, epsilon=e).card.quality) for e in (1, 3, 10, math.inf)]
+    found = [
+        np.mean(make_own(data, few, epsilon=e, seeded_noise=True).card.quality)
+        for e in (1, 3, 10, math.inf)
+    ]
     assert found[0] < found[1] < found[2] < found[3] == 1
     assert found[0] < 0.9
 
@@ -262,7 +284,7 @@ def test_a_class_of_few_rows_has_less_quality(people):
     data, _ = people
     places = [np.flatnonzero(data.labels == c) for c in range(3)]
     site = np.concatenate([places[0], places[1], places[2][:30]])
-    quality = make_own(data, [site], epsilon=1.0).card.quality
+    quality = make_own(data, [site], epsilon=1.0, seeded_noise=True).card.quality
     assert quality[2] < 0.8 * min(quality[:2])
 
 
@@ -280,7 +302,9 @@ def test_without_noise_nothing_is_lost_but_the_finest_steps(people):
 
 def test_the_same_seed_makes_the_same_generator(people):
     data, sites = people
-    one, two, other = (make_own(data, sites, seed=s).fingerprint for s in (1, 1, 2))
+    one, two, other = (
+        make_own(data, sites, seed=s, seeded_noise=True).fingerprint for s in (1, 1, 2)
+    )
     assert one == two != other
 
 
@@ -344,7 +368,7 @@ def test_the_command_makes_a_folder_from_a_table(fedeas, tmp_path):
     )
     done = fedeas("generator", "own", config, "--out", tmp_path / "own", "--epsilon", "10")
     assert done.code == 0, done.err
-    assert "epsilon 10, delta 1e-05 for one sample of a site, added or removed" in done.out
+    assert f"epsilon 10, delta {DELTA:g} for one sample of a site, added or removed" in done.out
     assert make_generator(f"own(model={tmp_path / 'own'})").card.sites == 4
 
 

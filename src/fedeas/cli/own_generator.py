@@ -14,20 +14,24 @@ def own_generator(
     config_file: Path = typer.Argument(
         ..., metavar="CONFIG", help="Config with the federation's data and partition (.toml)."
     ),
-    out: Path = typer.Option(..., help="Output folder; run again to resume."),
+    out: Path = typer.Option(..., help="Output folder; if interrupted, run again to resume."),
     epsilon: float = typer.Option(
         1.0, help="What the sum may cost one sample of a site, added or removed; inf: no noise."
     ),
-    delta: float = typer.Option(1e-5, help="The delta of the guarantee."),
+    delta: float = typer.Option(1e-6, help="The delta of the guarantee."),
     way: str = typer.Option("", help="moments, features or embedding (default: moments)."),
     steps: int | None = typer.Option(None, min=1, help="Steps of an embedding or of features."),
+    seeded_noise: bool = typer.Option(
+        False, "--seeded-noise", help="Draw the noise from the config's seed: no guarantee."
+    ),
 ) -> None:
     """Make a generator from noisy sums over the samples of a simulated federation.
 
-    CONFIG is one of `fedeas run`. Nothing but the sums is used, so that their guarantee is the
-    generator's.
+    CONFIG is one of `fedeas run`. Nothing but the sums is used, and their noise comes from the
+    operating system, so that their guarantee is the generator's. With --seeded-noise the same
+    command makes the same generator, which then has no guarantee: anybody can draw that noise.
 
-    Example: `fedeas generator own examples/cifar10.toml --out own`
+    Example: `fedeas generator own examples/own.toml --out own`
     """
     from fedeas.experiments.sharing import share_out
     from fedeas.generators.generator import heavy
@@ -50,13 +54,15 @@ def own_generator(
             own.training_of(steps),
             out,
             update,
+            seeded_noise,
         )
     card = made.card
     if math.isinf(epsilon):
-        typer.echo("guarantee        none: the sum has no noise")
+        typer.echo("guarantee        none: the sums have no noise")
+    elif seeded_noise:
+        typer.echo("guarantee        none: anybody can draw the noise of a seed again")
     else:
-        cost = f"epsilon {epsilon:g}, delta {delta:g}"
-        typer.echo(f"guarantee        {cost} for one sample of a site, added or removed")
+        typer.echo(f"guarantee        {card.cost}")
     worst, best = min(card.quality), max(card.quality)
     least = card.classes[card.quality.index(worst)]
     typer.echo(f"sites            {card.sites:,}")

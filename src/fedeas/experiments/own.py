@@ -1,11 +1,13 @@
 """`generator = "own(epsilon=1)"`: a run's generator, made from the run's own clients.
 
-It is made once per data, partition, epsilon, way and seed, and kept with what fedeas can recreate;
-runs that differ in anything else share it.
+It is made once per data, partition, settings and seed, and kept with what fedeas can recreate; runs
+that differ in anything else share it. Its noise comes from the operating system, so that another
+machine makes another generator; `own(epsilon=1, seeded_noise=true)` makes the same one everywhere,
+without any guarantee.
 """
 
-import hashlib
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -14,12 +16,13 @@ from fedeas.errors import InputError
 from fedeas.files import content_hash, store_folder
 from fedeas.generators.generator import heavy
 from fedeas.generators.own.card import CARD
+from fedeas.generators.own.request import VERSION, simulated_request
 from fedeas.locks import locked
+from fedeas.privacy.accounting import DELTA
 from fedeas.progress import progress
 from fedeas.specs import parse
 
-_VERSION = 1  # of how generators are made: others are not reused
-_SETTINGS = ("epsilon", "delta", "way", "steps")
+_SETTINGS = ("epsilon", "delta", "way", "steps", "seeded_noise")
 
 
 def made_spec(spec: str, federation: Federation, seed: int) -> str:
@@ -32,7 +35,7 @@ def made_spec(spec: str, federation: Federation, seed: int) -> str:
     federation : Federation
         The run's clients.
     seed : int
-        Of the simulated noise, and of training.
+        Of training, and of the noise if it is seeded.
     """
     name, settings = parse(spec, "generator")
     if name != "own" or "model" in settings:
@@ -42,11 +45,20 @@ def made_spec(spec: str, federation: Federation, seed: int) -> str:
             f"generator 'own' has no setting {unknown[0]!r}",
             allowed=", ".join((*_SETTINGS, "or model alone")),
         )
-    folder = _folder(settings, federation, seed)
+    made = heavy("fedeas.generators.own.make", "the generator 'own'", "train")
+    chosen = _chosen(settings, made.check_way(str(settings.get("way", "")), federation.data.kind))
+    sites = [np.asarray(site) for site in federation.partition.train]
+    request = simulated_request(federation.data, sites, seed=seed, **chosen)
+    folder = store_folder() / "own" / content_hash({"version": VERSION, **request})[:16]
     if not (folder / CARD).exists():
         with locked(folder):
             if not (folder / CARD).exists():  # another run may have made it meanwhile
-                _make(settings, federation, seed, folder)
+                training = made.training_of(chosen.pop("steps"))
+                with progress("making the generator") as update:
+                    made.make_own(
+                        federation.data, sites, seed=seed, training=training, out=folder,
+                        report=update, **chosen,
+                    )  # fmt: skip
     return f"own(model={folder})"
 
 
@@ -62,31 +74,19 @@ def own_epsilon(spec: str) -> float | None:
     return float(str(settings.get("epsilon", 1.0)))
 
 
-def _folder(settings: dict[str, object], federation: Federation, seed: int) -> Path:
-    """Name a folder after everything that the generator depends on."""
-    train = federation.partition.train
-    sites = hashlib.sha256()
-    for own in train:
-        sites.update(len(own).to_bytes(8, "little"))
-        sites.update(np.ascontiguousarray(own, dtype="<i8").data)
-    depends = {
-        "version": _VERSION, "settings": {k: str(settings[k]) for k in sorted(settings)},
-        "data": federation.data.fingerprint, "sites": sites.hexdigest(), "seed": seed,
-    }  # fmt: skip
-    return store_folder() / "own" / content_hash(depends)[:16]
-
-
-def _make(settings: dict[str, object], federation: Federation, seed: int, folder: Path) -> None:
-    own = heavy("fedeas.generators.own.make", "the generator 'own'", "torch")
-    chosen = dict(settings)
-    training = own.training_of(chosen.pop("steps", None))
-    with progress("making the generator") as update:
-        own.make_own(
-            federation.data,
-            [np.asarray(site) for site in federation.partition.train],
-            seed=seed,
-            training=training,
-            out=folder,
-            report=update,
-            **chosen,
+def _chosen(settings: Mapping[str, Any], way: str) -> dict[str, Any]:
+    """Return all settings: one that is left out is the same as its default."""
+    seeded = settings.get("seeded_noise", False)
+    if not isinstance(seeded, bool):
+        raise InputError("seeded_noise is true or false", got=seeded)
+    try:
+        epsilon, delta = (
+            float(str(settings.get(name, default)))
+            for name, default in (("epsilon", 1.0), ("delta", DELTA))
         )
+        steps = None if settings.get("steps") is None else int(settings["steps"])
+    except (TypeError, ValueError):
+        raise InputError("a setting of 'own' is not a number", got=dict(settings)) from None
+    return {
+        "epsilon": epsilon, "delta": delta, "way": way, "steps": steps, "seeded_noise": seeded,
+    }  # fmt: skip

@@ -21,6 +21,8 @@ from fedeas.settings.training import Federated
 from fedeas.tensors import Tensors, check_values
 from fedeas.training.task import Task
 
+_WINDOW = 16  # messages in flight at a time
+
 
 @dataclass(frozen=True)
 class Node:
@@ -144,3 +146,18 @@ def read_size(reply: Message, largest: int = MOST_SAMPLES) -> int:
     if not 0 < real <= largest:
         raise InputError("not a number of samples", got=real, allowed=f"1 to {largest}")
     return real
+
+
+def ask_sizes(
+    grid: Grid, nodes: Sequence[int], seed: int, largest: int, timeout: float
+) -> dict[int, int]:
+    """Ask nodes how many samples they have; those that do not answer rightly are left out."""
+    question = records.pack({}, {"seed": seed, "method": "fedavg"})
+    messages = [Message(question, node, HELLO, ttl=timeout) for node in nodes]
+    sizes = {}
+    for node, reply in exchange(grid, messages, _WINDOW, timeout):
+        try:
+            sizes[node] = read_size(reply, largest)
+        except Exception:  # noqa: S112 - bytes from another party
+            continue
+    return sizes

@@ -8,7 +8,7 @@ import hashlib
 import logging
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,17 @@ from fedeas.data import Dataset
 from fedeas.errors import InputError
 from fedeas.files import atomic_write
 from fedeas.flower.exchange import exchange, reason
-from fedeas.flower.queries import DELTA, ask
+from fedeas.flower.queries import ask
 from fedeas.generators.generator import heavy
 from fedeas.generators.own.card import CARD, WEIGHTS, Card
 from fedeas.per_name import planned_quality
+from fedeas.privacy.accounting import DELTA
 from fedeas.privacy.queries.sample_sum import SampleSum
 from fedeas.privacy.release import Release
 from fedeas.privacy.secure_sum.identity import Members
 
 OWN = "own"  # as a site's generator: the one that the federation makes
 RECORD, HEARD = "own-generator", "heard"
-SUMS = "sums"  # folder of what was asked and is not used up
 _WINDOW = 16  # messages in flight at a time
 _TRIES = 3
 _MOST_BYTES = 2**26  # of a generator that a site takes
@@ -48,8 +48,11 @@ def make_generator_of_sites(
     steps: int,
     seed: int,
     timeout: float,
+    samples: Mapping[int, int] | None = None,
 ) -> str:
-    """Make the federation's generator, unless its folder has one, and return its fingerprint.
+    """Make the federation's generator, unless its folder has this one; return its fingerprint.
+
+    A folder of another request, be it of another epsilon, way or list of members, is refused.
 
     Parameters
     ----------
@@ -71,26 +74,33 @@ def make_generator_of_sites(
         Of what is drawn.
     timeout
         Seconds that each of the five stages may take.
+    samples
+        How many samples each node says it has; the sums are compared with that.
     """
     make = heavy("fedeas.generators.own.make", "the federation's own generator", "train")
-    if not (folder / CARD).exists():
+    way, nodes, known = make.check_way(way, data.kind), list(nodes), samples or {}
 
-        def ask_sites(query: SampleSum, part: float) -> Release:
-            found = ask(grid, nodes, query, members, epsilon=epsilon, timeout=timeout, part=part)
-            for node, why in found.left_out.items():
-                _LOG.warning("the generator's sum is without node %s: %s", node, why)
-            return Release(found.sums, found.sigma, len(found.nodes), epsilon, DELTA)
+    def ask_sites(query: SampleSum, part: float) -> Release:
+        found = ask(grid, nodes, query, members, epsilon=epsilon, timeout=timeout, part=part)
+        for node, why in found.left_out.items():
+            _LOG.warning("the generator's sum is without node %s: %s", node, why)
+        sizes = [known[node] for node in found.nodes if node in known]
+        total = sum(sizes) if len(sizes) == len(found.nodes) else None
+        return Release(found.sums, found.sigma, len(found.nodes), epsilon, DELTA, total)
 
-        nodes, training = list(nodes), make.training_of(steps or None)
-        sums = heavy("fedeas.generators.own.kept_sums", "the federation's own generator", "train")
-        paid = sums.kept(ask_sites, folder / SUMS, epsilon)
-        made = make.make_from_sums(data, paid, way, seed, training, folder, _say)
-        shutil.rmtree(folder / SUMS, ignore_errors=True)
-        _LOG.info(
-            "made a generator from the sum of %s sites, epsilon %s for one sample of a site",
-            made.card.sites, epsilon,
-        )  # fmt: skip
-    return str(make.open_own(str(folder)).fingerprint)
+    request = {
+        "epsilon": epsilon, "delta": DELTA, "way": way, "steps": steps, "seed": seed,
+        "members": members.fingerprint, "classes": list(data.classes),
+        "shape": list(data.samples.shape[1:]),
+        "columns": None if data.schema is None else data.schema.to_list(),
+    }  # fmt: skip
+    made = make.make_once(
+        data, ask_sites, request, way, seed, make.training_of(steps or None), folder, _say
+    )
+    _LOG.info(
+        "the federation's generator is from sums of %s sites, %s", made.card.sites, made.card.cost
+    )
+    return str(made.fingerprint)
 
 
 def give_generator(grid: Grid, nodes: Iterable[int], folder: Path, timeout: float) -> list[int]:

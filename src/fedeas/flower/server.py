@@ -17,6 +17,7 @@ from fedeas.files import read_json, write_json
 from fedeas.flower.deployed import open_part, read_classes, row_policy
 from fedeas.flower.exchange import wait_for_nodes
 from fedeas.flower.log import Line, RoundLog
+from fedeas.flower.members import ask_sizes
 from fedeas.flower.negotiate import (
     Negotiated,
     class_prior,
@@ -167,6 +168,7 @@ def _generator(
         grid, nodes, data, needed, folder, epsilon=settings.generator_epsilon,
         way=settings.generator_way, steps=settings.generator_steps, seed=settings.seed,
         timeout=settings.timeout,
+        samples=ask_sizes(grid, nodes, settings.seed, settings.largest, settings.timeout),
     )  # fmt: skip
     give_generator(grid, nodes, folder, settings.timeout)
     return made

@@ -6,13 +6,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fedeas.privacy.accounting import rho_for, sigma_for
+from fedeas.privacy.accounting import DELTA, rho_for, sigma_for
 from fedeas.privacy.noise import Noise
 from fedeas.privacy.queries.query import Ints
 from fedeas.privacy.queries.sample_sum import SampleSum
 from fedeas.seeds import child_rng
-
-DELTA = 1e-5
 
 
 class Sum(Protocol):
@@ -35,8 +33,9 @@ class Release(NamedTuple):
     sums: Ints
     sigma: float  # standard deviation of the noise of a word; 0 without noise
     sites: int
-    epsilon: float  # infinite without noise
+    epsilon: float  # infinite without a guarantee: no noise, or noise that can be drawn again
     delta: float
+    samples: int | None = None  # that the sites in the sum say they have, where that is known
 
 
 # Asks all sites a query, for a part of the whole cost.
@@ -48,9 +47,9 @@ def release(
     answers: Iterable[Ints],
     sites: int,
     epsilon: float,
-    delta: float,
-    seed: int,
+    delta: float = DELTA,
     part: float = 1.0,
+    noise_seed: int | None = None,
 ) -> Release:
     """Add up the sites' answers, each with its part of the noise.
 
@@ -66,10 +65,12 @@ def release(
     epsilon, delta
         What the sum may cost one sample of a site, added or removed; an infinite epsilon releases
         the plain sum.
-    seed
-        The noise of a simulation can be repeated. Real sites draw theirs from the operating system.
     part
         The part of that cost, in rho, that this sum has where several of them share it.
+    noise_seed
+        Draws the same noise again, for experiments. Whoever has the seed can subtract the noise, so
+        that such a release has no guarantee: its epsilon is infinite. By default noise comes from
+        the operating system, as at real sites.
     """
     noise = None
     if not math.isinf(epsilon):
@@ -79,6 +80,9 @@ def release(
     sums = np.zeros(query.length, np.int64)
     for site, answer in enumerate(answers):
         sums += answer
-        if noise is not None:
-            sums += noise.part(query.length, child_rng(seed, "noise", site).bytes)
-    return Release(sums, 0.0 if noise is None else noise.sigma, sites, epsilon, delta)
+        if noise is not None and noise_seed is None:
+            sums += noise.part(query.length)
+        elif noise is not None:
+            sums += noise.part(query.length, child_rng(noise_seed, "noise", site).bytes)
+    guarantee = epsilon if noise_seed is None else math.inf
+    return Release(sums, 0.0 if noise is None else noise.sigma, sites, guarantee, delta)

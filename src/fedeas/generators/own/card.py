@@ -9,14 +9,16 @@ from typing import Any
 
 from fedeas.errors import InputError
 from fedeas.files import atomic_write, read_text
-from fedeas.privacy.accounting import UNIT
+from fedeas.privacy.accounting import UNIT, UNIT_REPLACED, replace_one_epsilon, rho_for
 
 CARD = "generator.json"
 WEIGHTS = "weights.safetensors"
 FORMAT = "own/1"
-GOOD_FOR = (
-    "further training samples of classes that a site lacks; it may be given to anybody who may "
-    "know the classes and about how many samples the federation has"
+GOOD_FOR = "further training samples of classes that a site lacks"
+MAY_SEE = "anybody who may know the classes and about how many samples the federation has"
+NOBODY = (
+    "no guarantee of privacy: the sums had no noise, or noise from a seed, which anybody can draw "
+    "again and subtract; give it to nobody who may not see the samples"
 )
 NOT_FOR = (
     "looking at single samples, judging a model, or drawing conclusions about anybody: samples "
@@ -35,17 +37,20 @@ class Card:
     Parameters
     ----------
     way : str
-        How it was made: 'embedding' or 'moments'.
+        How it was made: 'moments', 'features' or 'embedding'.
     classes, shape
         The names of the classes, and the shape of a sample.
     epsilon, delta : float
-        What the sum cost one sample of a site; `unit` says so. An infinite epsilon is no guarantee.
+        What the sums cost one sample of a site, added or removed. An infinite epsilon is no
+        guarantee: the sums had no noise, or noise that can be drawn again.
     sites : int
         How many sites are in the sum.
     counts, quality : tuple of float
         Per class: how many samples the sum says there are, and the quality from 0 to 1.
     settings : dict
         Of the query and of the network.
+    checked : str
+        What the sums were compared with before they were used.
     """
 
     way: str
@@ -57,15 +62,35 @@ class Card:
     counts: tuple[float, ...]
     quality: tuple[float, ...]
     settings: Mapping[str, Any]
+    checked: str = ""
+
+    @property
+    def epsilon_replaced(self) -> float:
+        """What the sums cost one sample that is replaced by any other, at most."""
+        if math.isinf(self.epsilon):
+            return math.inf
+        return replace_one_epsilon(rho_for(self.epsilon, self.delta), self.delta)
+
+    @property
+    def cost(self) -> str:
+        """The guarantee in words, in both units."""
+        if math.isinf(self.epsilon):
+            return "no guarantee"
+        return (
+            f"epsilon {self.epsilon:.3g}, delta {self.delta:g} for one sample of a site, added or "
+            f"removed; epsilon {self.epsilon_replaced:.3g} for one that is replaced by another"
+        )
 
     def write(self, folder: Path) -> None:
         """Write the card; it comes last: a folder without one is not a generator."""
-        body: dict[str, Any] = {"format": FORMAT, **asdict(self), "unit": UNIT}
-        # JSON has no infinity.
-        body["epsilon"] = None if math.isinf(self.epsilon) else self.epsilon
-        body |= {"good_for": GOOD_FOR, "not_for": NOT_FOR, "licence": LICENCE}
+        body: dict[str, Any] = {"format": FORMAT, **asdict(self)}
         if math.isinf(self.epsilon):
-            body["warning"] = "made without noise: no guarantee of privacy"
+            body |= {"epsilon": None, "warning": NOBODY}  # JSON has no infinity
+        else:
+            replaced = round(self.epsilon_replaced, 4)
+            body |= {"unit": UNIT, "epsilon_replaced": replaced, "unit_replaced": UNIT_REPLACED}
+            body["may_be_given_to"] = MAY_SEE
+        body |= {"good_for": GOOD_FOR, "not_for": NOT_FOR, "licence": LICENCE}
         with atomic_write(folder / CARD) as temporary:
             temporary.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
 
@@ -88,6 +113,7 @@ class Card:
                 tuple(map(float, body["counts"])),
                 tuple(map(float, body["quality"])),
                 dict(body["settings"]),
+                str(body.get("checked", "")),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise InputError(

@@ -59,8 +59,7 @@ class Embedded:
         checkpoint = None if folder is None else folder / _CHECKPOINT
         network = match(query, target, training, seed, checkpoint, report)
         settings = {
-            "features": query.features, "edges": query.edges, "query_seed": query.seed,
-            "seed": seed,
+            "features": query.features, "edges": query.edges,
             **dataclasses.asdict(training), "network": dataclasses.asdict(network.config),
         }  # fmt: skip
         card = Card(

@@ -1,24 +1,32 @@
 """Making and opening generators of `own`, in either way."""
 
+import dataclasses
 import math
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from fedeas.data.dataset import Dataset
 from fedeas.errors import InputError
 from fedeas.generators.own import embedded, gaussians, refined, rows
-from fedeas.generators.own.card import Card
+from fedeas.generators.own.card import CARD, Card
+from fedeas.generators.own.kept_sums import kept
 from fedeas.generators.own.matching import Matching, Report
+from fedeas.generators.own.request import claim_folder, simulated_request
+from fedeas.generators.own.sum_check import check_sums, describe_check
+from fedeas.privacy.accounting import DELTA
 from fedeas.privacy.queries.embedding import EmbeddingSum
 from fedeas.privacy.queries.query import Ints
 from fedeas.privacy.queries.sample_sum import SampleSum
-from fedeas.privacy.release import DELTA, Ask, Release, release
+from fedeas.privacy.release import Ask, Release, release
 from fedeas.seeds import child_rng
 
 Own = embedded.Embedded | gaussians.Gaussians | refined.Refined | rows.Rows
 # The default comes first.
 WAYS = {"image": (gaussians.WAY, refined.WAY, embedded.WAY), "table": (rows.WAY,)}
+SUMS = "sums"  # folder of what was asked and is not used up
 
 
 def make_own(
@@ -31,8 +39,9 @@ def make_own(
     training: Matching | None = None,
     out: Path | None = None,
     report: Report | None = None,
+    seeded_noise: bool = False,
 ) -> Own:
-    """Make a generator from the noisy sum over the sites of a simulation.
+    """Make a generator from the noisy sums over the sites of a simulation.
 
     Parameters
     ----------
@@ -41,33 +50,90 @@ def make_own(
     sites : sequence of arrays
         Where each site's samples are in `data`.
     epsilon, delta : float
-        What the sum may cost one sample of a site, added or removed; an infinite epsilon makes a
+        What the sums may cost one sample of a site, added or removed; an infinite epsilon makes a
         generator without any guarantee, to compare with.
     way : str
         'moments', 'features' or 'embedding'; moments by default.
     seed : int
-        Of the simulated noise, and of training.
+        Of training, and of what is drawn on the way.
     training : Matching, optional
         How the network of an embedding is trained, and how long images of features are changed.
     out : Path, optional
-        The generator's folder. A killed training is resumed from its checkpoint there.
+        The generator's folder. A killed training is resumed from its sums and its checkpoint
+        there; what was begun for another request is refused.
     report : callable, optional
         Told about progress.
+    seeded_noise : bool
+        Draw the noise from `seed`, so that an experiment can be repeated bit by bit. Anybody can
+        draw it again and subtract it: the card then states no epsilon. By default noise comes from
+        the operating system.
     """
     if not epsilon > 0 or math.isnan(epsilon):
         raise InputError("epsilon is out of range", got=epsilon, allowed="above 0")
     if not sites:
         raise InputError("a sum needs at least one site", got=0)
-    asked = count()
+    way = check_way(way, data.kind)
+    asked, samples = count(), sum(map(len, sites))
 
     def ask(query: SampleSum, part: float) -> Release:
-        # Every sum has noise of its own.
-        number = next(asked)
-        noise = int(child_rng(seed, "sum", number).integers(2**63)) if number else seed
-        answers = (query.answer(data.samples, data.labels, own) for own in sites)
-        return release(query, answers, len(sites), epsilon, delta, noise, part)
+        number, noise = next(asked), None
+        if seeded_noise:  # every sum has noise of its own
+            noise = int(child_rng(seed, "sum", number).integers(2**63)) if number else seed
 
-    return make_from_sums(data, ask, way, seed, training, out, report)
+        def answers() -> Iterator[Ints]:
+            for done, own in enumerate(sites, start=1):
+                yield query.answer(data.samples, data.labels, own)
+                if report is not None:
+                    report(done, len(sites), f"sites in the sum {query.name}")
+
+        found = release(query, answers(), len(sites), epsilon, delta, part, noise)
+        return found._replace(samples=samples)
+
+    steps = None if training is None else training.steps
+    request = simulated_request(data, sites, epsilon, delta, way, seed, steps, seeded_noise)
+    return make_once(data, ask, request, way, seed, training, out, report, simulated=True)
+
+
+def make_once(
+    data: Dataset,
+    ask: Ask,
+    request: Mapping[str, Any],
+    way: str = "",
+    seed: int = 0,
+    training: Matching | None = None,
+    out: Path | None = None,
+    report: Report | None = None,
+    simulated: bool = False,
+) -> Own:
+    """Make a generator in a folder that is of one request for good.
+
+    Real sites are not asked again for what they paid for: a finished generator of the same request
+    is opened.
+
+    Parameters
+    ----------
+    data, ask, way, seed, training, out, report
+        As for `make_from_sums`.
+    request : mapping
+        All that the generator depends on, among it `epsilon` and `delta`.
+    simulated : bool
+        As for `kept`.
+    """
+    if out is None:
+        return make_from_sums(data, ask, way, seed, training, None, report)
+    if simulated and (out / CARD).exists():
+        raise InputError(
+            f"{out} holds a generator already",
+            fix=f"use it as own(model={out}), or choose another folder",
+        )
+    # A simulation's request names the very data, so it does not stay where the generator is.
+    claim_folder(out / SUMS if simulated else out, request)
+    if (out / CARD).exists():
+        return open_own(str(out))
+    paid = kept(ask, out / SUMS, request["epsilon"], request["delta"], simulated)
+    made = make_from_sums(data, paid, way, seed, training, out, report)
+    shutil.rmtree(out / SUMS, ignore_errors=True)
+    return made
 
 
 def make_from_sums(
@@ -92,21 +158,32 @@ def make_from_sums(
     """
     way = check_way(way, data.kind)
     shape = data.samples.shape[1:]
+    sizes: list[int | None] = []
+
+    def ask_and_check(query: SampleSum, part: float) -> Release:
+        released = ask(query, part)
+        check_sums(query, released, released.samples)
+        sizes.append(released.samples)
+        return released
+
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     made: Own
     if data.schema is not None:
-        made = rows.Rows.make(data.schema, data.classes, ask)
+        made = rows.Rows.make(data.schema, data.classes, ask_and_check)
     elif way == embedded.WAY:
         query = EmbeddingSum(len(data.classes), shape)
         made = embedded.Embedded.make(
-            query, ask(query, 1.0), data.classes, training, seed, out, report
+            query, ask_and_check(query, 1.0), data.classes, training, seed, out, report
         )
     elif way == refined.WAY:
         steps = None if training is None else training.steps
-        made = refined.Refined.make(data.classes, shape, ask, seed, steps, report)
+        made = refined.Refined.make(data.classes, shape, ask_and_check, seed, steps, report)
     else:
-        made = gaussians.Gaussians.make(data.classes, shape, ask)
+        made = gaussians.Gaussians.make(data.classes, shape, ask_and_check)
+    known = [size for size in sizes if size is not None]
+    checked = describe_check(min(known) if len(known) == len(sizes) else None)
+    made.card = dataclasses.replace(made.card, checked=checked)
     if out is not None:
         made.save(out)
     return made

@@ -79,7 +79,7 @@ def match(
         loss = run.step(step)
         done = step + 1
         if report is not None and (done % 10 == 0 or done == training.steps):
-            report(done, training.steps, f"distance {max(0.0, loss):.4f}")
+            report(done, training.steps, f"steps, distance {max(0.0, loss):.4f}")
         if checkpoint is not None and time.monotonic() - since > _SECONDS:
             run.save(checkpoint, done)
             since = time.monotonic()

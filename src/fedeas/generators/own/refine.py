@@ -124,7 +124,7 @@ def refine(
         optimizer.step()
         x.clamp_(0, 1)
         if report is not None:
-            report(step + 1, steps, f"distance {missed.square().sum(1).mean().sqrt():.2f}")
+            report(step + 1, steps, f"steps, distance {missed.square().sum(1).mean().sqrt():.2f}")
     changed: NDArray[np.uint8] = x.mul_(255).round_().to(torch.uint8).permute(0, 2, 3, 1).numpy()
     return changed
 

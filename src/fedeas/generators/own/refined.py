@@ -116,7 +116,7 @@ class Refined:
         card = Card(
             WAY, classes, shape, released.epsilon, released.delta,
             min(begun.card.sites, released.sites, answer.sites),
-            begun.card.counts, begun.card.quality, {"steps": steps, "seed": seed},
+            begun.card.counts, begun.card.quality, {"steps": steps},
         )  # fmt: skip
         images = refine(drawn, labels, target, unit, which, steps, report)
         return cls(images.reshape(-1, len(classes), *shape).swapaxes(0, 1).copy(), card)
