@@ -183,7 +183,7 @@ def harmful(n: ArrayLike, added: ArrayLike, target: TargetLike = None) -> int:
     level = (x * x).sum(axis=-1, keepdims=True) / divisor(N)
     if t is None:
         return int((g * (x > level * ABOVE)).sum())
-    level += N * (t + (ABOVE - 1)) - (x * t).sum(axis=-1, keepdims=True)
+    level = level + N * (t + (ABOVE - 1)) - (x * t).sum(axis=-1, keepdims=True)
     return int((g * (x > level)).sum())
 
 
