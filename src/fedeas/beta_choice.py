@@ -9,6 +9,7 @@ from fedeas.beta_path import path, steps
 from fedeas.counts import CountsLike, LabelCounts
 from fedeas.errors import InfeasibleError
 from fedeas.policies.fedeas import FedEAS
+from fedeas.policy_settings import settle
 from fedeas.select import (
     BetaInterval,
     admissible_betas,
@@ -105,7 +106,8 @@ def choose_beta(
     removes most below 25 % synthetic, ... % at ... %; no beta removes 50 %
     """
     check_conditions(min_reduction, max_share)
-    table, rule = LabelCounts.of(counts), policy or FedEAS()
+    table = LabelCounts.of(counts)
+    rule = settle(policy or FedEAS(), table)
     interval = None
     if skew.imbalance(table, target=rule.target) < CLOSE:
         beta, chosen_by = FedEAS().beta, NOTHING

@@ -17,6 +17,7 @@ from fedeas.errors import InputError
 from fedeas.notebook import data_frame, html_table, polars_frame
 from fedeas.per_name import PerNameLike, described, make_per_name
 from fedeas.policy_settings import policy_name, quality_of, settings_of, settle
+from fedeas.scalars import plain
 from fedeas.tally import Tally, add_tallies, make_tally
 from fedeas.targets import UNIFORM, Target, TargetLike, make_target
 
@@ -111,6 +112,7 @@ class Plan:
         quality : number, sequence, mapping, str or path, optional
             What a synthetic sample of each class is worth in real ones.
         """
+        self._held(counts, "pass counts")
         made = make_target(target)
         settled = made.for_counts(counts) if made else None
         worth = make_per_name(quality, "quality")
@@ -235,7 +237,7 @@ class Plan:
             The counts that the plan was made from; needed for a plan loaded from a file.
 
         """
-        row = self.client_names.index(client) if isinstance(client, str) else client
+        row = self._row(client)
         names: tuple[str | int, ...] = self.classes or tuple(range(self.samples.shape[1]))
         total = self._held(counts, "pass counts=").n[row] + self.samples[row]
         return {names[c]: int(total[c]) for c in np.flatnonzero(self.samples[row]).tolist()}
@@ -259,12 +261,23 @@ class Plan:
         """
         return plotting.figure(self, self._held(counts, "use plan.plot(counts)"))
 
+    def _row(self, client: str | int) -> int:
+        """Return the place of a client, by its name or as it is given."""
+        clients = self.client_names
+        if client in clients:
+            return clients.index(client)
+        place = plain(client)
+        if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(clients):
+            shown = ", ".join(clients[:10]) + (", ..." if len(clients) > 10 else "")
+            raise InputError("unknown client", got=client, allowed=f"{shown}, or its place")
+        return place
+
     def _held(self, counts: LabelCounts | None, fix: str) -> LabelCounts:
         """Return the counts that the plan was made from."""
         held = self._source if counts is None else counts
         if isinstance(held, str):
             raise InputError("a loaded plan does not include its counts", fix=fix)
-        if held.fingerprint != self.counts_hash:
+        if held is not self._source and held.fingerprint != self.counts_hash:
             raise InputError("the plan was made from other counts", got=counts)
         return held
 

@@ -2,7 +2,17 @@
 
 from fedeas.parquet.arrow import column_kinds, column_names, value_rows
 from fedeas.parquet.columns import TABLE_FILES, OpenTable, Values, open_frame, open_tables
-from fedeas.parquet.counts import BATCH_CELLS, LARGEST, Batch, Source, Writer, opened, read, write
+from fedeas.parquet.counts import (
+    BATCH_CELLS,
+    LARGEST,
+    Batch,
+    Source,
+    Writer,
+    opened,
+    read,
+    saved_hash,
+    write,
+)
 from fedeas.parquet.images import (
     LABEL_COLUMNS,
     ImageHead,
@@ -37,6 +47,7 @@ __all__ = [
     "read",
     "read_column",
     "sample_writer",
+    "saved_hash",
     "value_rows",
     "write",
     "write_images",

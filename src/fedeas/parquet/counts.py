@@ -27,6 +27,7 @@ from fedeas.parquet.arrow import (
 )
 
 _META = b"fedeas"
+_SAVED = b"fedeas.sha256"  # of the table as fedeas wrote it
 _NAMED = b"fedeas.named"  # whether the first column holds the names of clients
 LARGEST = 2**53  # whole numbers up to here are exact in double precision
 # Cells that are decoded at a time when streaming; a few such batches are held.
@@ -148,6 +149,13 @@ def opened(
     yield source
 
 
+def saved_hash(path: Path) -> str | None:
+    """Return the hash of the table as fedeas wrote it; None in a file from elsewhere."""
+    with readable(path):
+        saved = (open_file(path).schema_arrow.metadata or {}).get(_SAVED)
+    return None if saved is None else saved.decode(errors="replace")
+
+
 def read(
     path: Path, names_clients: Callable[[str], bool], drop: Sequence[str] = ()
 ) -> tuple[NDArray[np.int64], tuple[str, ...] | None, tuple[str, ...], Mapping[str, Any] | None]:
@@ -183,13 +191,16 @@ class Writer:
         *,
         named: bool,
         meta: Mapping[str, Any] | None = None,
+        saved: str | None = None,
     ) -> None:
         self._pa = pyarrow("")
         fields = [(name, self._pa.int64()) for name in classes]
         if named:
             fields.insert(0, (client_heading(classes), self._pa.string()))
-        named_mark = {_NAMED: b"yes" if named else b"no"}
-        self._schema = self._pa.schema(fields, metadata=named_mark | _dump_meta(meta))
+        marks = {_NAMED: b"yes" if named else b"no"}
+        if saved is not None:
+            marks[_SAVED] = saved.encode()
+        self._schema = self._pa.schema(fields, metadata=marks | _dump_meta(meta))
         self._writer = pyarrow("parquet").ParquetWriter(path, self._schema)
 
     def __enter__(self) -> "Writer":
@@ -221,10 +232,11 @@ def write(
     clients: Sequence[str] | None,
     classes: Sequence[str] | None,
     meta: Mapping[str, Any] | None,
+    saved: str | None = None,
 ) -> None:
-    """Write a whole table."""
+    """Write a whole table, with its hash if it is given."""
     names = classes or [str(c) for c in range(values.shape[1])]
-    with Writer(path, names, named=clients is not None, meta=meta) as writer:
+    with Writer(path, names, named=clients is not None, meta=meta, saved=saved) as writer:
         writer.add(values, clients)
 
 

@@ -22,9 +22,12 @@ from fedeas.tables.doubts import find_doubts
 from fedeas.tables.facts import (
     check_not_facts,
     checked_facts,
+    content_hash,
+    delimiter_of,
     facts_file,
     facts_text,
     find_facts,
+    read_saved,
     remove_facts,
 )
 from fedeas.tables.headings import names_clients
@@ -34,6 +37,7 @@ from fedeas.tables.json_table import (
     loads,
     open_frame,
     read_json_table,
+    saved_hash,
     write_json_table,
 )
 from fedeas.tables.layout import Reading, choose
@@ -49,6 +53,7 @@ __all__ = [
 ]  # fmt: skip
 
 _META = "# fedeas "  # before the metadata of a plan, in files of version 0.1.0
+_READ_BACK = 200_000  # cells
 _SPREADSHEETS = (".xls", ".xlsb", ".ods", ".numbers")
 _TEXT_ONLY = ("delimiter", "encoding")
 _CELLS_ONLY = ("thousands", "blank", "suppressed", "size_column")
@@ -62,6 +67,8 @@ def read(path: Path | str, options: Options | None = None) -> Table:
     read_as = _format(path)[0]
     check_regular(path)
     table, layout = read_as(path, options)
+    if table.saved:
+        return table
     doubts = () if layout == LONG else tuple(find_doubts(table, layout))
     if options.layout is None and table.meta is None:
         _refuse(path, doubts)
@@ -69,18 +76,28 @@ def read(path: Path | str, options: Options | None = None) -> Table:
 
 
 def write(path: Path | str, table: Table) -> None:
-    """Write a table atomically; the ending of the name tells the format."""
+    """Write a table atomically, so that `read` returns the same; the ending tells the format."""
     path = Path(path)
     save = _format(path)[1]
-    beside = table.meta is not None and save is _write_csv
     with ExitStack() as stack:
         temporary = stack.enter_context(atomic_write(path))
         save(temporary, table)
-        if beside and table.meta is not None:
+        beside = save is _write_csv and (
+            table.meta is not None or not _reads_back(temporary, table)
+        )
+        if beside:
             facts = stack.enter_context(atomic_write(facts_file(path)))
             facts.write_text(facts_text(table, table.meta), encoding="utf-8")
     if not beside and save is _write_csv:
         remove_facts(path)
+
+
+def _reads_back(path: Path, table: Table) -> bool:
+    """Tell whether a text table says all by itself; a large one is not read to find out."""
+    try:
+        return table.values.size <= _READ_BACK and content_hash(read(path)) == content_hash(table)
+    except InputError:
+        return False
 
 
 def parquet_layout(path: Path, options: Options) -> Reading:
@@ -120,7 +137,9 @@ def _refuse(path: Path, doubts: Sequence[Doubt]) -> None:
 
 def _read_csv(path: Path, options: Options) -> tuple[Table, str]:
     facts = None if options.layout in (LONG, COUNTS) else find_facts(path)
-    if options.layout is None and facts is not None:
+    if facts is not None and options.plain and (saved := read_saved(path, facts)) is not None:
+        return replace(saved, saved=True), WIDE
+    if options.layout is None and facts is not None and facts.get("facts") is not None:
         # A plan written by fedeas, whatever its classes are called.
         options = replace(options, layout=WIDE)
     options.check_unused(f"{path}, which is text", "sheet")
@@ -173,7 +192,7 @@ def _parse_meta(path: Path, lines: list[str]) -> Mapping[str, Any] | None:
 
 def _write_csv(path: Path, table: Table) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+        writer = csv.writer(file, delimiter=delimiter_of(path))
         rows, columns = table.values.shape
         writer.writerow(["client", *(table.classes or map(str, range(columns)))])
         clients = table.clients or map(str, range(rows))
@@ -191,11 +210,18 @@ def _read_json(path: Path, options: Options) -> tuple[Table, str]:
     if options.layout in (LONG, COUNTS) or options.columns.given:
         raise InputError(f"{path} holds a row per client", fix="leave out --layout")
     options.check_unused(f"{path}, which is JSON of whole numbers", *_CELLS_ONLY)
-    return _adjusted(read_json_table(path, content), options, path), WIDE
+    table = read_json_table(path, content)
+    if options.plain and content_hash(table) == saved_hash(content):
+        return replace(table, saved=True), WIDE
+    return _adjusted(table, options, path), WIDE
 
 
 def _read_parquet(path: Path, options: Options) -> tuple[Table, str]:
     options.check_unused(f"{path}, which is Parquet", *_TEXT_ONLY, *_CELLS_ONLY, "sheet")
+    if options.plain and (saved := parquet.saved_hash(path)) is not None:
+        table = Table(*parquet.read(path, names_clients))
+        if content_hash(table) == saved:
+            return replace(table, saved=True), WIDE
     reading = parquet_layout(path, options)
     if reading.layout != WIDE:
         return read_long_parquet(path, reading, options), reading.layout
@@ -221,7 +247,12 @@ def _adjusted(table: Table, options: Options, path: Path) -> Table:
 
 
 def _write_parquet(path: Path, table: Table) -> None:
-    parquet.write(path, table.values, table.clients, table.classes, table.meta)
+    saved = content_hash(table)
+    parquet.write(path, table.values, table.clients, table.classes, table.meta, saved)
+
+
+def _write_json(path: Path, table: Table) -> None:
+    write_json_table(path, table, content_hash(table))
 
 
 def _write_nothing(path: Path, table: Table) -> None:
@@ -233,7 +264,7 @@ _Format = tuple[Callable[[Path, Options], tuple[Table, str]], Callable[[Path, Ta
 _FORMATS: dict[str, _Format] = {
     ".csv": (_read_csv, _write_csv),
     ".tsv": (_read_csv, _write_csv),
-    ".json": (_read_json, write_json_table),
+    ".json": (_read_json, _write_json),
     ".parquet": (_read_parquet, _write_parquet),
     ".xlsx": (_read_excel, _write_nothing),
     ".xlsm": (_read_excel, _write_nothing),

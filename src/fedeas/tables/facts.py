@@ -1,11 +1,15 @@
-"""A plan's metadata next to its table: `plan.csv` is a plain table, `plan.csv.json` has the rest.
+"""What a text file cannot say of itself: `plan.csv` is a plain table, `plan.csv.json` has the rest.
 
-The metadata includes a hash of the table that it belongs to, so that a mismatched pair is noticed,
-whatever program wrote the table again.
+The second file holds a plan's metadata, and the hash of the table that it belongs to, so that a
+mismatched pair is noticed, whatever program wrote the table again. Counts have such a file only
+where their table could be read in two ways, or seems to hold totals: the hash then says that it is
+as fedeas wrote it.
 """
 
+import csv
 import hashlib
 import json
+from array import array
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -26,8 +30,8 @@ def facts_file(path: Path) -> Path:
     return path.with_name(f"{path.name}.json")
 
 
-def facts_text(table: Table, facts: Mapping[str, Any]) -> str:
-    """Return the content of a metadata file."""
+def facts_text(table: Table, facts: Mapping[str, Any] | None) -> str:
+    """Return the content of a metadata file; counts have no facts."""
     return sealed({"format": _FORMAT, "table": content_hash(table), "facts": facts})
 
 
@@ -36,9 +40,36 @@ def find_facts(path: Path) -> dict[str, Any] | None:
     return _body(facts_file(path))
 
 
+def delimiter_of(path: Path) -> str:
+    """Return what separates the cells of a text table that fedeas writes."""
+    return "\t" if path.suffix.lower() == ".tsv" else ","
+
+
+def read_saved(path: Path, body: dict[str, Any]) -> Table | None:
+    """Read a text table as fedeas writes it; None if it is not the one that `body` belongs to."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.reader(file, delimiter=delimiter_of(path), strict=True)
+            classes = tuple(next(rows)[1:])
+            clients: list[str] = []
+            cells = array("q")
+            for name, *row in rows:
+                clients.append(name)
+                cells.extend(map(int, row))
+        values = np.array(cells, np.int64).reshape(len(clients), len(classes))
+        facts = body.get("facts")
+        meta = facts if isinstance(facts, dict) else None
+        table = Table(values, tuple(clients), classes, meta)
+    except (ValueError, StopIteration, OverflowError, csv.Error, OSError):
+        return None
+    return table if content_hash(table) == body.get("table") else None
+
+
 def checked_facts(path: Path, body: dict[str, Any], table: Table) -> Mapping[str, Any] | None:
     """Return the metadata of a table; refuse that of another one."""
     file = facts_file(path)
+    if body.get("facts") is None:
+        return None  # of counts that were changed since: a file like any other
     if body.get("table") != content_hash(table):
         raise InputError(
             f"{path} and {file.name} do not belong together: one of them was changed",

@@ -45,9 +45,14 @@ def read_json_table(path: Path, content: Any) -> Table:
     )
 
 
-def write_json_table(path: Path, table: Table) -> None:
-    """Write a table as JSON."""
-    content: dict[str, Any] = {"counts": table.values.tolist()}
+def saved_hash(content: Any) -> object:
+    """Return the hash of the table as fedeas wrote it; None in a file from elsewhere."""
+    return content.get("sha256") if isinstance(content, dict) else None
+
+
+def write_json_table(path: Path, table: Table, saved: str) -> None:
+    """Write a table as JSON, with its hash."""
+    content: dict[str, Any] = {"sha256": saved, "counts": table.values.tolist()}
     if table.clients:
         content["clients"] = table.clients
     if table.classes:

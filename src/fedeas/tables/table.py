@@ -36,6 +36,7 @@ class Table:
     assumed: tuple[str, ...] = ()  # about the file: its encoding, its sheet, ...
     notes: tuple[str, ...] = ()  # what options did
     slack: NDArray[np.int64] | None = None  # by how much suppressed cells may be wrong
+    saved: bool = False  # whether fedeas wrote it, and nobody changed it: there is nothing to doubt
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,11 @@ class Options:
     blank: int | None = None
     suppressed: int | None = None
     size_column: str | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether a file is to be read as it is: a table that fedeas wrote has one reading."""
+        return self in (Options(), Options(layout=WIDE))
 
     @property
     def rules(self) -> CellRules:
