@@ -150,15 +150,20 @@ class LabelCounts:
 
     @classmethod
     def load(
-        cls, path: Path | str, delimiter: str | None = None, layout: str | None = None
+        cls,
+        path: Path | str,
+        delimiter: str | None = None,
+        layout: str | None = None,
+        **options: Any,
     ) -> "LabelCounts":
-        """Read counts from CSV, TSV, JSON or Parquet.
+        """Read counts from CSV, TSV, JSON, Parquet or Excel.
 
         `layout` is 'wide' (a row per client), 'long' (a row per sample) or 'counts' (a row per
         client and class). By default it is inferred, and a file that can be read in two ways, or
-        that seems to hold totals, is refused. `fedeas.read_counts` also takes the names of columns.
+        that seems to hold totals, is refused. `options` are those of `fedeas.read_counts`, such as
+        `drop_columns=["Total"]`.
         """
-        table = tables.read(path, tables.Options(delimiter, layout))
+        table = tables.read(path, tables.Options(delimiter, layout, **options))
         if table.meta is not None:
             raise InputError(f"{path} is a plan", allowed="the label counts that clients hold")
         return cls(table.values, table.clients, table.classes)

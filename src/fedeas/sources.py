@@ -23,6 +23,7 @@ from fedeas.files import IMAGE_FILES, folders
 from fedeas.limits import MAX_TEXT
 from fedeas.specs import import_object
 from fedeas.tables import Columns
+from fedeas.tables.arguments import columns_argument
 from fedeas.tables.headings import LABEL_HEADINGS
 
 __all__ = ["Columns", "Found", "read_counts"]
@@ -52,6 +53,7 @@ def read_counts(
     blank: int | None = None,
     suppressed: int | None = None,
     size_column: str | None = None,
+    by: str | None = None,
 ) -> Found:
     """Read label counts from a file, a folder, a data set or an object in a module.
 
@@ -83,12 +85,15 @@ def read_counts(
         The count in cells such as '<5', '1-4' and '*'; by default they are refused.
     size_column
         The column with each client's number of samples, if the other cells are percentages.
+    by
+        The column of clients in a table with a row per sample. With layout 'wide', the rows of one
+        client are added up: for a column per class that holds 0 or 1, or counts by month.
 
     """
     source = str(source)
     options = tables.Options(
         delimiter, layout, columns or Columns(), tuple(drop_columns), tuple(drop_rows), transpose,
-        sheet, encoding, thousands, blank, suppressed, size_column,
+        sheet, encoding, thousands, blank, suppressed, size_column, by,
     )  # fmt: skip
     if source in ("-", "/dev/stdin"):
         return _standard_input(options)
@@ -96,12 +101,8 @@ def read_counts(
         raise InputError(f"{source} is a pipe", fix="pipe the table into `fedeas plan -`")
     path = Path(source)
     if path.is_dir() or source.startswith("hf:") or _is_object(source, path):
-        if options != tables.Options(columns=options.columns):
-            raise InputError(
-                "--layout, --drop-column, --drop-row, --transpose and options of cells are for "
-                "tables",
-                got=source,
-            )
+        if options != tables.Options(columns=options.columns, by=by):
+            raise InputError("only `columns` and `by` can be given for what is no table", got=source)
         return _not_a_file(source, path, options.columns)
     return _file(path, options)
 
@@ -212,7 +213,7 @@ def _dataset(dataset: Any, columns: Columns, where: str) -> Found:
         raise InputError(
             f"{where}: which columns hold client and label?",
             allowed=", ".join(dataset.column_names),
-            fix="pass --client-column and --label-column",
+            fix="pass `columns`",
         )
     client, label = places
     feature = dataset.features[label]
@@ -251,7 +252,7 @@ def _partitioner(partitioner: Any, columns: Columns, where: str) -> Found:
     if label is None or label not in known:
         raise InputError(
             f"{where}: which column holds the label?", got=label, allowed=", ".join(known),
-            fix="pass --label-column",
+            fix=f"pass {columns_argument(label=known[0])}, for example",
         )  # fmt: skip
     names = getattr(partitioner.dataset.features[label], "names", None)
 

@@ -3,7 +3,8 @@
 import functools
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -59,7 +60,8 @@ class CountsOptions:
     by: str | None = typer.Option(
         None,
         metavar="COLUMN",
-        help="A table with a row per sample: count its labels by the sites of this column.",
+        help="A table with a row per sample: count its labels by the sites of this column. With "
+        "--layout wide: add up the rows of a site.",
     )
     client_column: str | None = typer.Option(
         None, help="Column of the client, if rows are not clients."
@@ -96,28 +98,38 @@ class CountsOptions:
         """Read label counts from any supported source; also says how it was parsed."""
         from fedeas.sources import Columns, read_counts
 
-        client, layout = self.client_column, self.layout
-        if self.by is not None:
-            if client is not None or layout not in (None, "long"):
-                raise InputError("--by stands for --layout long --client-column", got=self.by)
-            client, layout = self.by, "long"
-        if client is not None and path.is_dir():
-            layout = None  # a data set has no layout
-        return read_counts(
-            str(path),
-            Columns(client, self.label_column, self.count_column),
-            self.delimiter,
-            layout,
-            drop_columns=self.drop_column or (),
-            drop_rows=self.drop_row or (),
-            transpose=self.transpose,
-            sheet=self.sheet,
-            encoding=self.encoding,
-            thousands=self.thousands,
-            blank=self.blank,
-            suppressed=self.suppressed,
-            size_column=self.size_column,
-        )
+        with options_in_messages():
+            return read_counts(
+                str(path),
+                Columns(self.client_column, self.label_column, self.count_column),
+                self.delimiter,
+                self.layout,
+                drop_columns=self.drop_column or (),
+                drop_rows=self.drop_row or (),
+                transpose=self.transpose,
+                sheet=self.sheet,
+                encoding=self.encoding,
+                thousands=self.thousands,
+                blank=self.blank,
+                suppressed=self.suppressed,
+                size_column=self.size_column,
+                by=self.by,
+            )
+
+
+@contextmanager
+def options_in_messages() -> Iterator[None]:
+    """Let errors name options of the command, not arguments of `read_counts`."""
+    from fedeas.tables.arguments import at_terminal
+
+    try:
+        yield
+    except InputError as error:
+        if type(error) is not InputError:
+            raise
+        parts = {"got": error.got, "allowed": error.allowed, "fix": error.fix}
+        texts = {k: at_terminal(v) if isinstance(v, str) else v for k, v in parts.items()}
+        raise InputError(at_terminal(error.what), **texts) from None
 
 
 def quality_option() -> Path | None:

@@ -145,9 +145,10 @@ def _is_stream(path: Path, layout: str | None) -> bool:
     from fedeas.tables import WIDE, Options, check_start, parquet_layout
 
     options = Options(layout=layout)
-    if parquet_layout(path, options).layout != WIDE or client_count(path) <= _STREAM_FROM:
-        return False
-    check_start(path, options)
+    with label_counts.options_in_messages():
+        if parquet_layout(path, options).layout != WIDE or client_count(path) <= _STREAM_FROM:
+            return False
+        check_start(path, options)
     return True
 
 

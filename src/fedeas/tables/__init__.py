@@ -16,9 +16,10 @@ import numpy as np
 from fedeas import parquet
 from fedeas.errors import InputError
 from fedeas.files import atomic_write, check_regular
+from fedeas.tables.advice import Advice
 from fedeas.tables.cells import LARGEST
 from fedeas.tables.delimited import opened
-from fedeas.tables.doubts import find_doubts
+from fedeas.tables.doubts import find_doubts, refusal
 from fedeas.tables.facts import (
     check_not_facts,
     checked_facts,
@@ -43,7 +44,7 @@ from fedeas.tables.json_table import (
 from fedeas.tables.layout import Reading, choose
 from fedeas.tables.long import Entry, added_up, read_long, read_long_parquet, without
 from fedeas.tables.rows import Rows
-from fedeas.tables.table import COUNTS, LAYOUTS, LONG, WIDE, Columns, Doubt, Options, Table
+from fedeas.tables.table import COUNTS, LAYOUTS, LONG, WIDE, Columns, Options, Table
 from fedeas.tables.wide import read_wide
 from fedeas.tables.workbook import opened_sheet
 
@@ -69,9 +70,9 @@ def read(path: Path | str, options: Options | None = None) -> Table:
     table, layout = read_as(path, options)
     if table.saved:
         return table
-    doubts = () if layout == LONG else tuple(find_doubts(table, layout))
-    if options.layout is None and table.meta is None:
-        _refuse(path, doubts)
+    doubts = tuple(find_doubts(table, layout))
+    if doubts and options.layout is None and table.meta is None:
+        raise refusal(str(path), doubts, layout)
     return replace(table, doubts=doubts)
 
 
@@ -126,13 +127,8 @@ def check_start(path: Path, options: Options) -> None:
         values = np.column_stack(batch.columns).astype(np.int64)
         clients = tuple(f"row {k}" for k in range(len(values)))
         table = Table(values, clients, tuple(source.columns))
-    _refuse(path, tuple(find_doubts(table, WIDE)))
-
-
-def _refuse(path: Path, doubts: Sequence[Doubt]) -> None:
-    if doubts:
-        said = "; ".join(f"{doubt.what}: {doubt.fix}" for doubt in doubts[:2])
-        raise InputError(f"{path}: {said}")
+    if doubts := tuple(find_doubts(table, WIDE)):
+        raise refusal(str(path), doubts, WIDE)
 
 
 def _read_csv(path: Path, options: Options) -> tuple[Table, str]:
@@ -175,7 +171,13 @@ def _read_rows(
         reading = choose(head, iterator, options, str(path))
     with open_rows() as rows:
         if reading.layout == WIDE:
-            return read_wide(rows, options), WIDE
+
+            def advise() -> Advice:
+                with open_rows() as again:
+                    iterator = iter(again)
+                    return Advice(next(iterator, []), iterator)
+
+            return read_wide(rows, options, advise), WIDE
         options.check_unused("a table that is not a row per client", "size_column")
         next(iter(rows))
         return read_long(rows, head, reading, options), reading.layout
@@ -208,7 +210,7 @@ def _read_json(path: Path, options: Options) -> tuple[Table, str]:
     if frame is not None:
         return _read_rows(path, options, lambda: nullcontext(open_frame(path, frame)))
     if options.layout in (LONG, COUNTS) or options.columns.given:
-        raise InputError(f"{path} holds a row per client", fix="leave out --layout")
+        raise InputError(f"{path} holds a row per client", fix="leave out `layout`")
     options.check_unused(f"{path}, which is JSON of whole numbers", *_CELLS_ONLY)
     table = read_json_table(path, content)
     if options.plain and content_hash(table) == saved_hash(content):

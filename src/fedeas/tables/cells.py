@@ -1,7 +1,7 @@
 """One cell of a text file as a whole number, or one line that says how to go on."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
@@ -9,6 +9,8 @@ from typing import Generic, NoReturn, Protocol, TypeVar
 
 from fedeas import parquet
 from fedeas.errors import InputError
+from fedeas.tables.arguments import argument
+from fedeas.tables.headings import names_attribute
 from fedeas.tables.thousands import NONE, Separators, separator_of, typed, without_groups
 
 LARGEST = parquet.LARGEST
@@ -17,20 +19,32 @@ _DECIMAL = re.compile(r"([0-9]{1,17})(?:\.([0-9]*))?([eE][+-]?[0-9]{1,3})?")
 _DECIMAL_COMMA = re.compile(r"([0-9]+),([0-9]+)")
 _DASHES = frozenset("-.\u2013\u2014\u2212\u00b7")  # also those of typesetters
 _MISSING = frozenset(("nan", "na", "n/a", "#n/a", "null", "none", "missing", "nil", "k.a.", "?"))
-_BELOW = re.compile(r"(<=?|≤)\s*([0-9]{1,9})")
+_BELOW = re.compile(r"(?:[nN]\s?)?(<=?|≤)\s*([0-9]{1,9})")
 _RANGE = re.compile(r"([0-9]{1,9})\s*[-\u2013]\s*([0-9]{1,9})")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9:]+)?")  # as a workbook's cell is written
 _HIDDEN = re.compile(r"\*+|\[c\]")
-_SIZES = "add a column with the number of samples of each client and name it with --size-column"
+SIZES = "add a column with the number of samples of each client, and pass its name as `size_column`"
 Key = TypeVar("Key")
 
 
 class Located(Protocol):
     """What tells which row was read last."""
 
+    cells: list[str]  # of that row
+
     @property
     def where(self) -> str:
         """The file and the row."""
+
+
+class Fixes(Protocol):
+    """What to do about cells that are not counts, by what else the table holds."""
+
+    def for_word(self, cell: str, name: str | None, row: Sequence[str]) -> str | None:
+        """Say what to do about a word."""
+
+    def for_share(self) -> str:
+        """Say what to do about a percentage."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +72,10 @@ class Cells(Generic[Key]):
         rows: Located,
         columns: Sequence[str] | None,
         rules: CellRules,
-        if_words: str | None = None,
+        fixes: Callable[[], Fixes] | None = None,
     ) -> None:
         self._rows, self._columns, self._rules = rows, columns, rules
-        self._if_words = if_words
+        self._fixes = fixes
         self._separators = Separators()
         self._later: list[tuple[Key, str, str, int]] = []
         self._separator: str | None = None
@@ -141,7 +155,7 @@ class Cells(Generic[Key]):
         if value is None or not low <= value <= (LARGEST if high is None else high):
             raise InputError(
                 f"{self.where(place)} holds {cell!r}",
-                got=f"--suppressed {value}",
+                got=f"suppressed={value}",
                 allowed=f"{low} to {high}",
             )
         slack = value if high is None else max(value - low, high - value)
@@ -161,23 +175,31 @@ class Cells(Generic[Key]):
         return value if value <= LARGEST else self._refuse(cell, place)
 
     def _refuse(self, cell: str, place: int, where: str = "") -> NoReturn:
-        refuse(cell, where or self.where(place), self._if_words)
+        name = None if self._columns is None else self._columns[place]
+        where = where or self.where(place)
+        if name is not None and names_attribute(name):
+            fix = f"pass {argument('drop_columns', [name])}"
+            raise InputError(f"{where} is not a count", got=cell, fix=fix)
+        fixes = None if self._fixes is None else self._fixes()
+        word = None if fixes is None else fixes.for_word(cell, name, self._rows.cells)
+        share = SIZES if fixes is None else fixes.for_share()
+        refuse(cell, where, word, share)
 
 
-def refuse(cell: str, where: str, if_words: str | None = None) -> NoReturn:
+def refuse(cell: str, where: str, if_word: str | None, if_share: str) -> NoReturn:
     """Say in one line why a cell is not a count, and how to go on."""
-    word = cell.lower()
+    none = f"write 0 for none, or pass {argument('blank', 0)}"
     if not cell:
-        raise InputError(f"{where} is empty", fix="write 0 for none, or pass --blank 0")
+        raise InputError(f"{where} is empty", fix=none)
     if is_missing(cell):
-        raise InputError(f"{where} holds {cell!r}", fix="write 0 for none, or pass --blank 0")
+        raise InputError(f"{where} holds {cell!r}", fix=none)
     if cell.endswith("%"):
-        raise InputError(f"{where} holds a percentage", got=cell, fix=_SIZES)
+        raise InputError(f"{where} holds a percentage", got=cell, fix=if_share)
     if _limits(cell):
         raise InputError(
             f"{where} holds a suppressed number, not a count",
             got=cell,
-            fix="pass --suppressed 2, for example, to read such cells as 2",
+            fix=f"pass {argument('suppressed', 2)}, for example, to read such cells as 2",
         )
     if separator_of(cell):
         refuse_thousands(where, cell)
@@ -185,11 +207,14 @@ def refuse(cell: str, where: str, if_words: str | None = None) -> NoReturn:
         fix = "write the count; spreadsheets make dates of ranges such as 1-4"
         raise InputError(f"{where} holds a date", got=cell, fix=fix)
     if match := _DECIMAL_COMMA.fullmatch(cell):
-        fix = "pass --thousands . if a comma marks decimals" if not match[2].strip("0") else _SIZES
+        whole = f"pass {argument('thousands', '.')} if a comma marks decimals"
+        fix = if_share if match[2].strip("0") else whole
         raise InputError(f"{where} holds a decimal number", got=cell, fix=fix)
-    if any(c.isalpha() for c in cell) and not _DECIMAL.fullmatch(cell) and word != "inf":
-        raise InputError(f"{where} holds a word, not a count", got=cell, fix=if_words or _COUNT)
-    share = f"if this is a share, {_SIZES}" if re.fullmatch(r"[0-9]*\.[0-9]+", cell) else None
+    if any(c.isalpha() for c in cell) and not _DECIMAL.fullmatch(cell) and cell.lower() != "inf":
+        raise InputError(
+            f"{where} holds a word, not a count", got=cell, fix=if_word or "write the number"
+        )
+    share = f"if this is a share, {if_share}" if re.fullmatch(r"[0-9]*\.[0-9]+", cell) else None
     raise InputError(f"{where}: not a count", got=cell, allowed=_COUNT, fix=share)
 
 
@@ -198,10 +223,11 @@ def refuse_thousands(where: str, cell: str) -> NoReturn:
     separator = separator_of(cell) or ","
     digits = re.sub("[^0-9]", "", cell)
     first, _, rest = cell.partition(".")
-    decimal = f", or --thousands none if it is {first}" if rest and not rest.strip("0") else ""
+    none = argument("thousands", NONE)
+    decimal = f", or {none} if it is {first}" if rest and not rest.strip("0") else ""
     raise InputError(
         f"{where} holds {cell!r}: a thousands separator, or a decimal number?",
-        fix=f"pass --thousands {typed(separator)} if it is {digits}{decimal}",
+        fix=f"pass {argument('thousands', typed(separator))} if it is {digits}{decimal}",
     )
 
 

@@ -9,6 +9,7 @@ from typing import TextIO
 
 from fedeas.errors import InputError
 from fedeas.files import unreadable
+from fedeas.tables.arguments import argument
 from fedeas.tables.encoding import assumption, find_encoding
 from fedeas.tables.rows import Numbered, Rows
 from fedeas.tables.table import Options
@@ -99,7 +100,7 @@ def _delimiter(path: Path, encoding: str, given: str | None) -> str:
     fewest = min((above for above in titles.values() if above is not None), default=None)
     fitting = [mark for mark, above in titles.items() if above is not None and above == fewest]
     if len(fitting) > 1:
-        either = " or ".join(f"--delimiter {_typed(mark)}" for mark in fitting)
+        either = " or ".join(argument("delimiter", _typed(mark)) for mark in fitting)
         raise InputError(f"{path} can be cut into cells in two ways", fix=f"pass {either}")
     if not fitting:
         _check_one_cell(path, encoding)
@@ -132,9 +133,9 @@ def _check_one_cell(path: Path, encoding: str) -> None:
             f"{path} has one cell per line, with {seen!r} in it",
             got=first[0],
             allowed="cells separated by commas",
-            fix=f"pass --delimiter {_typed(seen)} if that is what separates them",
+            fix=f"pass {argument('delimiter', _typed(seen))} if that is what separates them",
         )
 
 
 def _typed(delimiter: str) -> str:
-    return "tab" if delimiter == "\t" else f"'{delimiter}'"
+    return "tab" if delimiter == "\t" else delimiter

@@ -1,33 +1,159 @@
-"""What in a table is probably not a class or a client: totals, and years."""
+"""What in a table is probably not a class, a client or a count: totals, years, percentages, ...
 
+Nothing here decides what a table means: each doubt is a refusal, which an option settles.
+"""
+
+import math
+import re
+import unicodedata
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.tables.cells import quoted, shown
-from fedeas.tables.headings import is_year, names_total, names_year
-from fedeas.tables.table import Doubt, Table
+from fedeas.errors import InputError
+from fedeas.tables.arguments import argument
+from fedeas.tables.cells import SIZES, is_missing, listed, shown
+from fedeas.tables.headings import (
+    is_period,
+    is_year,
+    names_attribute,
+    names_average,
+    names_total,
+    names_whole,
+    names_year,
+)
+from fedeas.tables.table import LONG, WIDE, Doubt, Table
 
 Ints = NDArray[np.int64]
 _YEARS = (1900, 2100)
+_CODE = re.compile("999+")  # what statistics programs write for a missing number
+_MOST_PAIRS, _MOST_RUNS, _LONGEST_RUN = 100, 2_000, 50  # of columns that are added up
+_LOOKED_AT = 1_000  # rows that suggest such a sum; all are checked
+_EVIDENCE = 2.0  # decimal digits by which a sum is no coincidence
 
 
 def find_doubts(table: Table, layout: str) -> Iterator[Doubt]:
     """Yield doubts to settle before the table is used; `layout` is how it was read."""
     yield from table.doubts
-    if table.classes and all(map(is_year, table.classes)):
-        names = f"{table.classes[0]}, {table.classes[1]}" if len(table.classes) > 1 else "a year"
+    yield from _spellings(table.clients, "clients")
+    yield from _spellings(table.classes, "classes")
+    if layout != WIDE and table.classes:
+        yield from _labels(table.classes)
+    if layout == LONG:
+        return
+    yield from _periods(table)
+    yield from _left_out(table, layout)
+    yield from _numbers(table, layout)
+
+
+def refusal(where: str, doubts: Sequence[Doubt], layout: str) -> InputError:
+    """Return the error that names doubts, and the arguments that settle them."""
+    drops: dict[str, list[str]] = defaultdict(list)
+    for doubt in doubts:
+        if doubt.drop is not None:
+            drops[f"drop_{doubt.drop[0]}s"].append(doubt.drop[1])
+    dropping = ", ".join(argument(name, names) for name, names in drops.items())
+    fixes = [f"pass {dropping}"] if dropping else []
+    fixes += dict.fromkeys(doubt.fix for doubt in doubts if doubt.fix)
+    keep = argument("layout", layout)
+    if dropping:
+        fixes.append(f"or {keep} to keep {'it' if len(doubts) == 1 else 'them'}")
+    elif not all("transpose=" in doubt.fix for doubt in doubts):
+        fixes.append(f"or pass {keep} if it is right as it is")
+    return InputError(f"{where}: {_said(doubts)}", fix=", ".join(fixes))
+
+
+def frame_refusal(doubts: Sequence[Doubt], indexed: bool, clients: str) -> InputError:
+    """Return the error that names doubts about a data frame; `clients` is a column of polars."""
+    rows = [d.drop[1] for d in doubts if d.drop and d.drop[0] == "row"]
+    columns = [d.drop[1] for d in doubts if d.drop and d.drop[0] == "column"]
+    calls = ""
+    if indexed and (rows or columns):
+        kinds = {"columns": columns, "index": rows}
+        calls = f".drop({', '.join(f'{kind}={names!r}' for kind, names in kinds.items() if names)})"
+    elif rows or columns:
+        calls = f".drop({columns!r})" if columns else ""
+        calls += f".filter(~pl.col({clients!r}).is_in({rows!r}))" if rows else ""
+    fixes = [f"pass frame{calls}"] if calls else []
+    fixes += dict.fromkeys(d.frame_fix or d.fix for d in doubts if d.frame_fix or d.fix)
+    names = "list(frame.index), list(frame.columns)" if indexed else "clients, classes"
+    keep = f"or LabelCounts(frame.to_numpy(), {names}) if it is right as it is"
+    return InputError(f"the data frame: {_said(doubts)}", fix=", ".join([*fixes, keep]))
+
+
+def _said(doubts: Sequence[Doubt]) -> str:
+    more = f"; {len(doubts) - 3} more" if len(doubts) > 3 else ""
+    return "; ".join(doubt.what for doubt in doubts[:3]) + more
+
+
+# Names
+
+
+def _spellings(names: Sequence[str] | None, what: str) -> Iterator[Doubt]:
+    """Doubt names that differ in nothing but capitals, spaces and hyphens."""
+    alike: dict[str, list[str]] = defaultdict(list)
+    for name in names or ():
+        alike[_folded(name)].append(name)
+    if len(alike) < len(names or ()):
+        one = next(group for group in alike.values() if len(group) > 1)
         yield Doubt(
-            f"classes are headed {names}",
-            f"give counts by class, not by year, or pass --layout {layout} to keep them",
+            f"{what} {listed(one)} differ in their spelling only", fix="write them in one way"
         )
-    for what, option in _found(table):
-        yield Doubt(what, f"pass {option}, or --layout {layout} to keep it")
 
 
-def _found(table: Table) -> Iterator[tuple[str, str]]:
-    """Yield what seems to be a total or a year, and the option that leaves it out."""
+def _folded(name: str) -> str:
+    plain = name if name.isascii() else unicodedata.normalize("NFKC", name)
+    return " ".join(re.split(r"[\s_-]+", plain.casefold()))
+
+
+def _labels(labels: Sequence[str]) -> Iterator[Doubt]:
+    """Doubt labels that are lists of labels, and those that stand for none."""
+    for sign in ("|", ";", ",", "/", "+", "&"):
+        lists = _lists(labels, sign)
+        if lists:
+            yield Doubt(
+                f"{len(lists)} labels such as {shown(lists[0])} are lists of others",
+                fix="write a row per sample and label, or one label per sample",
+            )
+            break
+    if missing := [label for label in labels if is_missing(label) or label == "-1"]:
+        yield Doubt(
+            f"label {missing[0]!r} seems to mean that there is none",
+            fix="remove such rows",
+            drop=("column", missing[0]),
+        )
+
+
+def _lists(labels: Sequence[str], sign: str) -> list[str]:
+    """Return the labels whose parts are labels, or parts of other such labels if `sign` is plain.
+
+    >>> _lists(["Edema", "Effusion", "Edema|Effusion", "Edema|Mass"], "|")
+    ['Edema|Effusion', 'Edema|Mass']
+    """
+    parts = {
+        label: [part.strip() for part in label.split(sign)] for label in labels if sign in label
+    }
+    known = set(labels)
+    if any(all(part in known for part in each) for each in parts.values()):
+        return list(parts)
+    used = [part for each in parts.values() for part in set(each)]
+    return list(parts) if sign in "|;" and len(set(used)) < len(used) else []
+
+
+def _periods(table: Table) -> Iterator[Doubt]:
+    for names, what in ((table.classes, "classes"), (table.clients, "clients")):
+        years = what == "classes" and names is not None and all(map(is_year, names))
+        if names and (years or (len(names) > 1 and all(map(is_period, names)))):
+            yield Doubt(
+                f"{what} are headed {listed(names[:2])}: times, not {what}",
+                fix="give the counts of clients by class",
+            )
+
+
+def _left_out(table: Table, layout: str) -> Iterator[Doubt]:
+    """Doubt rows and columns that are better left out."""
     values = table.values
     transposed = table.understood == "a row per class"
     classes = _names(table.classes, values.shape[1])
@@ -39,33 +165,51 @@ def _found(table: Table) -> Iterator[tuple[str, str]]:
     yield from _years(values, classes, kinds[0])
     if transposed:
         yield from _years(values.T, clients, kinds[1])
+    if layout == WIDE:
+        for name in classes:
+            if names_attribute(name) and not names_average(name):
+                yield Doubt(f"{kinds[0]} {shown(name)} holds no counts", drop=(kinds[0], name))
 
 
 def _names(given: Sequence[str] | None, size: int) -> Sequence[str]:
     return given or [str(place) for place in range(size)]
 
 
-def _totals(
-    values: Ints, names: Sequence[str], kind: str, slack: Ints
-) -> Iterator[tuple[str, str]]:
-    """Yield the column that is the sum of the others, and those that are called a total."""
-    found = sum_column(values, slack)
+# Numbers
+
+
+def _totals(values: Ints, names: Sequence[str], kind: str, slack: Ints) -> Iterator[Doubt]:
+    """Doubt columns that are sums of others, or are called a total or a mean."""
+    whole = sum_column(values, slack)
+    parts = dict(part_sums(values)) if whole is None else {}
     for place, name in enumerate(names):
-        if place == found:
-            said = f"{kind} {shown(name)} is the sum of the others"
+        if place == whole:
+            said = "is the sum of the others"
+        elif place in parts:
+            said = f"is the sum of {_joined([names[part] for part in parts[place]])}"
         elif names_total(name):
-            said = f"{kind} {shown(name)} is called a total"
+            said = "is called a total"
+        elif names_average(name):
+            said = "is called a mean"
+        elif kind == "column" and names_whole(name):
+            said = "is called a number of samples, not a class"
         else:
             continue
-        yield said, f"--drop-{kind} {quoted(name)}"
+        yield Doubt(f"{kind} {shown(name)} {said}", drop=(kind, name))
+
+
+def _joined(names: Sequence[str]) -> str:
+    if len(names) > 3:
+        return f"{shown(names[0])} to {shown(names[-1])}"
+    return ", ".join(map(shown, names[:-1])) + f" and {shown(names[-1])}"
 
 
 def sum_column(values: Ints, slack: Ints | None = None) -> int | None:
-    """Return the column that is the sum of all others in every row, if that is not a coincidence.
+    """Return the column that is the sum of all others, if that is not a coincidence.
 
-    The sum of a row may be wrong by its `slack`, where cells were suppressed. A few small numbers
-    add up by chance: rows in which several others have samples tell more than rows in which one
-    other has.
+    The sum of a row may be wrong by its `slack`, where cells were suppressed, and in half of the
+    rows by a twentieth, as totals are that were counted elsewhere. A few small numbers add up by
+    chance: rows in which several others have samples tell more than rows in which one other has.
 
     >>> sum_column(np.array([[1, 2, 3], [4, 5, 9]])), sum_column(np.array([[1, 2, 3], [4, 5, 8]]))
     (2, None)
@@ -74,23 +218,113 @@ def sum_column(values: Ints, slack: Ints | None = None) -> int | None:
         return None
     off = np.abs(2 * values - values.sum(axis=1, keepdims=True))
     allowed = np.zeros(1, np.int64) if slack is None else slack
-    found = np.flatnonzero((off <= allowed[:, np.newaxis]).all(axis=0))
-    if len(found) > 1 and allowed.any():
-        found = found[[off[:, found].sum(axis=0).argmin()]]
-    if len(found) != 1:
+    exact = off <= allowed[:, np.newaxis]
+    near = exact | (20 * off <= values)
+    columns = np.flatnonzero(near.all(axis=0) & (2 * exact.sum(axis=0) >= len(values)))
+    if len(columns) > 1 and allowed.any():
+        columns = columns[[off[:, columns].sum(axis=0).argmin()]]
+    if len(columns) != 1:
         return None
-    others = np.delete(values, found[0], axis=1)
+    others = np.delete(values, columns[0], axis=1)[exact[:, columns[0]]]
     several = int(((others > 0).sum(axis=1) > 1).sum())
     any_of_them = int(others.any(axis=1).sum())
     spread = int(others.any(axis=0).sum()) > 1
-    return int(found[0]) if several >= 2 or (any_of_them >= 4 and spread) else None
+    return int(columns[0]) if several >= 2 or (any_of_them >= 4 and spread) else None
 
 
-def _years(values: Ints, names: Sequence[str], kind: str) -> Iterator[tuple[str, str]]:
-    """Yield the columns that are headed 'year', and the one that holds nothing but years."""
+def part_sums(values: Ints) -> Iterator[tuple[int, list[int]]]:
+    """Yield columns that are the sum of two others, or of those before or after them.
+
+    A sum is no coincidence if the numbers that agree have many digits for the sums that are tried.
+
+    >>> list(part_sums(np.array([[20, 30, 50, 99], [110, 5, 115, 3], [7, 8, 15, 9]])))
+    [(2, [0, 1])]
+    """
+    every, values = values, values[:_LOOKED_AT]
+    n = values.shape[1]
+    sums: dict[int, list[int]] = {}
+    if 3 <= n <= _MOST_PAIRS:
+        needed = _EVIDENCE + math.log10(n * (n - 1) * (n - 2) / 2)
+        place = {values[:, c].tobytes(): c for c in range(n)}
+        for total in range(n):
+            for first in range(n):
+                second = place.get((values[:, total] - values[:, first]).tobytes())
+                if second is not None and second > first and total not in (first, second):
+                    if _evidence(values, total, [first, second]) >= needed:
+                        sums.setdefault(total, [first, second])
+    if 3 <= n <= _MOST_RUNS:
+        for total, parts in _run_sums(values):
+            sums.setdefault(total, parts)
+    for total, parts in sorted(sums.items()):
+        if np.array_equal(every[:, parts].sum(axis=1), every[:, total]):
+            yield total, parts
+
+
+def _run_sums(values: Ints) -> Iterator[tuple[int, list[int]]]:
+    n = values.shape[1]
+    longest = min(n - 1, _LONGEST_RUN)
+    tried = 2 * sum(n - length for length in range(2, longest + 1))
+    ends = np.concatenate([np.zeros((len(values), 1), np.int64), values.cumsum(axis=1)], axis=1)
+    for length in range(2, longest + 1):
+        runs = ends[:, length:] - ends[:, :-length]  # of the columns from 0, 1, 2, ... on
+        before = (runs[:, :-1] == values[:, length:]).all(axis=0)
+        after = (runs[:, 1:] == values[:, :-length]).all(axis=0)
+        for start in np.flatnonzero(before).tolist():
+            total, parts = start + length, list(range(start, start + length))
+            if _evidence(values, total, parts) >= _EVIDENCE + math.log10(tried):
+                yield total, parts
+        for total in np.flatnonzero(after).tolist():
+            parts = list(range(total + 1, total + 1 + length))
+            if _evidence(values, total, parts) >= _EVIDENCE + math.log10(tried):
+                yield total, parts
+
+
+def _evidence(values: Ints, total: int, parts: list[int]) -> float:
+    """Return the decimal digits of the sums to which several parts contribute."""
+    several = (values[:, parts] > 0).sum(axis=1) > 1
+    return float(np.log10(values[several, total]).sum())
+
+
+def _years(values: Ints, names: Sequence[str], kind: str) -> Iterator[Doubt]:
+    """Doubt the columns that are headed 'year', and the one that holds nothing but years."""
     low, high = _YEARS
     years = np.flatnonzero(((values >= low) & (values <= high)).all(axis=0))
     alone = years[0] if len(years) == 1 and len(values) > 1 else None
     for place, name in enumerate(names):
         if names_year(name) or place == alone:
-            yield f"{kind} {shown(name)} holds years", f"--drop-{kind} {quoted(name)}"
+            yield Doubt(f"{kind} {shown(name)} holds years", drop=(kind, name))
+
+
+def _numbers(table: Table, layout: str) -> Iterator[Doubt]:
+    """Doubt numbers that are percentages, codes, or the labels of single samples."""
+    values = table.values
+    for axis, what in ((1, "row"), (0, "column")):
+        sums = values.sum(axis=axis)
+        sums = sums[sums > 0]
+        if len(sums) > 1 and (np.abs(sums - 100) <= 1).all() and (sums == 100).any():
+            yield Doubt(
+                f"every {what} adds up to 100, as percentages do",
+                fix=f"{SIZES} if they are",
+                frame_fix="multiply the shares by the size of each client if they are",
+            )
+            break
+    most, second = _largest(values)
+    if _CODE.fullmatch(str(most)) and 2 * second < most:
+        yield Doubt(
+            f"{most} may stand for a missing number",
+            fix=f"leave such cells empty and pass {argument('blank', 0)} if it does",
+            frame_fix=f"pass frame.replace({most}, 0) if it does",
+        )
+    if layout == WIDE and most == 1 and int(values.any(axis=1).sum()) > 2 and not table.added:
+        yield Doubt(
+            "no number is larger than 1, as in a table with a row per sample",
+            fix="put the client of each sample in a column and pass its name as `by`, with "
+            f"{argument('layout', WIDE)}, to add its rows up",
+            frame_fix="add up the rows of each client: frame.groupby(clients).sum()",
+        )
+
+
+def _largest(values: Ints) -> tuple[int, int]:
+    """Return the largest number, and the largest below it."""
+    most = int(values.max(initial=0))
+    return most, int(values.max(initial=0, where=values < most))

@@ -9,13 +9,14 @@ import re
 from pathlib import Path
 
 from fedeas.errors import InputError
+from fedeas.tables.arguments import argument
 
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _WESTERN = "cp1252"
 _OTHERS = ("iso8859-15", "cp1250", "iso8859-2")
 # What else a text may be in, most likely first, to show how its words would read.
 _SUGGESTED = (_WESTERN, "cp1250", "cp1251", "mac_roman", "cp850")
-_WORD = re.compile(rb"[A-Za-z\x80-\xff]*[\x80-\xff][A-Za-z\x80-\xff]*")
+_WORD = re.compile(rb"[A-Za-z\x80-\xff]+")
 _BLOCK = 1 << 20
 
 
@@ -32,7 +33,7 @@ def find_encoding(path: Path, given: str | None) -> str:
             order = "le" if start[1:2] == b"\0" else "be"
             raise InputError(
                 f"{path} is not text, or UTF-16 without a mark",
-                fix=f"pass --encoding utf-16-{order} if it is text, or save it as UTF-8",
+                fix=f"pass {argument('encoding', f'utf-16-{order}')} if it is text, or save it as UTF-8",
             )
         file.seek(0)
         decoder = codecs.getincrementaldecoder("utf-8")()
@@ -67,6 +68,8 @@ def _checked(given: str) -> str:
 def _check_western(where: str, line: bytes) -> None:
     """Refuse a line whose words differ between encodings, or are hardly words in any of them."""
     for word in _WORD.findall(line):
+        if word.isascii():
+            continue
         western = _decoded(word, _WESTERN)
         letters = sum(byte < 0x80 for byte in word)
         agreed = western is not None and all(_decoded(word, e) == western for e in _OTHERS)
@@ -74,7 +77,7 @@ def _check_western(where: str, line: bytes) -> None:
             continue
         found = {text: e for e in reversed(_SUGGESTED) if (text := _decoded(word, e))}
         either = ", ".join(
-            f"--encoding {e} if it is {text!r}" for text, e in reversed(found.items())
+            f"{argument('encoding', e)} if it is {text!r}" for text, e in reversed(found.items())
         )
         raise InputError(
             f"{where} is not UTF-8",

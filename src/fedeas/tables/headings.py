@@ -15,6 +15,7 @@ _PLACES = frozenset({
     "laboratory", "lab", "labor", "city", "county", "state", "country", "region", "land",
 })  # fmt: skip
 _ALONE = frozenset(("id", "cid", "name", "index"))
+_IDS = frozenset(("id", "cid"))
 # What spreadsheets write above the rows and the columns of a pivot table.
 _PIVOT_ROWS = frozenset(("row labels", "zeilenbeschriftungen", "étiquettes de lignes"))
 _PIVOT_COLUMNS = frozenset(("column labels", "spaltenbeschriftungen", "étiquettes de colonnes"))
@@ -25,17 +26,40 @@ LABEL_HEADINGS = ("label", "labels", "class", "target", "fine_label", "category"
 _CLASSES = frozenset({
     "class", "classes", "label", "labels", "category", "categories", "target", "diagnosis",
     "diagnoses", "disease", "finding", "findings", "condition", "species", "outcome", "klasse",
-    "klassen", "kategorie", "diagnose", "diagnosen", "erkrankung",
+    "klassen", "kategorie", "diagnose", "diagnosen", "erkrankung", "krankheit", "befund",
 })  # fmt: skip
 _TOTALS = frozenset({
-    "total", "totals", "subtotal", "sum", "sums", "all", "overall", "gesamt", "insgesamt", "summe",
-    "gesamtsumme", "gesamtergebnis", "alle",
+    "total", "totals", "subtotal", "subtotals", "sum", "sums", "gesamt", "insgesamt", "summe",
+    "gesamtsumme", "zwischensumme", "teilsumme", "gesamtergebnis", "somme",
 })  # fmt: skip
-_TOTAL = re.compile("total|sum|all|gesamt", re.IGNORECASE)  # in every one of them
-_BESIDE_TOTALS = frozenset(
-    {"grand", "sub", "row", "column", "count", "counts", "samples", "n", "général"}
+_ALL = frozenset(("all", "alle", "overall"))  # a total alone, or with one of these words
+_BESIDE_ALL = _HOLDERS | _PLACES | {
+    "grand", "row", "column", "count", "counts", "samples", "n", "patients", "cases", "sites",
+    "centers", "centres", "clinics", "kliniken", "standorte", "häuser", "classes", "together",
+}  # fmt: skip
+_AVERAGES = frozenset(("mean", "average", "avg", "durchschnitt", "mittelwert", "\u00f8"))
+_STATISTICS = frozenset(("median", "std", "sd", "stdev", "min", "max", "minimum", "maximum"))
+# In every total and every average; a million clients are asked for their names.
+_SUMMARY = re.compile("tot|sum|all|gesamt|somme|mean|av|mittel|durchs|\u00f8|median|st?d|m[ai][nx]", re.I)
+# Columns beside counts, which are neither classes nor counts.
+_ATTRIBUTES = frozenset({
+    "beds", "betten", "zip", "zipcode", "postcode", "postal", "plz", "age", "ages", "alter", "lat",
+    "lon", "latitude", "longitude", "population", "einwohner", "bmi", "percent", "percentage",
+    "prozent", "rate",
+})  # fmt: skip
+_MONTHS = frozenset(
+    "jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june july "
+    "august september october november december mrz mär märz mai okt dez januar februar juni juli "
+    "oktober dezember janvier février mars avril juin juillet août septembre octobre novembre "
+    "décembre".split()
+)
+_PERIOD = re.compile(
+    r"(?:19|20)[0-9]{2}(?:[-/.][0-9]{1,2}){1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.](?:19|20)?[0-9]{2}"
+    r"|(?:(?:19|20)[0-9]{2}[- ]?)?(?:q[1-4]|(?:kw|w|week) ?[0-9]{1,2})(?:[- /]?(?:19|20)[0-9]{2})?",
+    re.IGNORECASE,
 )
 _YEARS = frozenset(("year", "years", "jahr", "jahre"))
+_PERIODS = _YEARS | {"month", "months", "monat", "date", "datum", "quarter", "quartal", "week"}
 _COUNTING = frozenset(("count", "counts", "freq", "frequency", "anzahl", "quantity"))
 _NUMBER_OF = frozenset(("n", "num", "number", "total"))
 _COUNTED = frozenset({
@@ -90,6 +114,12 @@ def names_holders(heading: str) -> bool:
     return names_clients(heading) and bool(_HOLDERS.intersection(_words(heading)))
 
 
+def says_clients(heading: str) -> bool:
+    """Tell whether a heading leaves no doubt that clients are below it: not 'name', not ''."""
+    ids = heading.lower() in _IDS
+    return ids or names_holders(heading) or names_places(heading)
+
+
 def names_classes(heading: str) -> bool:
     """Tell whether a heading is that of class names: 'class', 'diagnosis_code'."""
     match _words(heading):
@@ -101,11 +131,52 @@ def names_classes(heading: str) -> bool:
 
 
 def names_total(name: str) -> bool:
-    """Tell whether a name is that of a sum: 'Total', 'grand total', 'Gesamt'."""
-    if not _TOTAL.search(name):  # a million clients are asked for their names
+    """Tell whether a name is that of a sum: 'Total', 'Subtotal Nord', 'Alle H\u00e4user'.
+
+    >>> names_total("Total (excl. B)"), names_total("All sites"), names_total("All Saints")
+    (True, True, False)
+    """
+    if not _SUMMARY.search(name):
+        return False
+    words = set(_words(name))
+    return bool(words & _TOTALS) or (bool(words & _ALL) and words <= _ALL | _BESIDE_ALL)
+
+
+def names_average(name: str) -> bool:
+    """Tell whether a name is that of a mean or of another statistic: 'Average', 'mean_age'."""
+    if not _SUMMARY.search(name):
         return False
     words = _words(name)
-    return bool(_TOTALS.intersection(words)) and set(words) <= _TOTALS | _BESIDE_TOTALS
+    return bool(_AVERAGES.intersection(words)) or (len(words) == 1 and words[0] in _STATISTICS)
+
+
+def names_attribute(heading: str) -> bool:
+    """Tell whether a heading is that of numbers that are not counts: 'beds', 'zip_code'."""
+    return bool(_ATTRIBUTES.intersection(_words(heading)))
+
+
+def names_whole(heading: str) -> bool:
+    """Tell whether a heading is that of all samples, without a class: 'n_patients', 'cases'."""
+    words = set(_words(heading))
+    return bool(words) and words <= _COUNTING | _NUMBER_OF | _COUNTED
+
+
+def names_periods(heading: str) -> bool:
+    """Tell whether a heading is that of times: 'year', 'Monat'."""
+    words = _words(heading)
+    return len(words) == 1 and words[0] in _PERIODS
+
+
+def is_period(name: str) -> bool:
+    """Tell whether a name is that of a time, but not just a number: 'Jan 24', '2024-01', 'Q1'.
+
+    >>> is_period("Jan 24"), is_period("3.1.2024"), is_period("2024"), is_period("May Clinic")
+    (True, True, False, False)
+    """
+    if len(name) > 20:
+        return False
+    words = [word for word in _words(name) if not word.isdigit()]
+    return bool(_PERIOD.fullmatch(name)) or (len(words) == 1 and words[0] in _MONTHS)
 
 
 def names_year(heading: str) -> bool:

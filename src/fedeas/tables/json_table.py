@@ -13,6 +13,7 @@ import numpy as np
 
 from fedeas.errors import InputError
 from fedeas.files import read_text
+from fedeas.tables.arguments import argument
 from fedeas.tables.cells import whole_number
 from fedeas.tables.headings import names_clients
 from fedeas.tables.rows import Rows
@@ -126,8 +127,9 @@ def _nested(
     if not named and options.transpose is None:
         raise InputError(
             f"{path} can be read in two ways: are {outer[0]!r}, ... classes or clients?",
-            fix="pass --no-transpose if they are classes (what DataFrame.to_json() makes of a row "
-            "per client), or --transpose if they are clients",
+            fix=f"pass {argument('transpose', False)} if they are classes (what "
+            "DataFrame.to_json() makes of a row per client), or "
+            f"{argument('transpose', True)} if they are clients",
         )
     rows = [[_text(path, content[name].get(key)) for name in outer] for key in inner]
     return _with_index(outer, iter(inner), rows)

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from fedeas.errors import InputError
-from fedeas.tables.cells import is_whole, listed, may_stand_for_count, quoted
+from fedeas.tables.arguments import argument, columns_argument
+from fedeas.tables.cells import is_whole, listed, may_stand_for_count
 from fedeas.tables.headings import names_counts, names_year
 from fedeas.tables.table import COUNTS, LONG, WIDE, Options
 
@@ -44,10 +45,11 @@ class Reading:
     def described(self) -> str:
         """The reading, with the options that ask for it."""
         if self.layout == WIDE:
-            return "a row per client (--layout wide)"
+            return f"a row per client ({argument('layout', WIDE)})"
         if self.layout == LONG:
-            return "a row per sample (--layout long)"
-        return f"a count per row (--layout counts --count-column {quoted(self.count)})"
+            return f"a row per sample ({argument('layout', LONG)})"
+        names = {"client": self.client, "label": self.label, "count": self.count}
+        return f"a count per row ({columns_argument(**names)})"
 
 
 def choose(
@@ -67,9 +69,9 @@ def choose(
         raise InputError(
             f"{where}: which columns hold client and label?",
             allowed=listed(names),
-            fix="pass --client-column and --label-column",
+            fix="pass `columns`",
         )
-    if options.layout == LONG:
+    if options.layout == LONG or options.by is not None:
         return Reading(LONG, *places)
     survey = _Survey(head, names, places, rows)
     if options.layout == COUNTS or options.columns.count:
@@ -80,7 +82,7 @@ def choose(
     ways = ", or ".join(reading.described for reading in found)
     raise InputError(
         f"{where} can be read in {_NUMBERS[len(found)]} ways: {ways}",
-        fix="pass one of these options",
+        fix="pass one of these",
     )
 
 
@@ -128,7 +130,7 @@ class _Survey:
         raise InputError(
             f"{where}: which column holds the counts?",
             allowed=listed(named or self._others) or "a column besides client and label",
-            fix="pass --count-column",
+            fix=f"pass {columns_argument(client=self._places[0], label=self._places[1], count=(named or self._others or ['count'])[0])}, for example",
         )
 
     def _counts(self) -> list[str]:

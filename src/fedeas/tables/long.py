@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from fedeas import parquet
 from fedeas.errors import InputError
-from fedeas.tables.cells import LARGEST, Cells, whole_number
+from fedeas.tables.cells import LARGEST, Cells, shown, whole_number
+from fedeas.tables.headings import names_total
 from fedeas.tables.layout import Reading
 from fedeas.tables.rows import Rows, check_width
-from fedeas.tables.table import Options, Table
+from fedeas.tables.table import Doubt, Options, Table
 from fedeas.tables.wide import check_dropped
 
 Entry = tuple[object, object, int]  # a client, a label, and how many
@@ -22,12 +23,59 @@ Entry = tuple[object, object, int]  # a client, a label, and how many
 def read_long(rows: Rows, head: Sequence[str], reading: Reading, options: Options) -> Table:
     """Read the rows below a heading."""
     cells = Cells[tuple[str, str]](rows, head, options.rules)
-    table = added_up(_entries(rows, head, reading, cells), reading.understood)
+    body = _Body(rows, head, reading, options)
+    table = added_up(_entries(body, cells), reading.understood)
     dropped = [name for name in options.drop_columns if name not in head]
     if cells.hidden:
         table = replace(table, slack=_slack(table, cells.hidden))
-    table = without(table, dropped, options.drop_rows, str(rows.path))
-    return replace(table, assumed=rows.assumed + cells.assumed, notes=cells.notes)
+    left = [name for name in options.drop_rows if name not in body.remarks]
+    table = without(table, dropped, left, str(rows.path))
+    return replace(
+        table,
+        assumed=rows.assumed + cells.assumed,
+        notes=cells.notes,
+        doubts=tuple(body.doubts()),
+    )
+
+
+class _Body:
+    """The rows below a heading, without remarks; and what there is to doubt about them."""
+
+    def __init__(
+        self, rows: Rows, head: Sequence[str], reading: Reading, options: Options
+    ) -> None:
+        self.rows = rows
+        self.remarks: set[str] = set()  # below the table, left out
+        self._width, self._drop_rows = len(head), options.drop_rows
+        names = [name for name in (reading.client, reading.label, reading.count) if name]
+        self.places = [list(head).index(name) for name in names]
+        others = [n for n in head if n not in names and n not in options.drop_columns]
+        # A count for men, one for women, and one for all.
+        self._groups = {n: list(head).index(n) for n in others} if reading.count else {}
+        self._totals: dict[str, str] = {}
+        self._hidden = 0
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for row in self.rows:
+            if row[0] in self._drop_rows and len(row) != self._width:
+                self.remarks.add(row[0])
+                continue
+            check_width(self.rows, row, self._width)
+            self._hidden += self.rows.line in self.rows.hidden_rows
+            for name, place in self._groups.items():
+                if names_total(row[place]):
+                    self._totals.setdefault(name, row[place])
+            yield row
+
+    def doubts(self) -> Iterator[Doubt]:
+        """Yield what there is to doubt, once the rows are read."""
+        for name, value in self._totals.items():
+            yield Doubt(
+                f"rows with {shown(value)} in column {shown(name)} seem to be totals of others",
+                fix="remove these rows",
+            )
+        if self._hidden:
+            yield Doubt(f"{self._hidden} rows are hidden", fix="show them or delete them")
 
 
 def read_long_parquet(path: Path, reading: Reading, options: Options) -> Table:
@@ -86,16 +134,15 @@ def without(table: Table, columns: Sequence[str], rows: Sequence[str], where: st
 
 
 def _entries(
-    rows: Rows, head: Sequence[str], reading: Reading, cells: Cells[tuple[str, str]]
+    body: _Body, cells: Cells[tuple[str, str]]
 ) -> Iterator[Entry]:
-    places = [list(head).index(name) for name in (reading.client, reading.label)]
-    count = list(head).index(reading.count) if reading.count else None
-    for row in rows:
-        check_width(rows, row, len(head))
-        client, label = (row[place] for place in places)
+    first, second, *counts = body.places
+    count = counts[0] if counts else None
+    for row in body:
+        client, label = row[first], row[second]
         if not (client and label):
             raise InputError(
-                f"{rows.where} lacks a client or a label",
+                f"{body.rows.where} lacks a client or a label",
                 got=row[:4],
                 fix="write it in every row; of merged cells only the first holds it",
             )

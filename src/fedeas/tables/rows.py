@@ -1,9 +1,10 @@
 """Rows of cells from any kind of file: without blank ones, and without a title above them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
 from fedeas.errors import InputError
+from fedeas.tables.arguments import argument
 from fedeas.tables.cells import is_number, shown
 from fedeas.tables.headings import names_classes, names_clients, names_pivot
 
@@ -19,6 +20,9 @@ class Rows:
 
     def __init__(self, path: Path, numbered: Iterable[Numbered], unit: str = "line") -> None:
         self.path, self.line = path, 0
+        self.cells: list[str] = []  # of the last row
+        self.hidden_rows: Container[int] = ()
+        self.hidden_columns: Container[int] = ()
         self.comments: list[str] = []  # above the first row
         self._assumed: list[str] = []
         self._unit = unit
@@ -55,8 +59,10 @@ class Rows:
                 if above:
                     self._check_title(above[0][1], row)
                 above = None
+            self.cells = row
             yield row
         for self.line, row in above or ():  # nothing else: the rows have one cell each
+            self.cells = row
             yield row
 
     def _check_title(self, title: list[str], heading: list[str]) -> None:
@@ -83,13 +89,14 @@ def check_width(rows: Rows, row: list[str], width: int) -> None:
     if len(row) == width:
         return
     filled = [cell for cell in row if cell]
+    note = argument("drop_rows", row[:1])
     if len(filled) == 1:
         raise InputError(
-            f"{rows.where} has one cell only", got=filled[0], fix="remove it if it is text"
+            f"{rows.where} has one cell only", got=filled[0], fix=f"remove it, or pass {note}"
         )
     raise InputError(
         f"{rows.where} has {len(row)} cells, the first line has {width}",
         got=row,
         fix="put numbers with a comma in them in quotes, or write them without"
-        if len(row) > width else "fill the missing cells, with 0 for none",
+        if len(row) > width else f"fill the missing cells, with 0 for none, or pass {note}",
     )  # fmt: skip

@@ -1,13 +1,14 @@
 """What a table is, and how to read a file."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.errors import InputError
+from fedeas.tables.arguments import argument, columns_argument
 from fedeas.tables.cells import LARGEST, CellRules, listed
 from fedeas.tables.headings import LABEL_HEADINGS, names_clients
 from fedeas.tables.thousands import SEPARATORS, parse_separator, typed
@@ -17,10 +18,16 @@ WIDE, LONG, COUNTS = LAYOUTS = ("wide", "long", "counts")
 
 @dataclass(frozen=True)
 class Doubt:
-    """Something in a table that is probably not a class or a client, and how to settle it."""
+    """Something in a table that may be no class or no client, and how to settle it.
+
+    `drop` leaves it out: 'row' or 'column', and its name. `fix` is what else to do with a file,
+    `frame_fix` with a data frame.
+    """
 
     what: str
-    fix: str
+    fix: str = ""
+    drop: tuple[str, str] | None = None
+    frame_fix: str = ""
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,7 @@ class Table:
     assumed: tuple[str, ...] = ()  # about the file: its encoding, its sheet, ...
     notes: tuple[str, ...] = ()  # what options did
     slack: NDArray[np.int64] | None = None  # by how much suppressed cells may be wrong
+    added: bool = False  # whether rows of one client were added up
     saved: bool = False  # whether fedeas wrote it, and nobody changed it: there is nothing to doubt
 
 
@@ -58,6 +66,9 @@ class Columns:
         """Whether any column was named: the table is then not a row per client."""
         return any((self.client, self.label, self.count))
 
+    def _given(self) -> dict[str, str]:
+        return {name: value for name, value in vars(self).items() if value is not None}
+
     def find(self, known: Iterable[str], where: str) -> tuple[str, str] | None:
         """Return the columns of client and label, None if there are none and none were named."""
         names = list(known)
@@ -76,11 +87,16 @@ class Columns:
         if client is not None and label is not None:
             return client, label
         if self.given:
-            lacking = "label" if client else "client"
+            lacking, wide = "label" if client else "client", ""
+            if client:
+                adding = f"{argument('layout', WIDE)}, {argument('by', client)}"
+                wide = f", or {adding} if every class has a column"
+            other = next((n for n in names if n not in (client, label, self.count)), lacking)
+            given = self._given() | {lacking: other}
             raise InputError(
                 f"{where}: which column holds the {lacking}?",
                 allowed=listed(names),
-                fix=f"pass --{lacking}-column",
+                fix=f"pass {columns_argument(**given)}, for example{wide}",
             )
         return None
 
@@ -99,7 +115,8 @@ class Options:
     `drop_columns` and `drop_rows` are left out, by their names in the file; `transpose` tells
     that rows are classes, or that they are not. `thousands`, `blank` and `suppressed` are those of
     `CellRules`. With a `size_column` the other cells are shares of it. `sheet` names one of a
-    workbook.
+    workbook. `by` is the column of clients where rows are samples, or, in a wide table, where the
+    rows of one client are added up.
     """
 
     delimiter: str | None = None
@@ -114,6 +131,7 @@ class Options:
     blank: int | None = None
     suppressed: int | None = None
     size_column: str | None = None
+    by: str | None = None
 
     @property
     def plain(self) -> bool:
@@ -129,30 +147,51 @@ class Options:
         """Refuse options that say nothing about a kind of file, instead of ignoring them."""
         for name in names:
             if getattr(self, name) is not None:
-                option = f"--{name.replace('_', '-')}"
-                raise InputError(f"{option} does not apply to {where}", fix=f"leave out {option}")
+                raise InputError(f"`{name}` does not apply to {where}", fix=f"leave out `{name}`")
 
     def __post_init__(self) -> None:
+        for name in ("drop_columns", "drop_rows"):
+            given = getattr(self, name)
+            object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
         self._check_cells()
         if self.layout is not None and self.layout not in LAYOUTS:
             raise InputError("unknown layout", got=self.layout, allowed=", ".join(LAYOUTS))
         if self.layout == WIDE and self.columns.given:
             raise InputError(
                 "a wide table has no column of labels or counts",
-                fix="leave out --layout wide, or the names of columns",
+                fix=f"leave out {argument('layout', WIDE)}, or the names of columns",
             )
         if self.layout == LONG and self.columns.count:
             raise InputError(
-                "a row per sample has no count", got=self.columns.count, fix="pass --layout counts"
+                "a row per sample has no count", got=self.columns.count,
+                fix=f"pass {argument('layout', COUNTS)}",
             )
         if self.transpose and (self.layout in (LONG, COUNTS) or self.columns.given):
-            raise InputError("only a wide table can be transposed", fix="leave out --transpose")
+            raise InputError("only a wide table can be transposed", fix="leave out `transpose`")
+        self._check_by()
+
+    def _check_by(self) -> None:
+        """Take `by` for the column of clients in a table with a row per sample."""
+        if self.by is None:
+            return
+        if self.columns.client not in (None, self.by) or self.layout == COUNTS:
+            raise InputError(
+                "`by` names the column of clients in a table with a row per sample", got=self.by
+            )
+        if self.layout != WIDE:
+            object.__setattr__(self, "columns", replace(self.columns, client=self.by))
+        elif self.transpose or self.size_column is not None:
+            raise InputError(
+                "rows of one client are added up, with counts in a column per class",
+                got=self.by,
+                fix="leave out `transpose` and `size_column`",
+            )
 
     def _check_cells(self) -> None:
         for name in ("blank", "suppressed"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= LARGEST:
-                raise InputError(f"--{name} is not a count", got=value, allowed="0 and above")
+                raise InputError(f"`{name}` is not a count", got=value, allowed="0 and above")
         if self.thousands is not None:
             sign = parse_separator(self.thousands)
             if sign is None:
@@ -166,6 +205,6 @@ class Options:
             self.transpose or self.layout in (LONG, COUNTS) or self.columns.given
         ):
             raise InputError(
-                "--size-column needs a row per client and a column per class",
+                "`size_column` needs a row per client and a column per class",
                 got=self.size_column,
             )

@@ -48,6 +48,12 @@ class Shares:
         size = self._size
         self._sizes.append(self._cells.count(row[size], size, len(self._sizes)))
         places = [place for place in range(start, len(row)) if place != size]
+        if not places:
+            raise InputError(
+                "there is no column of shares besides that of sizes",
+                got=self._cells.column(size),
+                allowed="a column of percentages per class",
+            )
         texts = [self._text(row[place], place) for place in places]
         shares = [
             _parse_share(text, self._cells.where(place))
@@ -96,7 +102,7 @@ def _check_shares(shares: Sequence[Decimal], cells: Sequence[str], where: str) -
         raise InputError(
             f"the shares of {where} add up to {total:g}",
             allowed="100 % or 1, up to rounding",
-            fix="leave out other columns with --drop-column",
+            fix="leave out other columns with `drop_columns`",
         )
 
 

@@ -1,7 +1,7 @@
 """A row per client and a column per class, as text: headings, ids, counts."""
 
 import itertools
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
@@ -9,31 +9,44 @@ from typing import NoReturn
 import numpy as np
 
 from fedeas.errors import InputError
-from fedeas.tables.cells import Cells, is_number, listed, quoted, shown
+from fedeas.tables.advice import Advice
+from fedeas.tables.arguments import argument
+from fedeas.tables.cells import Cells, is_number, listed, shown
 from fedeas.tables.headings import (
     is_holder,
+    is_period,
     names_classes,
     names_clients,
     names_holders,
+    names_periods,
     names_places,
+    says_clients,
 )
 from fedeas.tables.rows import Rows, check_width
 from fedeas.tables.table import WIDE, Doubt, Options, Table
 from fedeas.tables.values import Counts, Shares
 
 _INDEX = ("", "index", "Unnamed: 0")  # above the index of a data frame
-_TRANSPOSE = "pass --transpose, or --no-transpose if rows are clients"
+_TRANSPOSE = (
+    f"pass {argument('transpose', True)} if rows are classes, or {argument('transpose', False)} if "
+    "they are clients"
+)
 
 
-def read_wide(rows: Rows, options: Options) -> Table:
+def read_wide(rows: Rows, options: Options, advise: Callable[[], Advice]) -> Table:
     """Read the rows of a file as a wide table."""
-    head, body = _head(rows, options)
-    cells = Cells[int](rows, head.names, options.rules, _if_words(head.names))
+    head, body = _head(rows, options, advise)
+    cells = Cells[int](rows, head.names, options.rules, advise)
     has_ids = head.has_ids
     lines: dict[str, int] = {}  # of every row, by its name
+    clients: list[str] = []  # of every row, where those of one client are added up
     dropped: set[str] = set()
+    doubts: list[Doubt] = list(head.hidden(rows))
     counts = Counts(cells) if options.size_column is None else Shares(cells, head.size)
     for number, full in enumerate(body):
+        if full[0] in options.drop_rows and len(full) != head.width:  # a note below the table
+            dropped.add(full[0])
+            continue
         check_width(rows, full, head.width)
         if head.indexed and full[0] != str(number):
             _refuse_two_ids(rows.path, ["", *(head.names or ())])
@@ -45,21 +58,44 @@ def read_wide(rows: Rows, options: Options) -> Table:
             dropped.add(name)
             continue
         if has_ids:
-            _check_id(rows, row, lines, options)
-        lines[name] = rows.line
+            _check_id(rows, row, lines, options, (head.names or [""])[0])
+        if rows.line in rows.hidden_rows:
+            doubts.append(Doubt(f"row {rows.line} ({shown(name)}) is hidden", drop=("row", name)))
+        lines.setdefault(name, rows.line)
+        if options.by is not None:
+            clients.append(name)
         counts.add(row, int(has_ids))
     check_dropped(options.drop_rows, dropped, lines, "row", str(rows.path))
-    matrix = counts.matrix(len(lines))
+    matrix = counts.matrix(len(clients) or len(lines))
     if not matrix.size:
         raise InputError(
             f"{rows.path} has no counts", got=head.names, allowed="a row of counts per client"
         )
     if not has_ids and not (head.names and names_classes(head.names[0])):
         _check_numbered(rows.path, matrix)
-    table = _table(head, tuple(lines) if has_ids else None, matrix, options)
-    assumed = (*rows.assumed, *cells.assumed, *counts.assumed)
     slack = _slack(matrix, cells.hidden, options)
-    return replace(table, assumed=assumed, notes=cells.notes, slack=slack)
+    added = len(clients) > len(lines)
+    if added:
+        matrix = _added(matrix, clients)
+        slack = None if slack is None else _added(slack, clients)
+        rows.assume(f"rows added up by {options.by!r}")
+    table = _table(head, tuple(lines) if has_ids else None, matrix, options)
+    return replace(
+        table,
+        assumed=(*rows.assumed, *cells.assumed, *counts.assumed),
+        notes=cells.notes,
+        slack=slack,
+        added=added,
+        doubts=(*doubts, *table.doubts),
+    )
+
+
+def _added(matrix: np.ndarray, clients: Sequence[str]) -> np.ndarray:
+    """Add up the rows of each client."""
+    place = {name: k for k, name in enumerate(dict.fromkeys(clients))}
+    sums = np.zeros((len(place), matrix.shape[1]), np.int64)
+    np.add.at(sums, [place[name] for name in clients], matrix)
+    return sums
 
 
 def _slack(
@@ -85,8 +121,16 @@ class _Head:
     size: int = -1  # the place of the sizes, where cells are shares
     indexed: bool = False  # whether a data frame's index, 0, 1, 2, ..., comes first
 
+    def hidden(self, rows: Rows) -> Iterator[Doubt]:
+        """Doubt the columns that a workbook hides."""
+        for place, name in zip(self.places, self.names or (), strict=False):
+            if place in rows.hidden_columns:
+                yield Doubt(f"column {shown(name)} is hidden", drop=("column", name))
 
-def _head(rows: Rows, options: Options) -> tuple[_Head, Iterator[list[str]]]:
+
+def _head(
+    rows: Rows, options: Options, advise: Callable[[], Advice]
+) -> tuple[_Head, Iterator[list[str]]]:
     iterator = iter(rows)
     first = next(iterator, None)
     if first is None:
@@ -96,17 +140,48 @@ def _head(rows: Rows, options: Options) -> tuple[_Head, Iterator[list[str]]]:
     places = kept_columns(names, options.drop_columns, str(rows.path))
     if not heading:
         _size_place(rows, names, options)
+        if options.by is not None:
+            raise InputError(f"{rows.path} has no heading", got=first, fix="leave out `by`")
         return _Head(len(first), places, None, None), itertools.chain([first], iterator)
     kept = [names[place] for place in places]
     if not kept:
         raise InputError(f"{rows.path} has no columns left", got=options.drop_columns)
     indexed = places[0] == 0 and kept[0] in _INDEX and len(kept) > 1 and names_holders(kept[1])
+    if options.by is not None:
+        places, indexed = _by_first(rows, places, kept, options.by), False
+        kept = [names[place] for place in places]
     if indexed:
         places, kept = places[1:], kept[1:]
-    _check_headings(rows.path, kept, exactly=options.layout == WIDE)
+    if not all(kept[1:]):
+        _refuse_gap(rows, kept, next(iterator, []))
+    _check_headings(rows.path, kept, options.layout == WIDE, advise)
     ids = names_clients(kept[0]) or (options.transpose and names_classes(kept[0]))
+    ids = ids or options.by is not None
     size = _size_place(rows, kept, options)
     return _Head(len(first), places, kept, True if ids else None, size, indexed), iterator
+
+
+def _by_first(rows: Rows, places: Sequence[int], names: Sequence[str], by: str) -> list[int]:
+    """Put the column of clients first."""
+    if by not in names:
+        raise InputError(f"{rows.path} has no such column", got=by, allowed=listed(names))
+    first = places[list(names).index(by)]
+    return [first, *(place for place in places if place != first)]
+
+
+def _refuse_gap(rows: Rows, names: Sequence[str], below: Sequence[str]) -> NoReturn:
+    """Refuse a heading with gaps; the second row of a heading fills them."""
+    gap = next(place for place, name in enumerate(names[1:], start=2) if not name)
+    if any(below[1:]) and not any(is_number(cell) for cell in below[1:]):
+        raise InputError(
+            f"{rows.path} has two rows of headings",
+            got=[*names[:3], *below[:3]],
+            allowed="one name above each column",
+            fix="write one row, such as 'client, 2023 flu, 2023 cold'",
+        )
+    raise InputError(
+        f"{rows.path} column {gap} has no heading", got=list(names), fix="name or remove it"
+    )
 
 
 def _size_place(rows: Rows, names: Sequence[str], options: Options) -> int:
@@ -162,8 +237,10 @@ def _is_heading(rows: Rows, first: list[str]) -> bool:
     return True
 
 
-def _check_headings(path: Path, names: Sequence[str], exactly: bool) -> None:
-    """Refuse missing or duplicate headings, and a second column of ids."""
+def _check_headings(
+    path: Path, names: Sequence[str], exactly: bool, advise: Callable[[], Advice]
+) -> None:
+    """Refuse duplicate headings, and a second column of ids."""
     more = [] if names_holders(names[0]) else [name for name in names[1:] if names_holders(name)]
     if more and names_clients(names[0]):
         _refuse_two_ids(path, names)
@@ -171,15 +248,9 @@ def _check_headings(path: Path, names: Sequence[str], exactly: bool) -> None:
         raise InputError(
             f"{path}: column {shown(more[0])} seems to hold the clients, but is not the first",
             got=list(names[:4]),
-            fix="put it first, or pass --layout wide if it is a class",
+            fix=f"{advise().for_clients(more[0])}, or {argument('layout', WIDE)} if it is a class",
         )
     for place, name in enumerate(names[1:], start=1):
-        if not name:
-            raise InputError(
-                f"{path} column {place + 1} has no heading",
-                got=list(names),
-                fix="name or remove it",
-            )
         if name in names[1:place]:
             raise InputError(
                 f"{path}: class {shown(name)} appears twice",
@@ -192,11 +263,13 @@ def _refuse_two_ids(path: Path, names: Sequence[str]) -> NoReturn:
     raise InputError(
         f"{path} has two columns of ids",
         got=list(names[:4]),
-        fix="leave one of them out with --drop-column",
+        fix=f"leave one of them out: {argument('drop_columns', list(names[:1]))}",
     )
 
 
-def _check_id(rows: Rows, row: Sequence[str], lines: Mapping[str, int], options: Options) -> None:
+def _check_id(
+    rows: Rows, row: Sequence[str], lines: Mapping[str, int], options: Options, heading: str
+) -> None:
     """Refuse a row without a name or without counts, and a name that appeared before."""
     what = "class" if options.transpose else "client"
     name, line = row[0], rows.line
@@ -204,14 +277,17 @@ def _check_id(rows: Rows, row: Sequence[str], lines: Mapping[str, int], options:
         raise InputError(
             f"{rows.where} has no counts, only a name",
             got=name,
-            fix="remove the line, or leave it out with --drop-row, or pass --blank 0",
+            fix=f"pass {argument('drop_rows', [name])} to leave it out, or "
+            f"{argument('blank', 0)} if it has no samples",
         )
     if not name:
         raise InputError(f"{rows.where} has no {what} name", got=list(row[:4]))
-    if name in lines:
+    if name in lines and options.by is None:
+        adding = f"{argument('layout', WIDE)}, {argument('by', heading)}"
         raise InputError(
             f"{rows.path}: {what} {shown(name)} appears twice (lines {lines[name]}, {line})",
             allowed=f"one row per {what}",
+            fix=f"pass {adding} to add the rows of a client up" if heading else None,
         )
 
 
@@ -232,21 +308,6 @@ def _may_be_ids(heading: str, first: np.ndarray) -> bool:
     return increasing or (names_places(heading) and len(set(first.tolist())) == len(first) > 1)
 
 
-def _if_words(names: Sequence[str] | None) -> str | None:
-    """Say what to do if a column of counts turns out to hold words."""
-    if names is None or len(names) < 2:
-        return None
-    client = next((n for n in names if n and names_clients(n)), names[0])
-    label = next((n for n in names if names_classes(n)), None)
-    label = label or next(n for n in names if n != client)
-    if client == label:
-        return None
-    return (
-        f"if every row is a sample, pass --client-column {quoted(client)} "
-        f"--label-column {quoted(label)}; --drop-column leaves a column out"
-    )
-
-
 def _table(head: _Head, ids: tuple[str, ...] | None, matrix: np.ndarray, options: Options) -> Table:
     names = None
     if head.names is not None:
@@ -254,16 +315,27 @@ def _table(head: _Head, ids: tuple[str, ...] | None, matrix: np.ndarray, options
         names = tuple(n for at, n in enumerate(head.names) if at >= first and at != head.size)
     if options.transpose:
         return Table(matrix.T.copy(), names, ids, understood="a row per class")
-    doubts: tuple[Doubt, ...] = ()
     corner = (head.names or [""])[0]
-    if options.transpose is False:
-        pass
-    elif names_classes(corner):
-        what = f"the first column is headed {shown(corner)}, so that rows are classes"
-        doubts = (Doubt(what, _TRANSPOSE),)
+    doubts: list[Doubt] = []
+    if names_periods(corner) and ids and not all(map(is_period, ids)):
+        doubts.append(
+            Doubt(f"rows are headed {shown(corner)}: times, not clients", "give counts by client")
+        )
     elif ids is None and names and _may_be_ids(corner, matrix[:, 0]):
         what = f"column {shown(corner)} may hold clients, not counts"
-        doubts = (Doubt(what, "head it 'client' if so, or pass --layout wide if it is a class"),)
-    elif names and all(map(is_holder, names)) and not any(map(is_holder, ids or ("client 0",))):
-        doubts = (Doubt(f"column {shown(names[0])} and others are named like clients", _TRANSPOSE),)
-    return Table(matrix, ids, names, doubts=doubts)
+        doubts.append(Doubt(what, "head it 'client' if it does"))
+    elif options.transpose is None and options.by is None and ids and names:
+        doubts += may_be_transposed(corner, ids, names)
+    return Table(matrix, ids, names, doubts=tuple(doubts))
+
+
+def may_be_transposed(
+    heading: str, clients: Sequence[str], classes: Sequence[str]
+) -> Iterator[Doubt]:
+    """Doubt that rows are clients, unless the heading of their names says so, or the names do."""
+    if says_clients(heading) and not all(map(is_holder, classes)):
+        return
+    if all(map(is_holder, clients)) or all(map(is_number, clients)) or all(map(is_number, classes)):
+        return
+    what = f"the first column is headed {shown(heading)}" if heading else "rows have no heading"
+    yield Doubt(f"{what}: are rows classes, or clients?", _TRANSPOSE)

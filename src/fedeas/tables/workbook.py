@@ -9,15 +9,19 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO
+from xml.parsers import expat
 
 from fedeas.errors import InputError, MissingExtraError, first_line
 from fedeas.files import unreadable
-from fedeas.tables.cells import listed, quoted
+from fedeas.tables.arguments import argument
+from fedeas.tables.cells import listed
 from fedeas.tables.rows import Numbered, Rows
 from fedeas.tables.table import Options
 
 _MOST_BYTES = 1 << 28  # of everything in the archive, unpacked
 _WHOLE = 2.0**53
+_SPARSE = 20  # rows that are not there, for one that is
+_WIDEST = 16_384  # columns of a sheet
 _COMPUTED = "a formula without a value: open the workbook in a spreadsheet program and save it"
 
 
@@ -34,7 +38,9 @@ def opened_sheet(path: Path, options: Options) -> Iterator[Rows]:
         except Exception as error:  # the library can raise anything on a hostile file
             raise _damaged(path, error) from None
         sheet = _choose(path, values.worksheets, options.sheet)
+        outline = _Outline(path, sheet)
         rows = Rows(path, _numbered(path, sheet, formulas[sheet.title]), "row")
+        rows.hidden_rows, rows.hidden_columns = outline.hidden_rows, outline.hidden_columns
         if len(values.worksheets) > 1 and options.sheet is None:
             rows.assume(f"sheet {sheet.title!r}")
         yield rows
@@ -84,7 +90,8 @@ def _choose(path: Path, sheets: list[Any], wanted: str | None) -> Any:
         if wanted not in names:
             raise InputError(f"{path} has no such sheet", got=wanted, allowed=listed(names))
         return sheets[names.index(wanted)]
-    filled = [s for s in sheets if s.sheet_state == "visible" and any(_cells(path, s))]
+    visible = [sheet for sheet in sheets if sheet.sheet_state == "visible"]
+    filled = [s for s in visible if _Outline(path, s).rows and any(_cells(path, s))]
     if len(filled) == 1:
         return filled[0]
     if not filled:
@@ -92,8 +99,49 @@ def _choose(path: Path, sheets: list[Any], wanted: str | None) -> Any:
     raise InputError(
         f"{path} has {len(filled)} sheets",
         got=listed(sheet.title for sheet in filled),
-        fix=f"pass --sheet {quoted(filled[0].title)} or another",
+        fix=f"pass {argument('sheet', filled[0].title)} or another",
     )
+
+
+class _Outline:
+    """Which rows and columns of a sheet are hidden, and that no cell is far from the others.
+
+    openpyxl does not tell without holding the whole sheet, and makes up all rows that are not there.
+    """
+
+    def __init__(self, path: Path, sheet: Any) -> None:
+        self.rows = self._last = 0
+        self.hidden_rows: set[int] = set()
+        self._hidden: list[range] = []  # of columns
+        parser = expat.ParserCreate()
+        parser.StartElementHandler = self._start
+        try:
+            with zipfile.ZipFile(path) as archive, archive.open(sheet._worksheet_path) as file:
+                parser.ParseFile(file)
+        except Exception as error:  # a hostile file can raise anything
+            raise _damaged(path, error) from None
+        if self._last > _SPARSE * (self.rows + 100):
+            raise InputError(
+                f"{path} has {self.rows:,} rows up to row {self._last:,}",
+                allowed="a table without large gaps",
+                fix="clear the cells far below it, or save the table as CSV",
+            )
+
+    @property
+    def hidden_columns(self) -> set[int]:
+        """The places of hidden columns, from 0."""
+        return {column - 1 for columns in self._hidden for column in columns}
+
+    def _start(self, name: str, about: dict[str, str]) -> None:
+        kind = name.rpartition(":")[2]
+        hidden = about.get("hidden") in ("1", "true")
+        if kind == "row":
+            self.rows += 1
+            self._last = int(about.get("r", self._last + 1))
+            if hidden:
+                self.hidden_rows.add(self._last)
+        elif kind == "col" and hidden:
+            self._hidden.append(range(int(about["min"]), min(int(about["max"]), _WIDEST) + 1))
 
 
 def _cells(path: Path, sheet: Any) -> Iterator[tuple[Any, ...]]:
