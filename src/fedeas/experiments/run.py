@@ -198,6 +198,8 @@ def train_rounds(
         folder=str(folder / "clients"),
         device=config.device,
         table=table_options(config),
+        data_hash=data.fingerprint,
+        generator_hash=ready.drawn_by,
     )
     app = make_client_app(simulation.opener())
     log = RoundLog(folder / "log.jsonl", [report] if report is not None else [])
