@@ -119,3 +119,15 @@ def test_data_or_a_generator_that_changes_under_a_run_is_refused(tmp_path):
         with pytest.raises(InputError) as refused:
             open_simulated(replace(made, **changed), context).samples("")
         assert refused.value.allowed == next(iter(changed.values()))
+
+
+def test_a_client_without_samples_is_refused_before_anything_is_made(tmp_path):
+    table = write_loans(tmp_path / "loans.csv", 0)
+    few = config(table, 3, 12).replace(
+        partition=PartitionConfig("dirichlet", clients=12, alpha=0.02, min_samples=0)
+    )
+    with pytest.raises(InputError) as refused:
+        fedeas.run(few, tmp_path / "run")
+    assert refused.value.got
+    assert "min_samples" in refused.value.fix
+    assert not (tmp_path / "run").exists()

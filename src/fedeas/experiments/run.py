@@ -82,6 +82,12 @@ def prepare(config: Config) -> Prepared:
     """Share out the data, plan, and open the generator, without training."""
     find_optimizer(config.federated.local)
     federation = share_out(config)
+    if empty := federation.counts.empty:
+        raise InputError(
+            "a client without samples cannot train",
+            got=list(empty),
+            fix="set min_samples = 1 in [partition]",
+        )
     make_method(config.federated.method).check_data(federation.data.schema)
     plan = plan_run(config, federation.counts)
     generator, spec = None, config.augment.generator
