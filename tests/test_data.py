@@ -1,8 +1,10 @@
 import io
 import os
 import shutil
+import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +37,105 @@ def test_pixels_and_labels_survive(tmp_path):
     grey = [image[:, :, 0] for image in train]
     write_set(tmp_path / "grey", grey, grey[:4])
     assert load_images("grey", tmp_path / "grey", tmp_path / "store").samples.shape == (24, 6, 5, 1)
+
+
+def written(folder: Path, picture: Image.Image, ending: str = "png", **options: object) -> Path:
+    """Write ten times the same picture of two classes."""
+    for name in ("cat", "dog"):
+        (folder / name).mkdir(parents=True)
+        for number in range(5):
+            picture.save(folder / name / f"{number}.{ending}", **options)
+    return folder
+
+
+RAMP = np.linspace(0, 65535, 64 * 64).reshape(64, 64).astype(np.uint16)
+SEEN_THROUGH = Image.fromarray(
+    np.dstack([np.full((8, 8), 90, np.uint8)] * 3 + [np.eye(8, dtype=np.uint8)])
+)
+FRAMES = [Image.fromarray(np.full((8, 8), value, np.uint8)) for value in (10, 200)]
+
+
+@pytest.mark.parametrize(
+    ("picture", "ending", "options", "got"),
+    [
+        (Image.fromarray(RAMP), "png", {}, "I;16"),
+        (Image.fromarray(RAMP), "tif", {}, "I;16"),
+        (Image.fromarray(RAMP.astype(np.float32)), "tif", {}, "F"),
+        (SEEN_THROUGH, "png", {}, None),
+        (SEEN_THROUGH.convert("LA"), "png", {}, None),
+        (FRAMES[0].convert("P"), "png", {"transparency": 10}, None),
+        (FRAMES[0], "tif", {"save_all": True, "append_images": FRAMES[1:]}, 2),
+        (FRAMES[0], "gif", {"save_all": True, "append_images": FRAMES[1:]}, 2),
+    ],
+)
+def test_what_eight_bits_do_not_hold_is_refused(picture, ending, options, got, tmp_path):
+    """X-rays have 16 bits: all of such an image but its darkest part would be white."""
+    written(tmp_path / "set", picture, ending, **options)
+    with pytest.raises(InputError) as refused:
+        load_images("mine", tmp_path / "set", tmp_path / "store")
+    assert refused.value.got == got
+    assert str(tmp_path / "set" / "cat") in refused.value.what
+    assert not list((tmp_path / "store" / "data").glob("[!.]*"))
+
+
+def test_sixteen_bits_of_a_colour_are_refused_too(tmp_path):
+    def chunk(name: bytes, content: bytes) -> bytes:
+        checked = name + content
+        return struct.pack(">I", len(content)) + checked + struct.pack(">I", zlib.crc32(checked))
+
+    head = struct.pack(">IIBBBBB", 8, 8, 16, 2, 0, 0, 0)
+    rows = zlib.compress((b"\0" + b"\1\2" * 24) * 8)
+    image = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    for name in ("cat", "dog"):
+        (tmp_path / "set" / name).mkdir(parents=True)
+        for number in range(5):
+            (tmp_path / "set" / name / f"{number}.png").write_bytes(image)
+    with pytest.raises(InputError) as refused:
+        load_images("mine", tmp_path / "set", tmp_path / "store")
+    assert refused.value.got == "RGB"
+
+
+@pytest.mark.parametrize(
+    ("mode", "channels"),
+    [("1", 1), ("L", 1), ("LA", 1), ("P", 3), ("RGB", 3), ("RGBA", 3)],
+)
+def test_what_eight_bits_hold_keeps_its_values(mode, channels, tmp_path):
+    """Grey stays one channel, and an opaque alpha channel says nothing."""
+    values = np.where(np.eye(8, dtype=bool), 255, 0).astype(np.uint8)
+    written(tmp_path / "set", Image.fromarray(values).convert(mode))
+    data = load_images("mine", tmp_path / "set", tmp_path / "store")
+    assert data.samples.shape[3] == channels
+    np.testing.assert_array_equal(data.samples[0], np.dstack([values] * channels))
+
+
+def test_configurations_of_a_data_set_are_not_merged(tmp_path):
+    for name in ("large", "small"):
+        write_set(tmp_path / "set" / name, noise(20), noise(4))
+    with pytest.raises(InputError) as refused:
+        load_images("mine", tmp_path / "set", tmp_path / "store")
+    assert refused.value.got == ["large", "small"]
+    one = load_images("mine", tmp_path / "set" / "small", tmp_path / "store")
+    assert (one.train_size, len(one.labels)) == (20, 24)
+
+
+def test_a_last_class_without_samples_is_a_class(tmp_path):
+    images, labels = np.zeros((40, 8, 8, 1), np.uint8), np.array([0, 1] * 20)
+    batches = iter([(images, labels)])
+    data = Dataset.write(tmp_path / "set", "mine", ("a", "b", "c"), (30, 10), batches)
+    made = federate(data, IID(2), hold_out=2)
+    assert made.counts.classes == ("a", "b", "c")
+    assert made.counts.n.sum(axis=0).tolist() == [13, 13, 0]
+
+
+def test_a_file_that_was_copied_with_its_time_is_read_again(tmp_path):
+    """As `cp -p` does; the other file has as many bytes."""
+    folder = image_folder(tmp_path / "set")
+    first = load_images("mine", folder, tmp_path / "store")
+    state = (folder / "cat").stat()
+    (folder / "cat" / "03.bmp").write_bytes((folder / "dog" / "07.bmp").read_bytes())
+    os.utime(folder / "cat" / "03.bmp", (1e9, 1e9))
+    assert (folder / "cat").stat().st_mtime_ns == state.st_mtime_ns
+    assert load_images("mine", folder, tmp_path / "store").fingerprint != first.fingerprint
 
 
 def test_it_is_decoded_once_and_again_when_the_source_changes(tmp_path, monkeypatch):

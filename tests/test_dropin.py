@@ -388,6 +388,9 @@ def test_the_mod_reports_the_real_samples_and_leaves_other_numbers_alone(bars, o
             "num-examples": N_K, "seen": total, "list": [total]
         }  # fmt: skip
     assert tested.content["metrics"]["num-examples"] == 77
+    # A test set of the same length is still a test set.
+    _, tested = ask(reporting(bars, options, tested=total), "train", "evaluate")
+    assert tested.content["metrics"]["num-examples"] == total
     # What one node has augmented says nothing about another one.
     (other,) = ask(reporting(bars, options, tested=total), "evaluate", node=1)
     assert other.content["metrics"]["num-examples"] == total
@@ -396,7 +399,7 @@ def test_the_mod_reports_the_real_samples_and_leaves_other_numbers_alone(bars, o
 @pytest.fixture
 def nothing_noted(monkeypatch):
     """A process in which nothing has been augmented yet."""
-    monkeypatch.setattr(examples, "_notes", set())
+    monkeypatch.setattr(examples, "_notes", {})
 
 
 def reports(sets: dict, by=lambda context: context.node_config["partition-id"]) -> ClientApp:
@@ -463,6 +466,14 @@ def test_the_mod_refuses_to_guess(nothing_noted):
     assert said(app, 1) == 110
     examples.note_lengths("0", 160, 90)
     assert said(app, 0) == 90
+
+
+def test_what_is_noted_does_not_grow_for_ever(nothing_noted):
+    for length in range(100, 1100):
+        examples.note_lengths("north", length, 100)
+        examples.note_lengths("north", 50, length)
+    assert sum(map(len, examples._notes.values())) <= 16
+    assert said(reports({0: [[0] * 50]}), 0) == 1099  # the latest of this length
 
 
 def test_a_set_made_in_the_message_comes_before_one_that_was_kept(nothing_noted):

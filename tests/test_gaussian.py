@@ -374,6 +374,15 @@ def replaced(generator: Gaussian) -> Gaussian:
     return Gaussian(space, generator.moments, CLASSES)
 
 
+def test_labels_0_and_1_are_names_as_good_as_any(tmp_path):
+    rows, labels = draw_table(300, classes=2)
+    made = Gaussian.fit(rows, labels, ("0", "1"), SCHEMA)
+    made.save(tmp_path)
+    opened = make_generator(f"gaussian(model={tmp_path})")
+    assert opened.classes == ("0", "1")
+    assert opened.fingerprint == made.fingerprint
+
+
 def test_a_forged_folder_is_refused(tmp_path):
     """Also one with the right hashes."""
     from fedeas.files import read_json, write_json

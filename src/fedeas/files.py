@@ -101,6 +101,14 @@ def check_regular(path: Path, most: int | None = None, avoid: str | None = None)
     return found
 
 
+def file_state(found: os.stat_result) -> tuple[int, int, int]:
+    """Return what tells a file from a changed one: its size and times.
+
+    Not only the time of its content, which programs set back when they copy.
+    """
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
 def read_text(path: Path) -> str:
     """Read a text file; any error is one clear line."""
     check_regular(path, MAX_TEXT, "use Parquet for a table of that size")

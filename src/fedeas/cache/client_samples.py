@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol
 
@@ -108,7 +108,11 @@ class ClientSamples:
         return Cache(self.cache, self.open_generator(), classes, self.seed)
 
     def open_generator(self) -> Generator:
-        """Return the generator, opened where it is named by a spec."""
+        """Return the generator, opened where it is named by a spec; only once."""
+        return self._opened
+
+    @cached_property
+    def _opened(self) -> Generator:
         if isinstance(self.generator, str):
             return open_generator(self.generator, self.offered)
         if not isinstance(self.generator, Generator):

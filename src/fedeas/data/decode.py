@@ -16,6 +16,7 @@ Bytes = NDArray[np.uint8]
 Encoded = tuple[Path, bytes, int]  # where an image comes from, its bytes, its label
 # Not every format that Pillow opens: for some it starts another program.
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "JPEG2000", "PPM")
+_ANIMATED = {"PNG", "GIF", "WEBP", "TIFF"}  # a JPEG may hold a preview besides the picture
 _MOST_BYTES, _MOST_IMAGES = 1 << 26, 512  # of decoded images in memory at a time
 
 
@@ -43,7 +44,11 @@ def decoded(
 
 
 def _decode(content: bytes, path: Path) -> Bytes:
-    """Decode one PNG, WebP or JPEG to height x width x channels; grey stays one channel."""
+    """Decode one picture to height x width x channels of 8 bits: one if it is grey, else three.
+
+    What 8 bits do not hold, or can be read in two ways, is refused: more bits, whose range only
+    whoever took the picture knows; parts that can be seen through; several pictures in a file.
+    """
     library = _pillow()
     try:
         with warnings.catch_warnings():
@@ -57,12 +62,41 @@ def _decode(content: bytes, path: Path) -> Bytes:
         if image.width * image.height > MAX_PIXELS:
             raise _too_large(path)
         try:
-            pixels = np.asarray(image if image.mode == "L" else image.convert("RGB"))
-        except MemoryError:
+            pixels = np.asarray(_plain(image, path))
+        except (MemoryError, InputError):
             raise
         except Exception as error:  # the library can raise anything on a hostile file
             raise _undecodable(path, error) from None
     return pixels if pixels.ndim == 3 else pixels[:, :, np.newaxis]
+
+
+def _plain(image: Any, path: Path) -> Any:
+    """Return a picture in grey or RGB, or refuse it."""
+    # Of 16 bits of a colour, the library would keep 8; of 16 bits of grey, nothing above 255.
+    if image.mode[:1] in ("I", "F") or any(";16" in str(tile[3]) for tile in image.tile):
+        raise InputError(
+            f"{path} holds an image of more than 8 bits",
+            got=image.mode,
+            allowed="8 bits a channel",
+            fix="scale its range of values to 0 to 255 first: only you know which range that is",
+        )
+    if image.format in _ANIMATED and getattr(image, "n_frames", 1) > 1:
+        raise InputError(
+            f"{path} holds several images",
+            got=image.n_frames,
+            allowed="one image a file",
+            fix="save each of them to a file of its own",
+        )
+    grey = image.mode in ("1", "L", "LA", "La")
+    if "A" in image.getbands() or "a" in image.getbands() or "transparency" in image.info:
+        image = image.convert("RGBA")
+        if image.getchannel("A").getextrema()[0] < 255:
+            raise InputError(
+                f"{path} holds an image with transparent parts",
+                allowed="opaque images",
+                fix="put it on a background first: its colours are in the data",
+            )
+    return image.convert("L" if grey else "RGB")
 
 
 def encode_png(image: Bytes) -> bytes:

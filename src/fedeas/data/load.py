@@ -16,7 +16,7 @@ from fedeas.data.dataset import Dataset, Sites
 from fedeas.data.decode import Encoded, decoded
 from fedeas.data.tables import load_table, load_table_files
 from fedeas.errors import InputError
-from fedeas.files import IMAGE_FILES, check_regular, folders, store_folder, unreadable
+from fedeas.files import IMAGE_FILES, check_regular, file_state, folders, store_folder, unreadable
 from fedeas.limits import MAX_PIXELS
 from fedeas.progress import Progress
 from fedeas.specs import import_object
@@ -45,11 +45,11 @@ class _Files:
     def key(self) -> str:
         """Hash the state of the files, so that changed ones are decoded again.
 
-        A file is identified by its path, which gives an image's class, its size and its time.
+        A file is identified by its path, which gives an image's class, its size and its times.
         Folders of images have a time too: it shows that two of them, or two files, were swapped.
         """
         states: list[tuple[object, ...]] = [
-            (part, path.relative_to(self.root).as_posix(), found.st_size, found.st_mtime_ns)
+            (part, path.relative_to(self.root).as_posix(), *file_state(found))
             for part in _PARTS
             for path in self.parts[part]
             for found in [check_regular(path)]
@@ -192,6 +192,7 @@ def _only_training_rows(name: str, folder: Path | str | None) -> list[Path]:
     found = sorted(root.rglob("train-*.parquet"))
     if not found or parquet.has_images(found[0]):
         return []
+    _check_one_folder(found)
     _check_complete(found)
     return found
 
@@ -233,6 +234,8 @@ def _local_files(
             "test/CLASS/, or in CLASS/",
         )
     for own in files.values():
+        if test_origin == "from test-*.parquet":
+            _check_one_folder(own)
         _check_complete(own)
     return _Files(root, {part: files.get(part, []) for part in _PARTS}, test_origin)
 
@@ -241,6 +244,18 @@ def _data_folder(name: str) -> Path | None:
     """Return where FEDEAS_DATA says that a data set is, if it is set."""
     root = os.environ.get("FEDEAS_DATA")
     return None if root is None else Path(root) / name
+
+
+def _check_one_folder(paths: list[Path]) -> None:
+    """Refuse files of several folders: a data set of the hub has one for every configuration."""
+    within = sorted({str(path.parent) for path in paths})
+    if len(within) > 1:
+        raise InputError(
+            "there are several configurations of this data set, and their samples may be the same",
+            got=[Path(folder).name for folder in within],
+            allowed="one folder of Parquet files",
+            fix=f"name one of them as the folder: {within[0]}",
+        )
 
 
 def _check_complete(paths: list[Path]) -> None:

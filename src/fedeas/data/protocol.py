@@ -33,8 +33,11 @@ class Federation:
     @property
     def counts(self) -> LabelCounts:
         """The label counts of the clients' training parts."""
-        found = self.partition.counts(self.data.labels)
-        return LabelCounts(found.n, found.clients, self.data.classes)
+        counts = self.partition.counts(self.data.labels)
+        # A partition knows labels alone: classes after the last that has a sample are missing.
+        lacking = len(self.data.classes) - counts.n.shape[1]
+        n = np.pad(counts.n, ((0, 0), (0, max(0, lacking))))
+        return LabelCounts(n, counts.clients, self.data.classes)
 
     def describe(self) -> str:
         """Return a line with N and where the test set comes from."""
@@ -96,7 +99,8 @@ def held_out(data: Dataset, each: int, seed: int, protocol: str) -> Ints:
     labels = np.asarray(data.labels[: _shared_size(data, protocol)])
     if each == 0:
         return np.empty(0, np.int64)
-    smallest = int(np.bincount(labels).min())
+    sizes = np.bincount(labels)
+    smallest = int(sizes[sizes > 0].min())
     if not 0 <= each < smallest:
         raise InputError("too many samples to hold out", got=each, allowed=f"0 to {smallest - 1}")
     chosen = [

@@ -19,7 +19,7 @@ from fedeas.data.columns import Encoded, TableOptions, check_columns, encode, la
 from fedeas.data.dataset import Dataset, Sites
 from fedeas.data.schema import Schema
 from fedeas.errors import InputError
-from fedeas.files import check_regular, file_hash, store_folder
+from fedeas.files import check_regular, file_hash, file_state, store_folder
 from fedeas.seeds import child_rng
 
 Ints = NDArray[np.int64]
@@ -96,7 +96,7 @@ def load_table_files(
                 "unknown kind of file", got=path.name, allowed=", ".join(parquet.TABLE_FILES)
             )
     states = [
-        (part, str(path.resolve()), found.st_size, found.st_mtime_ns)
+        (part, str(path.resolve()), *file_state(found))
         for part, own in parts.items()
         for path in own
         for found in [check_regular(path)]

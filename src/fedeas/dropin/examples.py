@@ -24,8 +24,10 @@ class _Note:
     real: int
 
 
-# An app may keep its data from message to message, and one process may serve many nodes.
-_notes: set[_Note] = set()
+# An app may keep its data from message to message, and one process may serve many nodes. By client
+# and node, so that a process that augments for ever keeps no more than the latest of each.
+_notes: dict[tuple[str, int | None], tuple[_Note, ...]] = {}
+_MOST_SETS = 16  # of one client
 _answering: ContextVar[tuple[int, set[_Note]] | None] = ContextVar("answering", default=None)
 
 
@@ -37,15 +39,17 @@ def note_lengths(client: str, total: int, real: int) -> None:
     node, noted = _answering.get() or (None, set())
     note = _Note(client, node, total, real)
     noted.add(note)
-    _notes.add(note)
+    others = [n for n in _notes.get((client, node), ()) if n.total != total]
+    _notes[client, node] = (*others[1 - _MOST_SETS :], note)
 
 
 def real_examples_mod(message: Any, context: Any, call_next: Callable[[Any, Any], Any]) -> Any:
     """Report N_k instead of the length of a set that `augment` made.
 
-    Use it as `ClientApp(mods=[fedeas.real_examples_mod])`. Every other number is left alone: the
-    length of a test set, or of real samples counted by the app itself. Only `num-examples` is
-    looked at, in the replies to any message.
+    Use it as `ClientApp(mods=[fedeas.real_examples_mod])`. Only `num-examples` is looked at, and
+    only in replies to `train` messages: the length of a test set is left alone, whatever it is. So
+    is every number that is not the length of an augmented set. An app that reports `num_real` of
+    the augmented set itself needs no mod.
 
     A set belongs to the node in whose message it was made, or to the node whose `partition-id` is
     the `client` that `augment` was given. If sets of different clients have the same length, and it
@@ -73,7 +77,8 @@ def real_examples_mod(message: Any, context: Any, call_next: Callable[[Any, Any]
     ...     records = {"metrics": {"num-examples": 160, "loss": 160.0}}
     ...     return Some(has_content=lambda: True, content=Some(metric_records=records))
     >>> context = Some(node_id=7, node_config={"partition-id": 0})
-    >>> real_examples_mod("train", context, app).content.metric_records
+    >>> message = Some(metadata=Some(message_type="train"))
+    >>> real_examples_mod(message, context, app).content.metric_records
     {'metrics': {'num-examples': 100, 'loss': 160.0}}
 
     """
@@ -83,7 +88,8 @@ def real_examples_mod(message: Any, context: Any, call_next: Callable[[Any, Any]
         reply = call_next(message, context)
     finally:
         _answering.reset(token)
-    if reply.has_content():
+    training = message.metadata.message_type.split(".")[0] == "train"
+    if training and reply.has_content():
         for record in reply.content.metric_records.values():
             for key in _KEYS:
                 said = record.get(key)
@@ -102,7 +108,7 @@ def _real_examples(said: float, context: Any, made: set[_Note]) -> float:
     names = {str(context.node_id)}
     if "partition-id" in context.node_config:
         names.add(str(context.node_config["partition-id"]))
-    notes = tuple(_notes)  # other threads may add to them
+    notes = [note for notes in tuple(_notes.values()) for note in notes]
     own = {n for n in notes if n.node == context.node_id or n.client in names}
     clients = {note.client for note in own}
     outside = {n for n in notes if n.node is None and (not own or n.client in clients)}

@@ -82,6 +82,12 @@ def prepare(config: Config) -> Prepared:
     """Share out the data, plan, and open the generator, without training."""
     find_optimizer(config.federated.local)
     federation = share_out(config)
+    if empty := federation.counts.empty:
+        raise InputError(
+            "a client without samples cannot train",
+            got=list(empty),
+            fix="set min_samples = 1 in [partition]",
+        )
     make_method(config.federated.method).check_data(federation.data.schema)
     plan = plan_run(config, federation.counts)
     generator, spec = None, config.augment.generator
@@ -198,6 +204,8 @@ def train_rounds(
         folder=str(folder / "clients"),
         device=config.device,
         table=table_options(config),
+        data_hash=data.fingerprint,
+        generator_hash=ready.drawn_by,
     )
     app = make_client_app(simulation.opener())
     log = RoundLog(folder / "log.jsonl", [report] if report is not None else [])

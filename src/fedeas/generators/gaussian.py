@@ -172,11 +172,12 @@ class Gaussian:
             packed = np.load(io.BytesIO(content), allow_pickle=False)
             if not isinstance(packed, np.ndarray) or not np.isfinite(packed).all():
                 raise ValueError("not numbers")
-            classes = names([str(name) for name in card["classes"]], len(card["classes"]), "class")
+            classes = tuple(str(name) for name in card["classes"])
+            names(classes, len(classes), "class")
             space = RowSpace.from_dict(card["space"])
         except (ValueError, KeyError, TypeError, EOFError) as error:
             raise InputError(f"{folder} is not a generator of rows: {error}") from None
-        return cls(space, Moments.unpacked(packed, space.dimensions), classes or ())
+        return cls(space, Moments.unpacked(packed, space.dimensions), classes)
 
     def _card(self) -> dict[str, Any]:
         """Return all that it is, as plain values of JSON."""

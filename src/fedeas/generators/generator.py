@@ -2,7 +2,6 @@
 
 import importlib
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -153,10 +152,11 @@ def own_sample_generator(spec: str) -> OwnSampleGenerator | None:
     return made if isinstance(made, OwnSampleGenerator) else None
 
 
-# Opened once per process, for any number of clients.
-@lru_cache(maxsize=1)
 def open_generator(spec: str, offered: tuple[tuple[str, object], ...] = ()) -> Generator:
-    """Make a generator with those offered settings that it takes, or return the last one."""
+    """Make a generator with those offered settings that it takes.
+
+    It is kept by whoever needs it again, never by its spec: the files that a spec names change.
+    """
     return make_generator(spec, **dict(offered))
 
 
