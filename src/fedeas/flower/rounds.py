@@ -157,6 +157,7 @@ class _Server:
             messages = self._messages(now, number, there, sent)
             for node, reply in exchange(self._grid, messages, federated.window, federated.timeout):
                 added.take(reply, by_node, node)
+            added.close()
         else:
             asked = self._secure.question(number, now.weights, sent, samples, weights_of.cap)
             layout = Layout(asked, now.weights, self._method, self._model)
