@@ -118,3 +118,83 @@ def test_what_a_method_adds_is_bounded_like_the_update(tmp_path):
 
     assert variate(max_norm_ratio=0) > 100
     assert 0 < variate() < 0.02
+
+
+class Offline(InlineGrid):
+    """An inline grid on which nodes can be away."""
+
+    away: frozenset[int] = frozenset()
+
+    def get_node_ids(self):
+        return [node for node in super().get_node_ids() if node - 2 not in self.away]
+
+
+def claiming(claims: dict[int, int], nodes: int) -> Offline:
+    """Sites of which some say another number than their own; each sends its own number back."""
+    app = ClientApp()
+
+    @app.query("hello")
+    def hello(message: Message, context: Context) -> Message:
+        k = int(context.node_config["partition-id"])
+        numbers = {"partition": claims.get(k, k), "num-examples": 2000}
+        return Message(records.pack({}, numbers=numbers), reply_to=message)
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        k = int(context.node_config["partition-id"])
+        trained.append(k)
+        weights = records.tensors(message.content, "weights")
+        numbers = {"partition": k, "num-examples": 2000, "trained-on": 0, "steps": 0}
+        return Message(records.pack({"weights": weights}, numbers=numbers), reply_to=message)
+
+    trained: list[int] = []
+    grid = Offline(app, nodes)
+    grid.trained = trained
+    return grid
+
+
+def rounds_of(grid: Offline, tmp_path: Path, away: dict[int, set[int]], rounds: int = 3):
+    """Train five sites; `away` names the nodes that are offline after a round (0: at first)."""
+    task = Task(CLASSES, (8, 8, 1), (0.5,), (0.5,))
+    federated = Federated(rounds=rounds, fraction=1.0, minimum=0.5, timeout=0.1)
+
+    def follow(line: dict) -> None:
+        lines.append((sorted(grid.trained), line))
+        grid.trained.clear()
+        grid.away = frozenset(away.get(line["round"], set()))
+
+    lines: list[tuple[list[int], dict]] = []
+    grid.away = frozenset(away.get(0, set()))
+    tmp_path.mkdir(exist_ok=True)
+    path = tmp_path / "c.safetensors"
+    run_rounds(
+        grid, federated, task, 1, path, "e", lambda _: {}, follow,
+        deployment=Deployment(5, "none"),
+    )  # fmt: skip
+    return lines
+
+
+def test_a_site_that_says_anothers_number_keeps_nobody_out(tmp_path):
+    for claims in ({4: 3}, {1: 4}, {0: 4, 1: 4, 2: 4}):
+        lines = rounds_of(claiming(claims, 5), tmp_path / str(len(list(tmp_path.iterdir()))), {})
+        assert [trained for trained, _ in lines] == [[0, 1, 2, 3, 4]] * 3
+        assert [line["missing"] for _, line in lines] == [[]] * 3
+        assert [line["clients"] for _, line in lines] == [5] * 3
+
+
+def test_a_newcomer_does_not_get_the_number_of_a_site_that_is_offline(tmp_path):
+    """Node 5 is one too many. It says number 2 while the node of that number is away."""
+    lines = rounds_of(claiming({5: 2}, 6), tmp_path, {0: {5}, 1: {2}, 2: {2}}, rounds=5)
+    all_five, without = [0, 1, 2, 3, 4], [0, 1, 3, 4]
+    assert [trained for trained, _ in lines] == [all_five, without, without, all_five, all_five]
+    assert lines[1][1]["missing"] == [2]
+    assert any("node 7: two nodes claim" in wrong for wrong in lines[-1][1]["refused"])
+
+
+def test_who_says_a_number_comes_before_one_who_says_another(tmp_path):
+    """Node 2 has number 0 as node 1 says 2; when node 0 comes, node 2 gets another one."""
+    lines = rounds_of(claiming({1: 2}, 5), tmp_path, {0: {0, 4}}, rounds=4)
+    assert lines[0][0] == [1, 2, 3]
+    assert lines[0][1]["missing"] == [1, 4]
+    assert lines[-1][0] == [0, 1, 2, 3, 4]
+    assert lines[-1][1]["missing"] == []

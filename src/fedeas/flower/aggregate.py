@@ -180,13 +180,17 @@ class RoundAggregator:
         self._steps += reply.steps
         self._samples += reply.trained_on
 
-    def check(self, number: int, cohort: int, minimum: float) -> None:
-        """Refuse a round with too few good replies."""
-        if len(self.good) < max(1, minimum * cohort):
-            first = f": {self._wrong[0]}" if self._wrong else ", the others were too late"
-            raise InfeasibleError(
-                f"round {number}: {len(self.good)} of {cohort} clients gave a valid reply{first}"
-            )
+    def check(self, number: int, cohort: Sequence[int], minimum: float) -> None:
+        """Refuse a round with too few good replies; says who is missing and why."""
+        if len(self.good) >= max(1, minimum * len(cohort)):
+            return
+        named = {wrong.partition(":")[0] for wrong in self._wrong}
+        late = [p for p in cohort if p not in self.good and f"client {p}" not in named]
+        said = [*self._wrong, *(f"client {p}: no reply in time" for p in late)]
+        raise InfeasibleError(
+            f"round {number}: {len(self.good)} of {len(cohort)} clients gave a valid reply",
+            fix="; ".join(said),
+        )
 
     def sums(self) -> Tensors:
         """Return the sums of N_k times what the method adds."""

@@ -168,7 +168,7 @@ class _Server:
             weight = sum(asked.weight(nodes[p].real) for p in good)
             wrong = [f"client {by_node[n].partition}: {why}" for n, why in found.left_out.items()]
             added.take_sums(layout.read(found.words, weight), good, wrong)
-        added.check(number, len(cohort), federated.minimum)
+        added.check(number, cohort, federated.minimum)
         done = Round(
             now.weights,
             added.weights.mean(now.weights),
