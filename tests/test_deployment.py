@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flwr.app import Context, Error, Message, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
 
 from fedeas import FedEAS, InfeasibleError, InputError, LabelCounts
 from fedeas.files import read_json
@@ -298,26 +299,54 @@ def test_a_site_that_is_away_is_named_and_comes_back(sites, tmp_path, monkeypatc
     assert lines[3]["samples"] == COUNTS.sum()
     strict = federated.replace(minimum=1.0)
     grid.now = 2
-    with pytest.raises(InfeasibleError, match="clients are missing"):
+    with pytest.raises(InfeasibleError, match="clients 0, 1 are missing"):
         run_rounds(
             grid, strict, task, 42, tmp_path / "d.safetensors", "away", lambda _: {},
             deployment=Deployment(4, "none"),
         )  # fmt: skip
 
 
-def test_two_nodes_that_claim_one_number_are_both_left_out(sites, tmp_path):
-    class Twins(InlineGrid):
+def test_the_end_of_a_run_says_which_sites_are_missing_and_why(sites, tmp_path, monkeypatch):
+    """By the names that nodes were registered with: of a refusal the server knows no more."""
+    there = lambda grid, nodes, timeout: sorted(grid.get_node_ids())  # noqa: E731
+    monkeypatch.setattr("fedeas.flower.members.wait_for_nodes", there)
+    told = "this site refuses the request; its own log says why"
+
+    class Registered(Absent):
+        def get_nodes(self):
+            return [NodeInfo(node_id=n, name=f"site-{n - 2}") for n in self.get_node_ids()]
+
         def _reply(self, message):
-            if message.metadata.dst_node_id == 5:
-                message.metadata.__dict__["_dst_node_id"] = 2  # node 5 says what node 2 says
-                reply = super()._reply(message)
-                message.metadata.__dict__["_dst_node_id"] = 5
-                return reply
+            if self._number(message) == 1:  # as Flower tells of an error
+                reason = f"<class 'fedeas.errors.FedeasError'>:<'{told}'>"
+                return Message(Error(code=0, reason=reason), reply_to=message)
             return super()._reply(message)
 
-    trained = serve(Twins(app_of(sites, tmp_path), 4), settings(sites, tmp_path / "run"))
-    assert [line["missing"] for line in trained.history] == [[0, 3], [0, 3]]
-    assert any("two nodes claim to be the same client" in w for w in trained.history[0]["refused"])
+    grid = Registered(app_of(sites, tmp_path), 4, {0: {2}})
+    with pytest.raises(InfeasibleError) as ended:
+        serve(grid, settings(sites, tmp_path / "run", minimum=0.9))
+    said = str(ended.value)
+    assert "clients 1, 2 are missing" in said
+    assert f"site-1, node 3: {told}" in said
+    assert "1 not connected" in said
+    assert "site-0" not in said and "<class" not in said
+    grid.away = {}
+    with pytest.raises(InfeasibleError) as ended:  # nobody is to be waited for
+        serve(grid, settings(sites, tmp_path / "again", minimum=0.9))
+    assert "site-1, node 3" in str(ended.value) and "wait" not in str(ended.value)
+
+
+def test_a_round_that_fails_names_all_who_are_missing(sites, tmp_path):
+    class Failing(InlineGrid):
+        def _reply(self, message):
+            if message.metadata.message_type == TRAIN and message.metadata.dst_node_id in (3, 5):
+                return Message(Error(code=0, reason="no space left"), reply_to=message)
+            return super()._reply(message)
+
+    with pytest.raises(InfeasibleError) as ended:
+        serve(Failing(app_of(sites, tmp_path), 4), settings(sites, tmp_path / "run", minimum=0.9))
+    assert all(f"client {p}: no space left" in str(ended.value) for p in (1, 3))
+    assert "client 0" not in str(ended.value)
 
 
 def test_a_run_goes_on_after_its_last_round(sites, tmp_path):

@@ -1,7 +1,14 @@
-"""Aggregation of a round's replies: checked, weighted, in any order; none is kept."""
+"""Aggregation of a round's replies: checked, weighted, in any order.
 
+None is kept, except where updates are bounded by the median norm of their round, which is known
+when all replies are there.
+"""
+
+import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+import torch
 from flwr.app import Message
 
 from fedeas.errors import FedeasError, InfeasibleError, InputError
@@ -9,7 +16,7 @@ from fedeas.flower import records
 from fedeas.flower.exchange import reason
 from fedeas.flower.log import Line
 from fedeas.flower.members import Node, read_size
-from fedeas.flower.robust import MEAN, Aggregate, clip_update, make_aggregate
+from fedeas.flower.robust import MEAN, Aggregate, clip_update, make_aggregate, update_norm
 from fedeas.flower.secure_round import MeanUpdate, RoundSums
 from fedeas.flower.sums import ExactSum, direction
 from fedeas.methods.method import Method
@@ -33,8 +40,20 @@ class Weights:
         return sorted(p for p in partitions if self[p] < self._nodes[p].real)
 
 
+@dataclass(frozen=True)
+class _Reply:
+    """A valid reply: the weights, what the method adds and shows, two counts."""
+
+    partition: int
+    after: Tensors
+    extra: Tensors
+    shown: Tensors
+    steps: int
+    trained_on: int
+
+
 class RoundAggregator:
-    """Adds up the replies of a round as they arrive; an invalid one is noted and left out."""
+    """Adds up the replies of a round; an invalid one is noted and left out."""
 
     def __init__(
         self,
@@ -50,6 +69,11 @@ class RoundAggregator:
         self._trained = {name for name, _ in model.named_parameters()}
         self._weights_of = weights_of
         self._clip = 0.0 if deployment is None else deployment.clip_norm
+        # A norm that was chosen beforehand needs no median.
+        self._ratio = 0.0 if deployment is None or self._clip else deployment.max_norm_ratio
+        self._held: list[_Reply] = []  # until the round's median norm is known
+        self._norm_cap: float | None = None
+        self._clipped: list[int] = []
         kind = MEAN if deployment is None else deployment.aggregation
         self._sum = make_aggregate(kind, samples, method, model)
         self.weights: Aggregate | MeanUpdate = self._sum
@@ -91,9 +115,6 @@ class RoundAggregator:
             records.check_like(shown, self._method.shown_like(self._model), "what is shown")
             steps = records.whole(content, "steps")
             trained_on = records.whole(content, "trained-on")
-            moved = direction(self._before, after, self._trained)
-            buffers = self._with_buffers is not None
-            everything = direction(self._before, after, after) if buffers else {}
             for tensors in (after, extra):
                 check_values(tensors)
             self._method.check_shown(shown, node.real)
@@ -106,26 +127,70 @@ class RoundAggregator:
             self._wrong.append(f"client {node.partition}: {type(error).__name__}")
             return
         self.good.append(node.partition)
-        weight = self._weights_of[node.partition]
-        self._sum.add(after, weight)
-        if moved:
-            self._directions.add(moved, weight)
-        if self._with_buffers is not None and everything:
-            self._with_buffers.add(everything, weight)
-        if extra:
-            self._extra.add(extra, weight)
-        if shown:
-            self.shown[node.partition] = shown
-        self._steps += steps
-        self._samples += trained_on
+        valid = _Reply(node.partition, after, extra, shown, steps, trained_on)
+        if self._ratio:
+            self._held.append(valid)
+        else:
+            self._add(valid)
 
-    def check(self, number: int, cohort: int, minimum: float) -> None:
-        """Refuse a round with too few good replies."""
-        if len(self.good) < max(1, minimum * cohort):
-            first = f": {self._wrong[0]}" if self._wrong else ", the others were too late"
-            raise InfeasibleError(
-                f"round {number}: {len(self.good)} of {cohort} clients gave a valid reply{first}"
-            )
+    def close(self) -> None:
+        """Add the replies that waited for the others, none longer than a multiple of the median.
+
+        What is trained, running statistics, and what the method adds have each a median of their
+        own: a site could otherwise hide a long update of one in the usual length of another.
+        """
+        held, self._held = self._held, []
+        groups = [self._groups(reply) for reply in held]
+        norms = [[update_norm(*group) for group in own] for own in groups]
+        caps = [self._ratio * statistics.median_low(column) for column in zip(*norms, strict=True)]
+        if caps:
+            self._norm_cap = caps[0]
+        for reply, own, lengths in zip(held, groups, norms, strict=True):
+            if any(length > cap for length, cap in zip(lengths, caps, strict=True)):
+                self._clipped.append(reply.partition)
+                trained, others, extra = (
+                    clip_update(*group, cap) for group, cap in zip(own, caps, strict=True)
+                )
+                bounded = {**trained, **others}
+                after = {name: bounded[name] for name in reply.after}  # in the model's order
+                self._add(replace(reply, after=after, extra=extra))
+            else:
+                self._add(reply)
+
+    def _groups(self, reply: _Reply) -> list[tuple[Tensors, Tensors]]:
+        """Return what is trained, the other weights, and what the method adds: before and after."""
+        trained = {k: v for k, v in reply.after.items() if k in self._trained}
+        others = {k: v for k, v in reply.after.items() if k not in self._trained}
+        nothing = {k: torch.zeros_like(v) for k, v in reply.extra.items()}
+        return [(self._before, trained), (self._before, others), (nothing, reply.extra)]
+
+    def _add(self, reply: _Reply) -> None:
+        weight = self._weights_of[reply.partition]
+        self._sum.add(reply.after, weight)
+        if moved := direction(self._before, reply.after, self._trained):
+            self._directions.add(moved, weight)
+        if self._with_buffers is not None and (
+            everything := direction(self._before, reply.after, reply.after)
+        ):
+            self._with_buffers.add(everything, weight)
+        if reply.extra:
+            self._extra.add(reply.extra, weight)
+        if reply.shown:
+            self.shown[reply.partition] = reply.shown
+        self._steps += reply.steps
+        self._samples += reply.trained_on
+
+    def check(self, number: int, cohort: Sequence[int], minimum: float) -> None:
+        """Refuse a round with too few good replies; says who is missing and why."""
+        if len(self.good) >= max(1, minimum * len(cohort)):
+            return
+        named = {wrong.partition(":")[0] for wrong in self._wrong}
+        late = [p for p in cohort if p not in self.good and f"client {p}" not in named]
+        said = [*self._wrong, *(f"client {p}: no reply in time" for p in late)]
+        raise InfeasibleError(
+            f"round {number}: {len(self.good)} of {len(cohort)} clients gave a valid reply",
+            fix="; ".join(said),
+        )
 
     def sums(self) -> Tensors:
         """Return the sums of N_k times what the method adds."""
@@ -153,6 +218,9 @@ class RoundAggregator:
         if self._weights_of.cap is not None:
             line["weight_cap"] = self._weights_of.cap
             line["capped"] = self._weights_of.capped(self.good)
+        if self._norm_cap is not None:
+            line["norm_cap"] = self._norm_cap
+            line["clipped"] = sorted(self._clipped)
         return line
 
     def _dissimilarity(self, directions: ExactSum) -> float:

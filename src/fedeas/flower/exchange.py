@@ -1,5 +1,6 @@
 """Send messages and receive replies: a few in flight at a time, and never beyond a timeout."""
 
+import re
 import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -9,6 +10,7 @@ from flwr.serverapp import Grid
 
 _POLL = 0.02  # seconds between polls for replies, at first
 _SLOWEST_POLL = 0.25  # and when none came for a while
+_RAISED = re.compile(r"<class '[\w.]+'>:<'(.*)'>")  # an error of a ClientApp, as Flower tells it
 
 
 def exchange(
@@ -55,5 +57,20 @@ def wait_for_nodes(grid: Grid, nodes: int, timeout: float) -> list[int]:
 
 def reason(reply: Message) -> str:
     """Return why there is no reply, in one line without control codes."""
-    text = " ".join(str(reply.error.reason).split())[-300:]
+    text = " ".join(str(reply.error.reason).split())
+    if raised := _RAISED.fullmatch(text):
+        text = raised[1]
+    return printable(text[-300:])
+
+
+def printable(text: str) -> str:
+    """Return text of another party without control codes."""
     return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def node_names(grid: Grid) -> dict[int, str]:
+    """Return what the nodes that are connected were registered as, for the operator to read."""
+    return {
+        node.node_id: f"{printable(node.name)}, node {node.node_id}".removeprefix(", ")
+        for node in grid.get_nodes()
+    }

@@ -2,11 +2,16 @@
 
 In a simulation all clients must be there. Deployed sites come and go: absent or invalid ones are
 named and left out, and asked again without waiting for them.
+
+A site says its number itself. The number then belongs to its node, and so to the key that the
+SuperLink registered, even while the node is offline. Whoever says a number that another node has
+gets one that nobody has: with as many nodes as sites, nobody can keep anybody out.
 """
 
+import logging
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -14,14 +19,14 @@ from flwr.serverapp import Grid
 from fedeas.errors import FedeasError, InfeasibleError, InputError
 from fedeas.flower import records
 from fedeas.flower.client import HELLO
-from fedeas.flower.exchange import exchange, reason, wait_for_nodes
+from fedeas.flower.exchange import exchange, node_names, reason, wait_for_nodes
 from fedeas.methods.registry import make_method
 from fedeas.settings.deployment import MOST_SAMPLES, Deployment
 from fedeas.settings.training import Federated
 from fedeas.tensors import Tensors, check_values
 from fedeas.training.task import Task
 
-_WINDOW = 16  # messages in flight at a time
+_LOG = logging.getLogger("flwr")  # Flower streams it to `flwr run --stream`
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class Members:
         self._question = records.pack({}, {"seed": seed, "method": federated.method})
         self._asked: dict[str, tuple[int, float]] = {}  # messages to nodes, and when they expire
         self._refused: dict[int, str] = {}
-        self._contested: set[int] = set()
+        self._guests: set[int] = set()  # numbers of nodes that said another one
         self._known: dict[int, Tensors] = {}
         self.nodes: dict[int, Node] = {}
         self.clients = 0
@@ -56,21 +61,43 @@ class Members:
         sites = 0 if self._deployment is None else self._deployment.sites
         ids = wait_for_nodes(self._grid, sites, self._federated.timeout)
         self.clients = len(ids) if self._deployment is None else self._deployment.sites
+        entered: list[tuple[Node, Tensors]] = []
+        silent = set(ids)
         for node, reply in exchange(
             self._grid, map(self._hello, ids), self._federated.window, self._federated.timeout
         ):
-            if (wrong := self._enter(node, reply, newcomer=False)) is not None:
+            silent.discard(node)
+            try:
+                entered.append(self._read(node, reply))
+            except InfeasibleError as wrong:
                 if self._deployment is None:
-                    raise wrong
+                    raise
                 self._refused[node] = str(wrong)
+        self._seat_all(entered)
         # In a simulation nobody may be absent.
         least = self.clients * (1.0 if self._deployment is None else self._federated.minimum)
         if len(self.nodes) < max(1, least):
-            raise InfeasibleError(
-                "clients are missing",
-                got=f"{len(self.nodes)} of {self.clients}",
-                fix="; ".join(self._refused.values()) or "start all of them",
-            )
+            raise self._missing(silent)
+
+    def _missing(self, silent: Iterable[int]) -> InfeasibleError:
+        """Say who is missing, why, and what to do about it."""
+        absent = sorted(set(range(self.clients)) - set(self.nodes))
+        whys = {**self._refused, **dict.fromkeys(silent, "no answer in time")}
+        said = self._named(whys)
+        if (unconnected := self.clients - len(self.nodes) - len(whys)) > 0:
+            said.append(f"{unconnected} not connected: start them, or wait longer for them")
+        if self._refused:
+            said.append("run `fedeas check site.toml` where a site refuses")
+        return InfeasibleError(
+            f"clients {', '.join(map(str, absent))} are missing",
+            got=f"{len(self.nodes)} of {self.clients}",
+            fix="; ".join(said),
+        )
+
+    def _named(self, whys: dict[int, str]) -> list[str]:
+        """Return which nodes cannot take part and why, by the names they were registered with."""
+        names = node_names(self._grid) if whys else {}
+        return [f"{names.get(node, f'node {node}')}: {why}" for node, why in whys.items()]
 
     def known(self) -> Sequence[Tensors]:
         """Return the clients' introductions, ordered by their numbers."""
@@ -84,8 +111,7 @@ class Members:
         self._greet(online)
         there = [p for p in cohort if p in self.nodes and self.nodes[p].node in online]
         absent = [f"client {p}: not there" for p in sorted(set(cohort) - set(there))]
-        strangers = [why for node, why in self._refused.items() if node in online]
-        return there, absent + strangers
+        return there, absent + self._named({n: w for n, w in self._refused.items() if n in online})
 
     def _greet(self, online: Iterable[int]) -> None:
         """Ask new nodes; their answers are read next time."""
@@ -94,9 +120,10 @@ class Members:
             node, _ = self._asked.pop(reply.metadata.reply_to_message_id, (None, 0.0))
             if node is None:
                 continue
-            wrong = self._enter(node, reply, newcomer=True)
             self._refused.pop(node, None)
-            if wrong is not None:
+            try:
+                self._seat(*self._read(node, reply))
+            except InfeasibleError as wrong:
                 self._refused[node] = str(wrong)
         self._asked = {name: own for name, own in self._asked.items() if own[1] > now}
         busy = {node for node, _ in self._asked.values()} | {n.node for n in self.nodes.values()}
@@ -107,12 +134,12 @@ class Members:
     def _hello(self, node: int) -> Message:
         return Message(self._question, node, HELLO, ttl=self._federated.timeout)
 
-    def _enter(self, node: int, reply: Message, newcomer: bool) -> InfeasibleError | None:
-        """Register a client, or return why it cannot take part."""
+    def _read(self, node: int, reply: Message) -> tuple[Node, Tensors]:
+        """Read a client's introduction; raises why it cannot take part."""
+        if reply.has_error():
+            raise InfeasibleError(reason(reply))
         who = "a client"
         try:
-            if reply.has_error():
-                return InfeasibleError(f"a client could not start: {reason(reply)}")
             partition = records.whole(reply.content, "partition")
             who = f"client {partition}"
             largest = MOST_SAMPLES if self._deployment is None else self._deployment.largest
@@ -121,23 +148,64 @@ class Members:
             check_values(known)
             self._method.check_known(known, self._task, met.real)
         except FedeasError as error:
-            return InfeasibleError(f"{who} cannot take part: {error}")
+            raise InfeasibleError(f"{who} cannot take part: {error}") from None
         except Exception as error:  # bytes from another party can raise anything
-            return InfeasibleError(f"{who} cannot take part: {type(error).__name__}")
+            raise InfeasibleError(f"{who} cannot take part: {type(error).__name__}") from None
         if partition >= self.clients:
-            return InfeasibleError(f"{who} is not one of the {self.clients}")
-        other = self.nodes.get(partition)
-        if partition in self._contested or (other and not (newcomer and self._gone(other))):
-            if not newcomer:  # neither the first nor the last is trusted
-                self._contested.add(partition)
-                self.nodes.pop(partition, None)
-                self._known.pop(partition, None)
-            return InfeasibleError("two nodes claim to be the same client", got=partition)
-        self.nodes[partition], self._known[partition] = met, known
-        return None
+            raise InfeasibleError(f"{who} is not one of the {self.clients}")
+        return met, known
 
-    def _gone(self, node: Node) -> bool:
-        return node.node not in set(self._grid.get_node_ids())
+    def _seat_all(self, entered: Iterable[tuple[Node, Tensors]]) -> None:
+        """Give numbers to those who were there at the start, whatever the order of their replies.
+
+        Of two nodes with one number the one with the lower id has it: so it is the same one in a
+        run that goes on.
+        """
+        first: dict[int, int] = {}
+        ordered = sorted(entered, key=lambda one: one[0].node)
+        for met, _ in ordered:
+            first.setdefault(met.partition, met.node)
+        for met, known in sorted(ordered, key=lambda one: first[one[0].partition] != one[0].node):
+            try:
+                self._seat(met, known)
+            except InfeasibleError as wrong:
+                if self._deployment is None:
+                    raise
+                self._refused[met.node] = str(wrong)
+
+    def _seat(self, met: Node, known: Tensors) -> None:
+        """Give a client the number that it says, or a free one if that is another node's."""
+        number, guest = met.partition, None
+        if number in self._guests:  # who says a number comes before one who says another
+            self._guests.discard(number)
+            guest = self.nodes.pop(number), self._known.pop(number)
+        if number in self.nodes:
+            self._seat_elsewhere(met, known)
+        else:
+            self.nodes[number], self._known[number] = met, known
+        if guest is not None:
+            try:
+                self._seat_elsewhere(*guest)
+            except InfeasibleError as wrong:
+                self._refused[guest[0].node] = str(wrong)
+
+    def _seat_elsewhere(self, met: Node, known: Tensors) -> None:
+        """Give a client a number that nobody has, as another node has its own."""
+        number, owner = met.partition, self.nodes[met.partition].node
+        free = [p for p in range(self.clients) if p not in self.nodes]
+        if self._deployment is None or not free:
+            raise InfeasibleError(
+                "two nodes claim to be the same client",
+                got=number,
+                fix=f"correct partition-id at node {met.node} or node {owner}, which has it now",
+            )
+        _LOG.warning(
+            "nodes %s and %s both say that they are client %s: node %s counts as client %s",
+            owner, met.node, number, met.node, free[0],
+        )  # fmt: skip
+        self._guests.add(free[0])
+        self.nodes[free[0]] = replace(met, partition=free[0])
+        self._known[free[0]] = known
 
 
 def read_size(reply: Message, largest: int = MOST_SAMPLES) -> int:

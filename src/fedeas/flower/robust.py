@@ -1,5 +1,9 @@
 """Averages that a single hostile site cannot dominate: clipped updates, and a trimmed mean.
 
+A site's weight bounds how much its update counts, not how long it is: one that sends
+before + 5 (X - before) with a fifth of the weight makes the model X. So updates are scaled down to
+a norm: a fixed one, or a multiple of the round's median.
+
     Yin, Chen, Ramchandran, Bartlett: Byzantine-Robust Distributed Learning: Towards Optimal
     Statistical Rates, 2018 (the coordinate-wise trimmed mean).
 
@@ -90,10 +94,27 @@ def clip_update(before: Mapping[str, torch.Tensor], after: Tensors, most: float)
     >>> clipped["w"]
     tensor([0.6000, 0.8000])
     """
-    moved = {k: v.double() - before[k].double() for k, v in after.items() if v.is_floating_point()}
-    norm = math.sqrt(sum(float(d.square().sum()) for d in moved.values()))
+    moved = _moved(before, after)
+    norm = _norm(moved)
     if not norm > most:
         return after
     scale = most / norm
     clipped = {k: (before[k].double() + d * scale).to(after[k].dtype) for k, d in moved.items()}
     return {**after, **clipped}
+
+
+def update_norm(before: Mapping[str, torch.Tensor], after: Tensors) -> float:
+    """Return the norm of an update, over all floating-point tensors.
+
+    >>> update_norm({"w": torch.zeros(2)}, {"w": torch.tensor([3.0, 4.0])})
+    5.0
+    """
+    return _norm(_moved(before, after))
+
+
+def _moved(before: Mapping[str, torch.Tensor], after: Tensors) -> Tensors:
+    return {k: v.double() - before[k].double() for k, v in after.items() if v.is_floating_point()}
+
+
+def _norm(moved: Tensors) -> float:
+    return math.sqrt(sum(float(d.square().sum()) for d in moved.values()))

@@ -157,6 +157,7 @@ class _Server:
             messages = self._messages(now, number, there, sent)
             for node, reply in exchange(self._grid, messages, federated.window, federated.timeout):
                 added.take(reply, by_node, node)
+            added.close()
         else:
             asked = self._secure.question(number, now.weights, sent, samples, weights_of.cap)
             layout = Layout(asked, now.weights, self._method, self._model)
@@ -167,7 +168,7 @@ class _Server:
             weight = sum(asked.weight(nodes[p].real) for p in good)
             wrong = [f"client {by_node[n].partition}: {why}" for n, why in found.left_out.items()]
             added.take_sums(layout.read(found.words, weight), good, wrong)
-        added.check(number, len(cohort), federated.minimum)
+        added.check(number, cohort, federated.minimum)
         done = Round(
             now.weights,
             added.weights.mean(now.weights),

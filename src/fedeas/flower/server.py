@@ -266,6 +266,11 @@ def _say(line: Line) -> None:
             "round %s: clients %s claim more than %s samples and weigh no more than that",
             line["round"], line["capped"], line["weight_cap"],
         )  # fmt: skip
+    if line.get("clipped"):
+        _LOG.warning(
+            "round %s: the updates of clients %s were far longer than the median, and were scaled "
+            "down to the norm %.3g", line["round"], line["clipped"], line["norm_cap"],
+        )  # fmt: skip
     if silent := [p for p in line["missing"] if not _named(p, line)]:
         _LOG.warning("round %s without clients %s: too late", line["round"], silent)
 

@@ -55,7 +55,10 @@ class Deployment(Settings, frozen=True, rename="kebab"):
     # A site's weight is at most this many times the median; 0: no bound.
     max_weight_ratio: Annotated[float, Meta(ge=0, lt=1e9)] = 3.0
     max_weight: Natural = 0  # or at most this many samples; 0: by the ratio
-    clip_norm: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0  # of a site's update; 0: as it is
+    # Norm of a site's update, at most; 0: by the ratio.
+    clip_norm: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0
+    # An update is scaled down to this many times the median norm of its round; 0: no bound.
+    max_norm_ratio: Annotated[float, Meta(ge=0, lt=1e9)] = 3.0
     aggregation: str = "mean"  # or trimmed-mean(share=0.2), which does not weigh sites by samples
     # With secure and clip-norm: noise that makes the whole run cost one sample of a site this
     # epsilon, at delta; 0: none.
@@ -72,9 +75,10 @@ class Deployment(Settings, frozen=True, rename="kebab"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if 0 < self.max_weight_ratio < 1:
-            got, allowed = self.max_weight_ratio, "from 1, or 0 for no bound"
-            raise InputError("max-weight-ratio is out of range", got=got, allowed=allowed)
+        for name in ("max_weight_ratio", "max_norm_ratio"):
+            if 0 < (got := getattr(self, name)) < 1:
+                what = f"{name.replace('_', '-')} is out of range"
+                raise InputError(what, got=got, allowed="from 1, or 0 for no bound")
 
     def weight_cap(self, sizes: Sequence[int]) -> int:
         """Return the samples that a site is weighted by at most, given those of all sites.
