@@ -383,6 +383,117 @@ def what_three_seeds_settle() -> str:
     )
 
 
+def own_images_after_five_rounds() -> str:
+    none, copies, ours = (after_round(way, 5) for way in ("none", "copies", "own-1"))
+    return (
+        f"reached {mean(ours):.1f} % after five rounds, {plus_minus(ours, copies)} points more "
+        f"than with copies and {plus_minus(ours, none)} more than with nothing"
+    )
+
+
+def what_others_published() -> str:
+    with (DATA / "published.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    ((source, date),) = {(row["source"], row["date"]) for row in rows}
+    assert f"{source.rpartition(' ')[2]}, {date}" in (ROOT / "docs" / "generators.md").read_text()
+    names = ("method", "epsilon 1", "epsilon 10", "one sample is")
+    return "\n".join(f"| {' | '.join(row[name] for name in names)} |" for row in rows)
+
+
+def quality() -> dict:
+    return json.loads((DATA / "fashion-quality.json").read_text(encoding="utf-8"))
+
+
+def what_a_judge_says() -> str:
+    found = quality()
+    return (
+        f"right on {100 * found['judge_accuracy']:.1f} % of the real test images) assigns "
+        f"{100 * found['agreement_mean']:.1f} % of {found['images']:,} samples"
+    )
+
+
+def what_a_judge_says_of_classes() -> str:
+    shares = [
+        f"{name.replace(' - ', '-')} | {100 * share:.0f} %"
+        for name, share in quality()["agreement"].items()
+    ]
+    return "\n".join(
+        f"| {left} | {right} |" for left, right in zip(shares[:5], shares[5:], strict=True)
+    )
+
+
+def what_it_remembers() -> str:
+    found = quality()
+    near = found["memorisation"]
+    assert near["share"] == 0
+    return (
+        f"The Fréchet distance in the judge's features is {found['frechet_distance']:.1f}. None of "
+        f"the {found['images']:,} samples is closer to a training image than "
+        f"{100 * near['quantile']:.0f} % of unseen real images are, so there is no sign of "
+        "memorised images; their median distance to the nearest training image is "
+        f"{near['median']:.1f} (of 255), that of real test images {near['real_median']:.1f}."
+    )
+
+
+def one_run_of_the_example() -> str:
+    lines = []
+    for name in ("fedavg", "fedeas"):
+        text = (DATA / "cifar10-pool" / f"{name}.jsonl").read_text(encoding="utf-8")
+        rounds = [json.loads(line) for line in text.splitlines()]
+        accuracy = [100 * each["accuracy"] for each in rounds]
+        drift = statistics.median(each["drift"] for each in rounds)
+        minutes = sum(each["seconds"] for each in rounds) / 60
+        lines.append(
+            f"{statistics.mean(accuracy[-10:]):.1f} % | {max(accuracy):.1f} % | {drift:.2f} | "
+            f"{minutes:.0f} |"
+        )
+    return f"| FedAvg | 0 | {lines[0]}\n| FedAvg + FedEAS (beta 12) | 11,464 | {lines[1]}"
+
+
+def five_sites_killed() -> str:
+    lines = (DATA / "own-superlink.jsonl").read_text(encoding="utf-8").splitlines()
+    runs = [json.loads(line) for line in lines]
+    assert len(runs) == 5
+    assert all(run["right"] and run["ledgers_agree"] and run["caches_whole"] for run in runs)
+    return "All five runs ended right"
+
+
+def the_table_of_what_costs_nothing() -> str:
+    with (DATA / "free.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    none = float(rows[0]["accuracy"])
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    table = page.split("| method | policy | generator | accuracy |")[1].split("\n\n")[0]
+    shown = [line.split("|")[1:-1] for line in table.splitlines()[2:]]
+    lines = []
+    for cells, row in zip(shown, rows, strict=True):
+        method = {"fedavg": "FedAvg", "fedlc": "FedLC", "fedrs": "FedRS", "fedvls": "FedVLS"}
+        assert cells[0].strip() == method.get(row["method"], "class weights")
+        assert cells[1].strip().lower().startswith(row["policy"][:5].replace("copie", "water"))
+        accuracy = 100 * float(row["accuracy"])
+        gain = f"{accuracy - 100 * none:+.1f}" if row is not rows[0] else ""
+        bold = "**" if accuracy == max(100 * float(r["accuracy"]) for r in rows) else ""
+        end = f" {bold}{accuracy:.1f}{bold} | {gain} | {int(float(row['generated'])):,} "
+        lines.append("|".join(["", *cells[:3], end, ""]))
+    return "\n".join(lines)
+
+
+def drift_by_phase() -> str:
+    def drift(policy: str, first: int, last: int) -> float:
+        return statistics.mean(
+            statistics.mean(body["result"]["curves"]["drift"][first - 1 : last])
+            for body in bodies("cifar10")
+            if body["entry"]["grid"] == "policies"
+            and body["entry"]["policy"].split("(")[0] == policy
+        )
+
+    policies = ("none", "uniform", "fedeas", "full-balance")
+    return "\n".join(
+        f"| {first} to {last} | {' | '.join(f'{drift(p, first, last):.2f}' for p in policies)} |"
+        for first, last in ((1, 3), (4, 10), (11, 25))
+    )
+
+
 README = (
     the_clients,
     the_headline,
@@ -396,6 +507,14 @@ README = (
 CLAIMS: dict[str, tuple[Callable[[], str], ...]] = {
     "README.md": README,
     "docs/index.md": (the_clients, the_home_page, the_demo),
+    "docs/generators.md": (
+        what_others_published,
+        what_a_judge_says,
+        what_a_judge_says_of_classes,
+        what_it_remembers,
+    ),
+    "docs/howto/own_generator.md": (own_images_after_five_rounds, five_sites_killed),
+    "docs/training.md": (one_run_of_the_example,),
     "docs/howto/gpu.md": (what_three_seeds_settle,),
     "docs/results.md": (
         that_samples_help,
@@ -411,6 +530,8 @@ CLAIMS: dict[str, tuple[Callable[[], str], ...]] = {
         the_diffusion_model,
         policies_on_cifar10,
         water_filling,
+        the_table_of_what_costs_nothing,
+        drift_by_phase,
     ),
 }
 # Numbers that say nothing about a result: names, settings and versions.
