@@ -43,18 +43,28 @@ def shown(page: str, start: str) -> str:
     raise SystemExit(f"{page} shows no command {start!r}")
 
 
+def from_wheel(command: str) -> str:
+    """Return the command for a folder that is no checkout, where pip finds the wheel.
+
+    >>> from_wheel('pip install ".[demo]"'), from_wheel("pip install .")
+    ('pip install "fedeas[demo]"', 'pip install fedeas')
+    """
+    return command.replace(" .", " fedeas").replace('".[', '"fedeas[')
+
+
 def commands(step: str) -> list[str]:
     """Return what a reader types for a step."""
     if step == "plan":
-        install = shown("README.md", "pip install fedeas")
+        install = from_wheel(shown("README.md", "pip install ."))
         return [install, shown("README.md", "fedeas plan counts.csv").split(" --cost")[0]]
     if step == "demo":
-        return [shown("README.md", 'pip install "fedeas[demo]"'), shown("README.md", "fedeas demo")]
+        install = shown("README.md", 'pip install ".[demo]"')
+        return [from_wheel(install), shown("README.md", "fedeas demo")]
     page = "docs/howto/flower.md"
     run = shown(page, "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION")
     new = shown(page, "fedeas new")
     return [
-        shown(page, 'pip install "fedeas[quickstart]"'),
+        from_wheel(shown(page, 'pip install ".[quickstart]"')),
         new,
         f"cd quickstart && {run}",
         f"cd quickstart && {shown(page, 'patch')} && {run}",

@@ -52,6 +52,9 @@ def check_story(said: Result, folder: Path) -> tuple[dict[str, str], dict[str, s
     for chapter in ("1. The skew", "2. The plan", "3. The samples", "4. Training", "5. The gain"):
         assert chapter in said.err
     assert "scikit-learn's digits" in said.err
+    assert (
+        "trained in one place on all 1,437 training images, of which the clients hold" in said.err
+    )
     with (folder / "report" / "tables.csv").open() as file:
         plain, ours = csv.DictReader(file)
     assert (plain["policy"], plain["generated"]) == ("none", "0")

@@ -26,7 +26,7 @@ FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 \\
   flwr run . --stream --federation-config num-supernodes=10
 ```
 
-Without a GPU, install PyTorch's CPU build first. See https://fedeas.github.io/fedeas/howto/flower/.
+Without a GPU, install PyTorch's CPU build first. See docs/howto/flower.md in fedeas.
 """
 
 

@@ -55,8 +55,8 @@ def python() -> str:
         "# Python",
         "",
         "All names are in `fedeas` itself and are imported on first use. Some need an extra, named",
-        'in the last column: `pip install "fedeas[train]"`. The others need NumPy alone; if a file',
-        "or a generator needs more (Parquet, a diffusion model), an error says so.",
+        'in the last column: `pip install ".[train]"` in a checkout. The others need NumPy;',
+        "if a file or a generator needs more (Parquet, a diffusion model), an error says so.",
         "",
     ]
     for task, names in TASKS.items():

@@ -45,7 +45,7 @@ class Federation:
             "paper": "held out by the clients, training and test sets mixed",
             "clean": self.data.test_origin or "a separate test set",
         }[self.protocol]
-        held = f", {len(self.pool):,} held out for the pool" if len(self.pool) else ""
+        held = f", {len(self.pool):,} that no client has" if len(self.pool) else ""
         return (
             f"{self.data.name}, protocol {self.protocol}: "
             f"N = {len(self.partition.train.indices):,} training samples on "

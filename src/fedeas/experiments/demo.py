@@ -20,7 +20,7 @@ class Scene:
     data: str
     folder: str | None
     about: str
-    generator: str
+    generator: str  # trained in one place, on all training images of the data
     hold_out: int  # images per class that no client gets, so that clients have few
     clients: int
     rounds: int

@@ -7,6 +7,8 @@ Before training every client gives the server averages of `mash` samples and the
 leaves a client, but averages of them do. The original's CIFAR-10 runs average all images of a
 client: mash = 0. With a mashed pair (x_g, y_g) the loss is
 (1 - l) CE(f((1 - l) x), y) + l CE(f((1 - l) x), y_g) + l * <d/dx of the first term, x_g>.
+The derivative is by x and not by (1 - l) x, so the last term has a factor 1 - l, 0.95 by default,
+that a Taylor expansion around (1 - l) x would not have.
 """
 
 from collections.abc import Sequence

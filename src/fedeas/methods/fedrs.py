@@ -4,7 +4,9 @@ Li, Zhan: FedRS: Federated Learning with Restricted Softmax for Label Distributi
 2021.
 
 Before the softmax, the logits of classes without training samples at the client, real or synthetic,
-are multiplied by alpha.
+are multiplied by alpha. This is the paper's rule. The authors' code multiplies every class by
+alpha + (1 - alpha) n_c / max n, so classes that the client has are slowed down too, and its last
+layer has no bias.
 """
 
 from dataclasses import dataclass

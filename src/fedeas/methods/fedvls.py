@@ -13,6 +13,10 @@ that it lacks, the loss of a batch is the sum of
 The last sum leaves out a class that all samples of the batch have: its logarithm would be minus
 infinity. The weight 0.1 of the distillation is that of the authors' command for CIFAR-10. Their
 algorithm prints no weight of the suppression, their code has 0.005, which is the default here.
+
+The authors' code differs from the sum that the paper prints, which is what is done here: it masks
+by multiplying, so that a masked logit counts as exp(0) = 1, and subtracts log p_c from the logits
+first. At the same weight its suppression is much weaker where a client's classes are very unequal.
 """
 
 import math

@@ -6,7 +6,9 @@ The loss compares what the last layer sees, z, with that of the server's model a
 last one:
 mu * -log( exp(sim(z, z_server)/tau) / (exp(sim(z, z_server)/tau) + exp(sim(z, z_last)/tau)) ).
 In the original z leaves a projection head that the models of all methods have (`projection` in the
-model's settings). Without a head z are the features, as in FL-bench.
+model's settings). Without a head z are the features, as in FL-bench. In a client's first turn its
+last model is the server's, as in FL-bench, so the term is constant; the authors' code begins with a
+network of the client's own, drawn at random.
 """
 
 from dataclasses import dataclass
