@@ -26,6 +26,7 @@ from fedeas.settings.training import Federated
 from fedeas.tensors import Tensors, check_values
 from fedeas.training.task import Task
 
+_WINDOW = 16  # messages in flight at a time
 _LOG = logging.getLogger("flwr")  # Flower streams it to `flwr run --stream`
 
 
