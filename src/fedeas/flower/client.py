@@ -16,12 +16,14 @@ from flwr.clientapp import ClientApp
 from fedeas.errors import InputError
 from fedeas.flower import records
 from fedeas.flower.limits import check_method, check_task, check_training
-from fedeas.flower.secure_round import Layout, content_digest, read_question
+from fedeas.flower.queries import check_cost, training_cost
+from fedeas.flower.secure_round import Layout, content_digest, encode_question, read_question
 from fedeas.flower.secure_sum import Summand, answer_secure_sum, begin_sum, reply_with
 from fedeas.flower.site import OpenSite, Site
 from fedeas.flower.state import Kept, file_bytes
 from fedeas.methods.method import Method, Outcome, Turn
 from fedeas.methods.registry import make_method
+from fedeas.privacy.ledger import Ledger
 from fedeas.privacy.secure_sum.identity import Members
 from fedeas.privacy.secure_sum.memory import end_sums
 from fedeas.privacy.secure_sum.messages import STAGES, RefusedError, Words
@@ -175,7 +177,18 @@ def _train_secretly(message: Message, site: Site, request: _Request) -> Message:
     def words(asked: object) -> Words:
         return _update_words(asked, message, site, request, identity.members)
 
-    return reply_with(begin_sum(session, Summand(identity, words, site.sums)), message)
+    def check(asked: object) -> None:
+        if site.limits is not None:
+            _check_sum(asked, site.limits)
+
+    summand = Summand(identity, words, site.sums, check=check)
+    return reply_with(begin_sum(session, summand), message)
+
+
+def _check_sum(asked: object, limits: SiteConfig) -> None:
+    """Refuse a round's sum that the owner of the site does not allow, or that it cannot pay for."""
+    rho = training_cost(encode_question(read_question(asked)), limits.allow.split())
+    check_cost("train", rho, Ledger.open(limits.ledger_folder, limits.epsilon, limits.delta))
 
 
 def _update_words(
@@ -187,9 +200,6 @@ def _update_words(
     told = (str(request.asked["experiment"]), request.number, content_digest(sent[0], sent[1]))
     if told != (question.experiment, question.round, question.content):
         raise RefusedError("the sum is about another round or another model than the message")
-    if question.drift and site.limits is not None:
-        # A direction shows how long the update was.
-        raise RefusedError("this site shows no direction of its updates", allowed="drift = false")
     start = _start(message, site, request)
     layout = Layout(question, start.before, request.method, start.model)
     noise = layout.noise(members) if question.rho else None
@@ -222,9 +232,11 @@ def _start(message: Message, site: Site, request: _Request) -> _Start:
     own = request.kept.after(request.last) if request.method.keeps else {}
     # A simulation runs its own config; what a real server names has to be installed here.
     model = _made(request.model, request.task, installed=site.limits is not None).to(device)
-    start = _Start(
-        *({k: v.to(device) for k, v in t.items()} for t in (before, received, own)), model
-    )
+    # Rounding to other numbers, or an overflow, would depend on the samples: refused before any.
+    records.check_like(before, dict(model.state_dict()), "weights")
+    check_values(before)
+    placed = ({k: v.to(device) for k, v in each.items()} for each in (before, received, own))
+    start = _Start(*placed, model)
     if site.limits is not None:
         _rehearse(site, request, start)
     return start
@@ -243,7 +255,6 @@ def _check_model(limits: SiteConfig, request: _Request, before: Tensors, receive
         )
     own = bare.state_dict()
     records.check_like(before, own, "weights")
-    check_values(before)
     known = {name: tensor for name, tensor in received.items() if name in own}
     records.check_like(known, {name: own[name] for name in known}, "what the method sends")
     check_values(received, most=math.inf)

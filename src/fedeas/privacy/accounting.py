@@ -3,6 +3,10 @@
 Privacy is that of one sample of one site, added or removed. Costs in rho add up, whatever the
 server asks and in whatever order.
 
+A site tells its number of samples exactly, so somebody who knows all others but one reads off it
+whether there is one more. What stays hidden then is which sample it is: one in the place of
+another. `replace_one_epsilon` is that guarantee; wherever an epsilon is stated, state both.
+
 The sum of the parts is not exactly a discrete Gaussian. Kairouz, Liu and Steinke, "The Distributed
 Discrete Gaussian Mechanism for Federated Learning with Secure Aggregation" (ICML 2021,
 arXiv:2102.06387, Theorem 1), bound the difference: n parts of variance s^2 each, s >= 1/2, in a sum
@@ -22,7 +26,12 @@ import numpy as np
 from fedeas.errors import InputError
 from fedeas.privacy.noise import Noise
 
-UNIT = "one sample of this site, added or removed"  # stated wherever an epsilon is
+# Both units are stated wherever an epsilon is.
+UNIT = "one sample of this site, added or removed"
+UNIT_REPLACED = "one sample of this site, replaced by any other"
+# The chance with which the guarantee may fail: far below 1 / N_k for up to 100,000 samples, and one
+# for simulations and sites, so that epsilons can be compared.
+DELTA = 1e-6
 _MOST_EXCESS = 0.005  # that tau may add to D / sigma: 1 % of rho
 _FINEST = 1 << 20
 _LEAST_PART = 0.5  # standard deviation from which the bound holds
@@ -95,7 +104,7 @@ def units_for(rho: float, sensitivity: float, *, honest: int, words: int) -> int
     return units
 
 
-def epsilon_of(rhos: Iterable[float], delta: float) -> float:
+def epsilon_of(rhos: Iterable[float], delta: float = DELTA) -> float:
     """Return the epsilon of releases that cost these rhos together, at this delta.
 
     >>> round(epsilon_of([0.05, 0.05], delta=1e-6), 2)
@@ -114,8 +123,28 @@ def epsilon_of(rhos: Iterable[float], delta: float) -> float:
     return float(accountant.get_epsilon(delta))
 
 
+def replace_one_epsilon(rho: float, delta: float = DELTA, factor: float = 2.0) -> float:
+    """Return the epsilon of one sample replaced by any other, where adding or removing costs rho.
+
+    Parameters
+    ----------
+    rho : float
+        What all releases cost together, for one sample added or removed.
+    delta : float
+        The chance with which the guarantee may fail.
+    factor : float
+        How much further a sum moves when a sample is replaced instead of added: rho grows with its
+        square. 2 holds for every sum, since to replace is to remove and to add.
+
+    >>> rho = rho_for(1.0, 1e-6)
+    >>> round(epsilon_of([rho], 1e-6), 2), round(replace_one_epsilon(rho, 1e-6), 2)
+    (1.0, 2.11)
+    """
+    return epsilon_of([factor**2 * rho], delta)
+
+
 @lru_cache
-def rho_for(epsilon: float, delta: float) -> float:
+def rho_for(epsilon: float, delta: float = DELTA) -> float:
     """Return the largest rho that releases may cost together for this epsilon at this delta.
 
     >>> rho = rho_for(3.0, 1e-6)
