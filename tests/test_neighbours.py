@@ -19,6 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedeas import FedeasError, FullBalance, InfeasibleError
+from fedeas.cache.verify import caches
 from fedeas.flower import records
 from fedeas.flower.deployed import make_deployed_app, row_policy
 from fedeas.flower.grids import InlineGrid
@@ -137,11 +138,13 @@ def sites(tmp_path_factory) -> list[Site]:
     return made
 
 
-def generator(folder: Path, quality: float = 1.0, classes=CLASSES, shape=SHAPE) -> RecordDict:
+def generator(
+    folder: Path, quality: float = 1.0, classes=CLASSES, shape=SHAPE, seed: int = 0
+) -> RecordDict:
     """A message with a generator that the server made up."""
     place = folder / "given"
     place.mkdir(exist_ok=True)
-    drawn = np.random.default_rng(0).integers(0, 255, (len(classes), 2, *shape), dtype=np.uint8)
+    drawn = np.random.default_rng(seed).integers(0, 255, (len(classes), 2, *shape), dtype=np.uint8)
     save_tensors(place / WEIGHTS, {"images": torch.from_numpy(drawn)}, {"way": refined.WAY})
     several = len(classes)
     card = Card(
@@ -177,6 +180,13 @@ def training(sent: dict[str, torch.Tensor] | None = None, **changed: Any) -> Rec
         else:
             asked[name] = value
     return records.pack(arrays, asked)
+
+
+def session_of(question: RoundSum) -> str:
+    """The name of a round's sum."""
+    model = make_model(ModelSettings(), TASK, 0)
+    length = Layout(question, weights(), make_method("fedavg"), model).length
+    return new_session(encode_question(question), length)
 
 
 def equal(sites: list[Site], content: RecordDict, kind: str = "train") -> bool:
@@ -280,8 +290,11 @@ def test_sound_training_is_not_refused(sites):
     """The control: the sites do train, so that equal refusals are not refusals of everything."""
     for policy in ("none", "full-balance", "fedeas(beta=12)", "waterfill(price=0.01)"):
         assert not equal(sites, training(policy=policy))
-    for method in ("fedavg", "moon", "scaffold", "class-weights", "fedlc", "fedrs", "fedvls"):
+    for method in ("moon", "scaffold", "class-weights", "fedlc", "fedrs", "fedvls"):
         assert not equal(sites, training(method=method, policy="full-balance"))
+    for rho in (0.0, 1e-3):
+        question = RoundSum("x", 1, content_digest(weights(), {}), 99, clip=1.0, rho=rho)
+        assert not equal(sites, training(secure=session_of(question)))
 
 
 @given(
@@ -300,10 +313,7 @@ def test_training_in_secure_sums_is_refused_alike(sites, turn, drift, rho, clip,
         question = RoundSum("x", 1, content_digest(sent, {}), most, 0, drift, clip, rho)
     except FedeasError:
         return
-    model = make_model(ModelSettings(), TASK, 0)
-    length = Layout(question, weights(), make_method("fedavg"), model).length
-    session = new_session(encode_question(question), length)
-    refused = equal(sites, training(sent, **{**changed, "secure": session}))
+    refused = equal(sites, training(sent, **{**changed, "secure": session_of(question)}))
     assert refused or not drift
 
 
@@ -372,8 +382,19 @@ def test_generators_are_taken_alike(sites, tmp_path_factory, quality, classes, s
     folder = tmp_path_factory.mktemp("given")
     refused = equal(sites, generator(folder, quality, classes, shape), "query.own_generator")
     assert refused == (quality > 1 or classes != CLASSES or shape != SHAPE)
-    assert not equal(sites, training(policy="full-balance"))  # with whatever it has now
-    assert not equal(sites, training(policy="fedeas(beta=9999)"))
+    if not refused:
+        assert not equal(sites, training(policy="fedeas(beta=9999)"))
+
+
+def test_samples_of_earlier_generators_are_removed(sites, tmp_path):
+    """Every generator that a server gives has samples of its own, of up to `max-samples`."""
+    site = sites[0]
+    site.forget()
+    for seed in range(3):
+        assert not site.send(generator(tmp_path, seed=seed), "query.own_generator").has_error()
+        reply = site.send(training(policy="full-balance", experiment=str(seed)), "train")
+        assert not reply.has_error()
+        assert len(caches(site.state / "cache")) == 1
 
 
 # The attacks that this ends, and how they succeeded.
