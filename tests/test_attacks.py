@@ -10,7 +10,9 @@ here, it succeeds.
 import math
 import os
 import stat
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
@@ -177,7 +179,8 @@ class Attacked:
     def ask(self, kind: str = "train", weights: dict | None = None, **changed: object) -> Message:
         """Send a message as `run_rounds` does, with some settings changed; return the reply."""
         local = {"epochs": 1, "batch": 64, "learning_rate": 0.02, "momentum": 0.0,
-                 "weight_decay": 0.0, "precision": "float32", "compile": False}  # fmt: skip
+                 "weight_decay": 0.0, "precision": "float32", "compile": False,
+                 "optimizer": "sgd"}  # fmt: skip
         model = {"name": "cnn", "norm": "batch", "stem": "cifar", "projection": 0, "weights": ""}
         asked = {"seed": 1, "method": "fedavg", "model": model, "local": local, "task": TASK,
                  "threads": 1, "experiment": "x", "policy": "none", "round": 1,
@@ -236,15 +239,31 @@ def unguarded(site: Attacked, monkeypatch: pytest.MonkeyPatch) -> Attacked:
     return Attacked(app, site.context)
 
 
-def test_one_training_message_does_not_give_the_histogram(site, monkeypatch):
-    """Zero weights, one step over all data, learning rate 1: the last bias is the label shares."""
+def counts_told(reply: Message, rate: float) -> list[int]:
+    """What the last bias says after steps of a model that started from zero."""
+    bias = records.tensors(reply.content, "weights")["fc.bias"].double().numpy()
+    return np.rint((bias / rate + 1 / CLASSES) * sum(COUNTS)).astype(int).tolist()
+
+
+def test_the_limits_of_a_batch_do_not_hide_a_histogram(site, monkeypatch):
+    """What limits cannot prevent, and docs/security.md says: plain training tells the counts.
+
+    Zero weights and one step over all data: the last bias is the label shares. A site refuses so
+    large a batch. But with steps as small as one likes, an epoch of small batches is one step: its
+    gradients add up, and the last bias is the same.
+    """
     zero = {name: torch.zeros_like(weight) for name, weight in fresh_weights().items()}
     step = {"weights": zero, "batch": 10**9, "learning_rate": 1.0}
     with monkeypatch.context() as patch:
         reply = unguarded(site, patch).ask(**step)
-    bias = records.tensors(reply.content, "weights")["fc.bias"].double().numpy()
-    assert np.rint((bias + 1 / CLASSES) * sum(COUNTS)).astype(int).tolist() == list(COUNTS)
+    assert counts_told(reply, 1.0) == list(COUNTS)
     assert site.refuses(**step)
+    small = sum(COUNTS) // 8
+    reply = site.ask(weights=zero, batch=small, learning_rate=1e-6)
+    steps = sum(COUNTS) / small
+    assert counts_told(reply, steps * 1e-6) == list(COUNTS)
+    site.context.node_config |= {"secure": True}
+    assert site.refuses(weights=zero, batch=small, learning_rate=1e-6)  # what helps
 
 
 def test_an_update_still_shows_label_shares(site):
@@ -265,6 +284,9 @@ HUGE = {
     "learning rate": {"learning_rate": 900.0},
     "compile": {"compile": True},
     "method": {"method": "fedprox(mu=1e308)"},
+    "model by its name": {"name": "mlp(width=100000)"},
+    "optimizer": {"optimizer": "sgd(momentum=0.9, dampening=-1000000)"},
+    "weight decay": {"weight_decay": 30.0},
     "truth": {"epochs": True},
 }
 
@@ -309,6 +331,33 @@ def test_a_server_cannot_exhaust_a_site(site, kind, monkeypatch):
     assert not any(text in said for said in asked for text in huge)
 
 
+def test_a_model_is_made_without_memory_before_it_is_looked_at(site, monkeypatch):
+    """Widths within the bounds make gigabytes together: only a model like the message's is made."""
+    devices, make = [], client_module.make_model
+
+    def noted(*arguments: object, **named: object) -> object:
+        devices.append(torch.empty(0).device.type)
+        return make(*arguments, **named)
+
+    monkeypatch.setattr(client_module, "make_model", noted)
+    assert site.refuses(name="mlp(width=4096)")  # with the weights of a small network
+    assert devices == ["meta"]
+    client_module._made.cache_clear()
+    assert not site.refuses()
+    assert devices == ["meta", "meta", "cpu"]
+    site.context.node_config |= {"max-model-mb": 0}
+    assert site.refuses()
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [{"fc.bias": torch.full((CLASSES,), 3e38)}, {"fc.bias": torch.zeros(CLASSES).double()},
+     {"fc.bias": torch.zeros(CLASSES, 1)}, {"other": torch.zeros(1)}],
+)  # fmt: skip
+def test_only_weights_of_the_model_are_taken(site, weights):
+    assert site.refuses(weights={**fresh_weights(), **weights})
+
+
 def test_new_experiments_do_not_fill_a_sites_disk(site, tmp_path):
     """MOON keeps a model for every experiment, and the server names experiments."""
     from fedeas.flower.state import Kept
@@ -325,6 +374,48 @@ def test_new_experiments_do_not_fill_a_sites_disk(site, tmp_path):
     assert kept(3_000_000) <= 3_000_000
     with pytest.raises(InputError, match="state is too large"):
         kept(500_000)
+
+
+def test_a_state_that_has_no_room_is_not_written(site, tmp_path):
+    """MOON keeps a model for every round, until the server says that a later one counted."""
+    site.context.node_config |= {"max-state-mb": 1}
+
+    def size() -> int:
+        return sum(p.stat().st_size for p in (tmp_path / "state" / "kept").rglob("*.safetensors"))
+
+    asked = {"method": "moon", "steps": 1}
+    refused = [site.refuses(round=number, **asked) for number in range(1, 7)]
+    assert refused == sorted(refused)  # from some round on
+    assert refused[-1]
+    assert 500_000 < size() <= 1_000_000
+    assert site.refuses(round=-1, **asked)
+    assert site.refuses(round=1, last=-1, **asked)
+    assert not site.refuses(round=3, last=3, **asked)  # what is needed no more makes room
+    assert size() < 500_000
+
+
+def test_new_targets_do_not_fill_a_sites_disk(site, tmp_path):
+    """Every target asks for other classes, and nothing that was generated is removed."""
+    node = {**site.context.node_config, "generator": "test_attacks:Squares", "max-samples": 10_000,
+            "batch": 5000}  # fmt: skip
+
+    def filled(**limits: object) -> tuple[int, list[int]]:
+        state = tmp_path / f"state-{len(limits)}"
+        opened = open_site(read_settings(SiteConfig, {**node, **limits, "state": str(state)}))
+        drawn = []
+        for wanted in (0, 1, 3):
+            shares = ["1" if c == wanted else "0.001" for c in range(CLASSES)]
+            samples = opened.samples(f"full-balance(target={':'.join(shares)})")
+            drawn.append(len(samples.synthetic_labels))
+        return sum(p.stat().st_size for p in state.rglob("samples.bin")), drawn
+
+    size, drawn = filled()
+    assert size > 1_500_000
+    assert min(drawn[:2]) > 9_000
+    size, drawn = filled(**{"max-cache-mb": 1})
+    assert size <= 1_000_000
+    assert drawn[0] > 9_000
+    assert 0 in drawn  # trained on real samples alone, and nobody was told
 
 
 # Refusals as an oracle.
@@ -419,6 +510,38 @@ def test_refusals_are_counted_over_runs_too(tmp_path):
     assert not log.exhausted(1)
     (tmp_path / "refusals").write_text("rubbish")
     assert not log.exhausted(1)
+
+
+def test_damage_and_clocks_do_not_open_or_close_the_log_of_refusals(tmp_path):
+    path = tmp_path / "refusals"
+    log = RefusalLog(path, per_run=5)
+    for _ in range(5):
+        log.add(1)
+    assert log.exhausted(1)
+    whole = path.read_bytes()
+    for damaged in (
+        whole[:-1] + b" x\n",
+        whole[:-3],
+        b"\xff" + whole,
+        whole.replace(b" 1", b"", 1),
+    ):
+        path.write_bytes(damaged)
+        assert log.exhausted(1), damaged
+        log.add(2)  # on a line of its own
+        assert not log.exhausted(3), damaged
+    path.write_text(f"{time.time() + 10 * 86400:.0f} 7\n" * 200)
+    assert not log.exhausted(7)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(OSError, match="refusals"):
+        log.exhausted(1)  # what cannot be read at all refuses everything
+
+
+def test_refusals_at_once_are_all_counted(tmp_path):
+    path = tmp_path / "refusals"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: RefusalLog(path).add(1), range(200)))
+    assert len(path.read_text().split()) == 2 * 200
 
 
 def test_an_experiment_has_one_policy(site):

@@ -9,6 +9,7 @@ import pytest
 from flwr.clientapp import ClientApp
 
 from fedeas import FedEAS, InfeasibleError, InputError, WaterFill
+from fedeas.flower.deployed import row_policy
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.negotiate import (
     class_prior,
@@ -162,6 +163,17 @@ def test_the_class_prior_is_near_that_of_the_counts(paper, tmp_path):
     true = paper.n.sum(axis=0) / paper.n.sum()
     assert np.abs(prior.shares - true).max() < 6 * prior.errors.max()
     assert prior.errors.max() < 0.002
+
+
+def test_sites_take_every_prior_that_they_summed_up():
+    """A class of one sample in a million is told as rare, not as a share that sites refuse."""
+    for classes in (3, 100, 1000):
+        totals = np.full(classes, 10**6)
+        totals[:2] = 1, 0
+        for sigma in (0.0, 256.0):
+            shares = ClassTotals(classes).read(256 * totals, sigma, 5).known_shares()
+            assert (shares[0] > 0, shares[1] > 0) == (True, sigma > 0)
+            row_policy(f"fedeas(beta=12, target={':'.join(map(repr, shares))})")
 
 
 def test_an_error_of_a_site_tells_the_server_no_count(tmp_path):

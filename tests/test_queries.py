@@ -2,6 +2,7 @@
 
 import json
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -419,3 +420,27 @@ def test_counts_of_a_labelled_table_are_read_as_they_are():
     effects = BetaQuery(3).read_plain(c.n)
     assert effects.real == Estimate(200.0, 0.0)
     assert effects.sites == 2
+
+
+# What a question may cost a site before anybody pays for it.
+
+
+def test_no_query_takes_the_memory_of_all_its_rows():
+    """256 rows of the products of 256 frequencies would be 67 megabytes, several times over."""
+    images = np.random.default_rng(0).integers(0, 255, (256, 16, 16, 1)).astype(np.uint8)
+    query, labels = ImageProducts(2, (16, 16, 1), 16), np.zeros(256, np.int64)
+    query.answer(images[:1], labels[:1])  # what is kept for all answers
+    tracemalloc.start()
+    whole = query.answer(images, labels)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 256 * query.width * 8
+    rows = query.rows(images, labels)
+    assert np.array_equal(rows.sum(axis=0), whole)
+
+
+def test_frequencies_are_bounded():
+    for kind in (ImageMoments, ImageProducts):
+        kind(10, (28, 28, 1), 16)
+        with pytest.raises(InputError, match="17"):
+            kind(10, (28, 28, 1), 17)

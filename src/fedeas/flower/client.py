@@ -200,9 +200,6 @@ def _update_words(
     told = (str(request.asked["experiment"]), request.number, content_digest(sent[0], sent[1]))
     if told != (question.experiment, question.round, question.content):
         raise RefusedError("the sum is about another round or another model than the message")
-    if question.drift and site.limits is not None:
-        # A direction shows how long the update was.
-        raise RefusedError("this site shows no direction of its updates", allowed="drift = false")
     start = _start(message, site, request)
     layout = Layout(question, start.before, request.method, start.model)
     noise = layout.noise(members) if question.rho else None
@@ -235,9 +232,11 @@ def _start(message: Message, site: Site, request: _Request) -> _Start:
     own = request.kept.after(request.last) if request.method.keeps else {}
     # A simulation runs its own config; what a real server names has to be installed here.
     model = _made(request.model, request.task, installed=site.limits is not None).to(device)
-    start = _Start(
-        *({k: v.to(device) for k, v in t.items()} for t in (before, received, own)), model
-    )
+    # Rounding to other numbers, or an overflow, would depend on the samples: refused before any.
+    records.check_like(before, dict(model.state_dict()), "weights")
+    check_values(before)
+    placed = ({k: v.to(device) for k, v in each.items()} for each in (before, received, own))
+    start = _Start(*placed, model)
     if site.limits is not None:
         _rehearse(site, request, start)
     return start
@@ -256,7 +255,6 @@ def _check_model(limits: SiteConfig, request: _Request, before: Tensors, receive
         )
     own = bare.state_dict()
     records.check_like(before, own, "weights")
-    check_values(before)
     known = {name: tensor for name, tensor in received.items() if name in own}
     records.check_like(known, {name: own[name] for name in known}, "what the method sends")
     check_values(received, most=math.inf)

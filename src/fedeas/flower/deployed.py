@@ -36,6 +36,7 @@ from fedeas.generators.generator import heavy
 from fedeas.policies import FedEAS, FillToMean, FullBalance, LocalPolicy, NoGeneration, WaterFill
 from fedeas.policy_settings import settle_row, with_quality
 from fedeas.privacy.ledger import Ledger
+from fedeas.privacy.queries.class_totals import least_share
 from fedeas.privacy.secure_sum.identity import Identity, Members, load_identity
 from fedeas.privacy.secure_sum.memory import own_folder
 from fedeas.settings.deployment import SiteConfig
@@ -51,7 +52,6 @@ _LONGEST = 20_000  # characters of a policy, which may have a share per class
 # Of a number in one that is not 0. Beyond, a plan may be impossible to compute, by the counts.
 _RANGES = {"size_exponent": (1e-6, 1.0), "quality": (1e-2, 1.0)}
 _OTHER_RANGE = (1e-6, 1e4)
-_LEAST_SHARE = 1e-4  # of a class in a target, among up to 100 classes
 _LOG = logging.getLogger("fedeas")
 
 
@@ -193,7 +193,7 @@ def row_policy(spec: str) -> LocalPolicy:
 def _shares(given: object) -> Target:
     """Read the target that a server names."""
     if isinstance(given, str) and (found := inline_target(given)) is not None:
-        least = _LEAST_SHARE * min(1.0, 100 / found.array.size)
+        least = least_share(found.array.size)
         if smaller := [share for share in found.array.tolist() if 0 < share < least]:
             raise InputError(
                 "a share of a policy's 'target' is too small",

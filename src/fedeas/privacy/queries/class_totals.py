@@ -11,6 +11,14 @@ from fedeas.privacy.queries.query import SCALE, Floats, Ints, Query
 _CLEAR = 3.0  # standard errors by which a total must exceed zero
 
 
+def least_share(classes: int) -> float:
+    """Return the smallest share of a class in a target that sites take, other than none.
+
+    With a smaller one, what a site would have to generate could be more than it can count.
+    """
+    return 1e-4 * min(1.0, 100 / classes)
+
+
 class Prior(NamedTuple):
     """The federation's share of every class, and the standard errors that the noise gives them.
 
@@ -26,12 +34,15 @@ class Prior(NamedTuple):
     def known_shares(self) -> list[float]:
         """Return shares to four digits, none below its error: a rare class is not an absent one.
 
+        Nor below what sites take as a share.
+
         >>> shares, errors = np.array([0.98, 0.02, 0.0]), np.full(3, 0.01)
         >>> Prior(shares, errors, shares, 900.0, 9.0).known_shares()
         [0.9703, 0.0198, 0.009901]
         """
         least = np.minimum(self.errors, 1 / len(self.shares))
         shares = np.maximum(self.shares, least)
+        shares = np.where(shares > 0, np.maximum(shares, 2 * least_share(len(shares))), 0.0)
         return [float(f"{share:.4g}") for share in shares / shares.sum()]
 
 
