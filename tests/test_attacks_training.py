@@ -4,6 +4,7 @@ Every attack is also run against a client as it was before, where it succeeds.
 """
 
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +16,22 @@ from hypothesis.extra.numpy import arrays
 
 from fedeas import InfeasibleError
 from fedeas.flower import client as client_module
+from fedeas.flower import queries as queries_module
 from fedeas.flower import records
+from fedeas.flower import secure_sum as secure_sum_module
 from fedeas.flower.deployed import make_deployed_app
 from fedeas.flower.exchange import exchange
 from fedeas.flower.grids import InlineGrid
+from fedeas.flower.queries import ask
 from fedeas.flower.robust import clip_update
 from fedeas.flower.secure_round import Layout, content_digest, encode_question, whole_update
 from fedeas.flower.secure_sum import Sums, finish_sum, new_session, read_replies
 from fedeas.methods.registry import make_method
 from fedeas.privacy.accounting import rho_for
 from fedeas.privacy.ledger import Ledger
+from fedeas.privacy.queries.class_totals import ClassTotals
+from fedeas.privacy.queries.registry import encode_query
+from fedeas.privacy.secure_sum.client import Client
 from fedeas.privacy.secure_sum.identity import Members, make_identity
 from fedeas.privacy.secure_sum.keys import identity_of
 from fedeas.privacy.secure_sum.server import Server
@@ -250,3 +257,148 @@ def test_weights_that_overflow_at_one_image_do_not_tell_whether_it_is_there(
     in_sight = largest > 8 * noise + SITES * UNITS
     assert in_sight == (client == "as it was" and there)
     assert server.entries(0) == ["train"]
+
+
+@pytest.mark.parametrize("client", ["now", "as it was"])
+def test_training_that_overflows_is_no_refusal_without_noise_either(
+    place, tmp_path, monkeypatch, client
+):
+    """A site that refused, and the others not, would tell the server whose the image is."""
+    if client == "as it was":
+        monkeypatch.setattr(Layout, "_sound", lambda self, after, added: (after, added))
+    server = Cheating(place, tmp_path, allow="train exact")
+    fit = client_module.fit
+
+    def train(model, samples, *others):
+        steps = fit(model, samples, *others)
+        images, _ = samples.take(np.arange(len(samples)))
+        if any(np.array_equal(image, IMAGES[3]) for image in images):
+            with torch.no_grad():
+                model.fc.bias.fill_(math.nan)
+        return steps
+
+    monkeypatch.setattr(client_module, "fit", train)
+    found = server.round(everywhere(0.01))
+    assert (server.nodes[0] in found.nodes) == (client == "now")
+    assert set(server.nodes[1:]) <= set(found.nodes)
+
+
+# Noise is the owner's
+
+
+def stolen_histogram(server: Cheating, k: int) -> np.ndarray:
+    """Return a site's label counts from two sums without noise, one of them without the site.
+
+    From weights of zero only the last bias moves: towards every label by its share.
+    """
+    start = {name: torch.zeros_like(value) for name, value in everywhere(0.0).items()}
+    totals = []
+    for nodes in (server.nodes, [n for i, n in enumerate(server.nodes) if i != k]):
+        found = server.round(start, nodes)
+        samples = (HELD // SITES) * len(found.nodes)
+        totals.append(server.layout.read(found.words, samples).weights.total()["fc.bias"])
+    moved = (totals[0] - totals[1]).numpy() / 0.05
+    return np.rint(moved + HELD / SITES / len(CLASSES)).astype(int)
+
+
+@pytest.mark.parametrize("allow", [None, "train", "class-totals beta price", "exact beta"])
+def test_a_server_cannot_leave_the_noise_out(place, tmp_path, allow):
+    """By default, or with a budget, no sum without noise leaves a site: `exact` allows it."""
+    server = Cheating(place, tmp_path, **({"allow": allow} if allow else {}))
+    with pytest.raises(InfeasibleError, match="too few clients"):
+        server.round(everywhere(0.01))
+    if allow == "class-totals beta price":
+        with pytest.raises(InfeasibleError, match="too few clients"):
+            server.round(everywhere(0.01), rho=0.01)
+
+
+@pytest.mark.parametrize("client", ["allowing it", "as it was"])
+def test_two_exact_sums_are_one_sites_labels(place, tmp_path, monkeypatch, client):
+    """What the switch is for; once the noise was the server's choice, whatever the owner said."""
+    if client == "as it was":
+        for module in (client_module, queries_module):
+            monkeypatch.setattr(module, "training_cost", lambda asked, allow: asked["rho"])
+    allow = "class-totals beta price" if client == "as it was" else "train exact"
+    server = Cheating(place, tmp_path, allow=allow)
+    own = np.bincount(LABELS[HELD // 2 : 3 * HELD // 4], minlength=len(CLASSES))
+    assert stolen_histogram(server, 2).tolist() == own.tolist()
+    assert all(server.entries(k) == [] for k in range(SITES))
+
+
+def test_the_directions_of_updates_do_not_leave_a_site(place, tmp_path):
+    server = Cheating(place, tmp_path, allow="train exact")
+    with pytest.raises(InfeasibleError, match="too few clients"):
+        server.round(everywhere(0.01), drift=True)
+
+
+# The ledger
+
+
+def test_a_site_short_of_budget_refuses_before_the_others_pay(place, tmp_path, caplog):
+    server = Cheating(place, tmp_path, epsilon=1.0)
+    first = next(iter(server.grid._contexts.values()))
+    first.node_config["epsilon"] = 0.4
+    other = list(server.grid._contexts.values())[1]
+    other.node_config["epsilon"] = 0.4
+    rho = rho_for(0.5)
+    for asked in range(2):
+        with pytest.raises(InfeasibleError, match="too few clients for a secure sum at keys") as no:
+            server.round(everywhere(0.01), rho=rho)
+        assert "wait longer" not in no.value.fix, asked
+        assert all(name in str(no.value) for name in ("site-0", "site-1"))
+    assert all(server.entries(k) == [] for k in range(SITES))
+    # The server is told nothing of it; the site's own log says what was asked, and what is left.
+    assert f"rho {rho:.4g} for train" in caplog.text
+    assert "0.4" not in str(no.value)
+
+
+def test_a_query_that_one_site_cannot_pay_for_costs_nobody(place, tmp_path, caplog):
+    server = Cheating(place, tmp_path, epsilon=1.0)
+    for context in list(server.grid._contexts.values())[:2]:
+        context.node_config["epsilon"] = 0.4
+    with pytest.raises(InfeasibleError, match="at keys"):
+        ask(server.grid, server.nodes, ClassTotals(3), server.members, epsilon=0.5)
+    assert all(server.entries(k) == [] for k in range(SITES))
+    assert "privacy budget of epsilon 0.4" in caplog.text
+
+
+def test_a_site_without_its_key_says_so_in_its_own_log(place, tmp_path, caplog):
+    server = Cheating(place, tmp_path)
+    for context in list(server.grid._contexts.values())[:2]:
+        context.node_config["identity-key"] = str(place / "lost.key")
+    with pytest.raises(InfeasibleError, match="at keys") as failure:
+        ask(server.grid, server.nodes, ClassTotals(3), server.members)
+    assert "lost.key" in caplog.text
+    assert "lost.key" not in str(failure.value)
+
+
+@pytest.mark.parametrize("client", ["now", "as it was"])
+def test_a_sum_whose_record_is_lost_is_paid_for_again(place, tmp_path, monkeypatch, client):
+    """The same session gets new noise then, and the average of many answers is exact."""
+    if client == "as it was":  # the session was the key
+        masked = Client.masked
+        monkeypatch.setattr(
+            Client, "masked",
+            lambda self, request, release: masked(self, request, lambda _: release(self._session)),
+        )  # fmt: skip
+    server = Cheating(place, tmp_path)
+    query = ClassTotals(3)
+    session = new_session({**encode_query(query), "rho": 0.001}, query.length)
+    answers = []
+    for _ in range(3):
+        monkeypatch.setattr(secure_sum_module, "new_session", lambda *_: session)
+        found = secure_sum_module.secure_sum(
+            server.grid, server.nodes, {}, query.length, server.members, 600.0
+        )
+        answers.append(found.words.tobytes())
+        # Answered again it is not.
+        with pytest.raises(InfeasibleError, match="at keys"):
+            secure_sum_module.secure_sum(
+                server.grid, server.nodes, {}, query.length, server.members, 600.0
+            )
+        for k in range(SITES):
+            shutil.rmtree(tmp_path / str(k) / "sums")
+            (tmp_path / str(k) / "refusals").unlink(missing_ok=True)
+    assert len(set(answers)) == 3
+    paid = 3 if client == "now" else 1
+    assert all(server.entries(k) == ["class-totals"] * paid for k in range(SITES))
