@@ -13,13 +13,14 @@ import torch
 from flwr.app import Message
 from hypothesis import given, settings, strategies
 from hypothesis.extra.numpy import arrays
+from scipy import stats
 
 from fedeas import InfeasibleError
 from fedeas.flower import client as client_module
 from fedeas.flower import queries as queries_module
 from fedeas.flower import records
 from fedeas.flower import secure_sum as secure_sum_module
-from fedeas.flower.deployed import make_deployed_app
+from fedeas.flower.deployed import make_deployed_app, open_deployed
 from fedeas.flower.exchange import exchange
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.queries import ask
@@ -27,8 +28,9 @@ from fedeas.flower.robust import clip_update
 from fedeas.flower.secure_round import Layout, content_digest, encode_question, whole_update
 from fedeas.flower.secure_sum import Sums, finish_sum, new_session, read_replies
 from fedeas.methods.registry import make_method
-from fedeas.privacy.accounting import rho_for
+from fedeas.privacy.accounting import DELTA, rho_for
 from fedeas.privacy.ledger import Ledger
+from fedeas.privacy.noise import Noise
 from fedeas.privacy.queries.class_totals import ClassTotals
 from fedeas.privacy.queries.registry import encode_query
 from fedeas.privacy.secure_sum.client import Client
@@ -36,8 +38,10 @@ from fedeas.privacy.secure_sum.identity import Members, make_identity
 from fedeas.privacy.secure_sum.keys import identity_of
 from fedeas.privacy.secure_sum.server import Server
 from fedeas.settings.deployment import RoundSum
-from fedeas.settings.training import ModelSettings
+from fedeas.settings.training import Local, ModelSettings
+from fedeas.training.loop import fit
 from fedeas.training.models import make_model
+from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 from pictures import CLASSES, draw_shapes, encoded
 
@@ -207,9 +211,11 @@ class Cheating:
         return [entry.query for entry in ledger.entries]
 
 
-def looking_for(image: np.ndarray, big: float = 1e30) -> dict[str, torch.Tensor]:
+def looking_for(
+    image: np.ndarray, big: float = 1e30, model: str = "mlp"
+) -> dict[str, torch.Tensor]:
     """Return weights whose training overflows if, and only if, this image is there."""
-    model = make_model(ModelSettings("mlp"), TASK, 0)
+    model = make_model(ModelSettings(model), TASK, 0)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
@@ -402,3 +408,89 @@ def test_a_sum_whose_record_is_lost_is_paid_for_again(place, tmp_path, monkeypat
     assert len(set(answers)) == 3
     paid = 3 if client == "now" else 1
     assert all(server.entries(k) == ["class-totals"] * paid for k in range(SITES))
+
+
+# An audit with a canary
+
+
+TINY = "mlp(width=4)"  # 295 numbers
+
+
+def tiny(value: float, dtype=torch.float32) -> dict[str, torch.Tensor]:
+    like = make_model(ModelSettings(TINY), TASK, 0).state_dict()
+    return {k: torch.full(v.shape, value, dtype=dtype) for k, v in like.items()}
+
+
+def trained(site, weights, canary: bool, rate: float) -> dict[str, torch.Tensor]:
+    """Return where a site's training ends, with the first of its images or without it."""
+    model = make_model(ModelSettings(TINY), TASK, 0)
+    model.load_state_dict(weights)
+    samples = Samples.of(site.real.data, np.arange(0 if canary else 1, len(site.real)))
+    local = Local(epochs=1, batch=64, learning_rate=rate)
+    fit(model, samples, local, np.random.default_rng(0))
+    return dict(model.state_dict())
+
+
+def proven(words, before, ends, epsilon: float = 1.0, strength: float = 1.0, trials=1000) -> float:
+    """Return the epsilon that sums with and without a canary prove, with 95 % confidence.
+
+    All other sites collude but one. The server knows both words, and looks along the line between
+    them, which is the best test there is. Thresholds are fixed beforehand.
+    """
+    layout = layout_of(before, 1.0, rho_for(epsilon, DELTA), TINY)
+    without, there = (words(layout, end, {}, 10, 0, 0).view(np.int64).astype(float) for end in ends)
+    moved = float(np.linalg.norm(there - without))
+    if not moved:
+        return 0.0
+    promised = layout.noise(MEMBERS)
+    noise = Noise(strength * promised.sigma, promised.honest)
+    bytes_of = np.random.default_rng(1).bytes
+    sums = np.zeros((2 * trials, layout.length))
+    for _ in range(noise.honest):
+        sums += noise.part(sums.size, bytes_of).reshape(sums.shape)
+    along = sums @ (there - without) / moved + np.repeat([0.0, moved], trials)
+    best, level = 0.0, 0.05 / 6
+    for threshold in (moved / 2, moved, moved + noise.sigma):
+        false, true = (int((part > threshold).sum()) for part in np.split(along, 2))
+        most_false = stats.beta.ppf(1 - level, false + 1, trials - false)
+        least_true = stats.beta.ppf(level, true, trials - true + 1) if true else 0.0
+        if least_true > DELTA:
+            best = max(best, math.log((least_true - DELTA) / most_false))
+    return best
+
+
+MEMBERS = Members.of({str(k): k.to_bytes(32) for k in range(SITES)})
+WEIGHTS = {"ordinary": 0.0, "overflowing": 1e30, "as large as may be sent": 4000.0}
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_an_audit_of_training_proves_no_more_than_is_claimed(place, tmp_path, weights):
+    site = open_deployed(next(iter(Cheating(place, tmp_path).grid._contexts.values())))
+    first = site.real.take(np.arange(1))[0][0]
+    before = dict(make_model(ModelSettings(TINY), TASK, 0).state_dict())
+    if weights != "ordinary":
+        before = looking_for(first, WEIGHTS[weights], TINY)
+    rate = 1.0 if weights == "as large as may be sent" else 0.05
+    ends = [trained(site, before, canary, rate) for canary in (False, True)]
+    assert proven(Layout.words, before, ends) <= 1
+    if weights == "overflowing":  # as it was, the canary is seen whenever it is there
+        assert not all(t.isfinite().all() for t in ends[1].values())
+        assert all(t.isfinite().all() for t in ends[0].values())
+        assert proven(old_words, before, ends) > 1
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_the_audit_of_training_catches_a_tenth_of_the_noise(epsilon):
+    """Of the two ends of training that are furthest apart."""
+    before, ends = tiny(0.0), (tiny(-1.0), tiny(1.0))
+    assert 0 < proven(Layout.words, before, ends, epsilon) <= epsilon
+    assert proven(Layout.words, before, ends, epsilon, strength=0.1) > epsilon
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_the_audit_of_training_finds_nothing_in_numbers_that_are_not_finite(odd):
+    lost = tiny(0.0)
+    next(iter(lost.values())).view(-1)[0] = odd
+    ends = (tiny(0.001), lost)
+    assert proven(Layout.words, tiny(0.0), ends) <= 1
+    assert proven(old_words, tiny(0.0), ends) > 1
