@@ -245,7 +245,7 @@ def test_weights_that_overflow_at_one_image_do_not_tell_whether_it_is_there(
 ):
     number, there = TARGETS[target]
     if client != "now":
-        monkeypatch.setattr(client_module, "check_values", lambda tensors: None)
+        monkeypatch.setattr(client_module, "check_values", lambda *_, **__: None)
     if client == "as it was":
         monkeypatch.setattr(Layout, "words", old_words)
     server = Cheating(place, tmp_path)
