@@ -1,7 +1,7 @@
 """Can anybody tell whose images a generator was made of? Two attacks, with positive controls.
 
     python benchmarks/membership.py [--members 2000] [--repeats 3] [--epsilon 1 inf]
-        [--way features] [--steps 100] [--diffusion]
+        [--way features] [--steps 100] [--each 900] [--shadows 4] [--diffusion]
 
 `own` is made of so many Fashion-MNIST images on 20 clients (an image weighs more among few). The
 attacker has a candidate image and its class, images of the same kind that are nobody's, and
@@ -13,7 +13,8 @@ generators of the same kind made of these (shadow models). It sees
   the features of its whole store. The likelihood of the candidate, compared with shadow models'
 
 The advantage is the rate of members that are recognised minus that of others taken for members, at
-a threshold chosen on other candidates; 0 is a guess, 1 certainty. What differential privacy allows
+a threshold chosen on other candidates; 0 is a guess, 1 certainty. A generator that the noise leaves
+nothing of is said to be so, and not attacked. What differential privacy allows
 at most is printed beside it. With `--diffusion` the shipped diffusion model is attacked too, by its
 samples, and by its loss on candidates. The last line is JSON.
 """
@@ -28,18 +29,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedeas import InfeasibleError
 from fedeas.data import Dataset, load_images
 from fedeas.generators import make_generator
+from fedeas.generators.own import refined
 from fedeas.generators.own.gaussians import Gaussians
 from fedeas.generators.own.make import make_from_sums, training_of
 from fedeas.privacy.queries.convolutions import conv_features
 from fedeas.privacy.queries.image_moments import frequencies_of
 from fedeas.privacy.queries.sample_sum import SampleSum
-from fedeas.privacy.release import DELTA, Release, release
+from fedeas.privacy.release import Release, release
 from fedeas.seeds import child_rng
 from fedeas.training.models.unet import Draw, denoising_loss
 
-SITES, CLASSES, SHADOWS, DRAWN = 20, 10, 4, 2000
+SITES, CLASSES, DRAWN = 20, 10, 2000
+DELTA = 1e-5  # of the published figures
 Floats = NDArray[np.float64]
 
 
@@ -61,7 +65,7 @@ class Victim:
         def ask(query: SampleSum, part: float) -> Release:
             answers = (query.answer(data.samples, data.labels, own) for own in sites)
             noise = seed * 10 + next(asked)
-            return release(query, answers, SITES, epsilon, DELTA, noise, part)
+            return release(query, answers, SITES, epsilon, DELTA, part, noise)
 
         self.generator = make_from_sums(data, ask, way, seed, training_of(steps))
         self.labels = np.arange(DRAWN) % CLASSES
@@ -120,21 +124,27 @@ def advantage(members: Floats, others: Floats) -> float:
 
 
 def attack(
-    data: Dataset, members: int, epsilon: float, seed: int, way: str, steps: int | None
+    data: Dataset,
+    members: int,
+    epsilon: float,
+    seed: int,
+    way: str,
+    steps: int | None,
+    shadows: int,
 ) -> dict[str, float]:
     """Attack one generator in all ways."""
     order = child_rng(seed, "membership").permutation(data.train_size)
-    inside, outside, spare = np.split(order[: (2 + SHADOWS) * members], [members, 2 * members])
+    inside, outside, spare = np.split(order[: (2 + shadows) * members], [members, 2 * members])
     victim = Victim(data, inside, epsilon, seed, way, steps)
-    shadows = [
+    models = [
         Victim(data, own, epsilon, seed + 1000 * (k + 1), way, steps)
-        for k, own in enumerate(np.array_split(spare, SHADOWS))
+        for k, own in enumerate(np.array_split(spare, shadows))
     ]
     found: dict[str, list[Floats]] = {"samples": [], "generator": []}
     for places in (inside, outside):
         images, labels = np.asarray(data.samples[places]), np.asarray(data.labels[places])
-        near = np.mean([one.nearest(images, labels) for one in shadows], axis=0)
-        likely = np.mean([one.likelihood(images, labels) for one in shadows], axis=0)
+        near = np.mean([one.nearest(images, labels) for one in models], axis=0)
+        likely = np.mean([one.likelihood(images, labels) for one in models], axis=0)
         found["samples"].append(near - victim.nearest(images, labels))
         found["generator"].append(victim.likelihood(images, labels) - likely)
     return {name: advantage(*scores) for name, scores in found.items()}
@@ -181,15 +191,24 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 10.0, math.inf])
     parser.add_argument("--way", default="moments", help="moments or features")
     parser.add_argument("--steps", type=int, help="of features")
+    parser.add_argument("--each", type=int, help="images of a class in the store of features")
+    parser.add_argument("--shadows", type=int, default=4)
     parser.add_argument("--diffusion", action="store_true")
     given = parser.parse_args()
+    if given.each:
+        refined._EACH = given.each
     data = load_images("fashion_mnist")
     found: dict[str, object] = {"members": given.members, "way": given.way}
     for epsilon in given.epsilon:
-        runs = [
-            attack(data, given.members, epsilon, seed, given.way, given.steps)
-            for seed in range(given.repeats)
-        ]
+        try:
+            runs = [
+                attack(data, given.members, epsilon, seed, given.way, given.steps, given.shadows)
+                for seed in range(given.repeats)
+            ]
+        except InfeasibleError as error:
+            found[f"{epsilon:g}"] = None
+            print(f"epsilon {epsilon:g}: no generator: {error}", flush=True)
+            continue
         own = {name: round(float(np.mean([run[name] for run in runs])), 3) for name in runs[0]}
         most = 1.0 if math.isinf(epsilon) else math.tanh(epsilon / 2) + 2 * DELTA
         found[f"{epsilon:g}"] = own

@@ -1,16 +1,17 @@
 """What a classifier learns from the samples of a federation's own generator alone.
 
     python benchmarks/own_generator.py [--images N] [--seeds S] [--epsilon E ...] [--quick]
-        [--way features]
+        [--way features] [--validation]
     python benchmarks/own_generator.py --table letter [--seeds S] [--epsilon E ...] [--quick]
 
 Shares Fashion-MNIST out over 20 clients (Dirichlet 0.1), makes a generator from the noisy sum over
 them, trains a CNN on its samples alone, and tests it on the real test images. The parts of the
-noise of all clients are drawn and added as a secure sum would; delta is 1e-5, and the unit one
-sample of one client, added or removed. `--images` leaves that many training images, as many of
-each class. `--epsilon inf` is the generator without noise. `--quick` only shows that it works. The
-last line is JSON: per epsilon the accuracies in percent, one per seed, the seconds and the seconds
-of processor time that the generator took.
+noise of all clients are drawn and added as a secure sum would, from a seed, so that figures can be
+had again; delta is 1e-5, and the unit one sample of one client, added or removed. `--images` leaves
+that many training images, as many of each class. With `--validation` the network is tested on the
+training images that are left over instead: for choosing settings. `--epsilon inf` is the generator
+without noise. `--quick` only shows that it works. The last line is JSON: per epsilon the accuracies
+in percent, one per seed, the seconds and the seconds of processor time that the generator took.
 
 With `--table` it is a table in the folder `tables` of FEDEAS_DATA and a random forest (`--model
 mlp`: a network), trained on as many rows as there are real ones, classes as frequent as the sums
@@ -40,6 +41,8 @@ from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 
 CLIENTS, ALPHA = 20, 0.1
+DELTA = 1e-5  # of the published figures
+Ints = NDArray[np.int64]
 
 
 def processor_time() -> float:
@@ -48,27 +51,36 @@ def processor_time() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def clients(data: Dataset, images: int, seed: int) -> list[NDArray[np.int64]]:
-    """Share some of the training images out; return where each client's are."""
-    each = (data.train_size - images) // len(data.classes)
+def share(data: Dataset, samples: int, seed: int) -> tuple[list[Ints], Ints]:
+    """Share some of the training samples out; return where each client's are, and the others."""
+    each = (data.train_size - samples) // len(data.classes)
     recipe = make_recipe("flbench", clients=CLIENTS, alpha=ALPHA, seed=seed)
-    return [np.asarray(own) for own in federate(data, recipe, "clean", each, seed).partition.train]
+    made = federate(data, recipe, "clean", each, seed)
+    return [np.asarray(own) for own in made.partition.train], made.pool
 
 
-def accuracy(data: Dataset, generator: Own, each: int, epochs: int, seed: int) -> float:
-    """Train on samples alone; return the accuracy on the real test images, in percent."""
+def accuracy(
+    data: Dataset, generator: Own, each: int, epochs: int, seed: int, tested: Ints
+) -> float:
+    """Train on samples alone; return the accuracy on real images, in percent."""
     labels = np.tile(np.arange(len(data.classes)), each)
-    found = learnt(data, generator, labels, "cnn", epochs, seed)
-    return 100 * float((found == np.asarray(data.labels[data.train_size :])).mean())
+    found = learnt(data, generator, labels, "cnn", epochs, seed, tested)
+    return 100 * float((found == np.asarray(data.labels[tested])).mean())
 
 
 def learnt(
-    data: Dataset, generator: Own, labels: NDArray[np.int64], model: str, epochs: int, seed: int
-) -> NDArray[np.int64]:
-    """Train on samples of these labels alone; return what the real test samples are taken for."""
+    data: Dataset,
+    generator: Own,
+    labels: Ints,
+    model: str,
+    epochs: int,
+    seed: int,
+    places: Ints,
+) -> Ints:
+    """Train on samples of these labels alone; return what real samples at places are taken for."""
     seeds = child_rng(seed, "samples").integers(2**63, size=len(labels)).astype(np.uint64)
     drawn = generator.sample(labels, seeds)
-    tested = np.asarray(data.samples[data.train_size :])
+    tested = np.asarray(data.samples[places])
     if model == "forest":
         return forest(drawn, labels, tested, seed)
     # The spread of pixels comes from the samples as well: nothing real but the test images.
@@ -83,9 +95,7 @@ def learnt(
     return np.asarray(predict(network, tested))
 
 
-def forest(
-    rows: NDArray[np.float32], labels: NDArray[np.int64], tested: NDArray[np.float32], seed: int
-) -> NDArray[np.int64]:
+def forest(rows: NDArray[np.float32], labels: Ints, tested: NDArray[np.float32], seed: int) -> Ints:
     """Train a random forest, which knows no gaps: they are a number that no column has."""
     from sklearn.ensemble import RandomForestClassifier
 
@@ -97,21 +107,22 @@ def forest(
 def measure_table(name: str, epsilons: list[float], seeds: int, model: str, quick: bool) -> None:
     """Measure a table, and print a line of JSON."""
     data = load_data(f"tables/{name}")
-    classes, truth = len(data.classes), np.asarray(data.labels[data.train_size :])
+    classes, tested = len(data.classes), np.arange(data.train_size, len(data.labels))
+    truth = np.asarray(data.labels[tested])
     found: dict[str, dict[str, list[float]]] = {}
     shown: dict[tuple[float, int], tuple[tuple[float, ...], NDArray[np.float64]]] = {}
     for epsilon in epsilons:
         own = found.setdefault(f"{epsilon:g}", {"accuracy": [], "quality": [], "seconds": []})
         for seed in range(seeds):
-            sites, since = clients(data, data.train_size, seed), time.monotonic()
-            made = make_own(data, sites, epsilon, seed=seed)
+            (sites, _), since = share(data, data.train_size, seed), time.monotonic()
+            made = make_own(data, sites, epsilon, DELTA, seed=seed, seeded_noise=True)
             own["seconds"].append(round(time.monotonic() - since, 1))
             counts = np.maximum(np.array(made.card.counts), 0)
             size = 500 if quick else data.train_size
             labels = np.repeat(
                 np.arange(classes), np.ceil(size * counts / counts.sum()).astype(int)
             )
-            taken = learnt(data, made, labels, model, 2 if quick else 20, seed)
+            taken = learnt(data, made, labels, model, 2 if quick else 20, seed, tested)
             right = np.bincount(truth[taken == truth], minlength=classes)
             shown[epsilon, seed] = made.card.quality, right / np.bincount(truth, minlength=classes)
             own["accuracy"].append(round(100 * float((taken == truth).mean()), 2))
@@ -137,26 +148,34 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 10.0])
     parser.add_argument("--way", default="", help="moments, features or embedding")
+    parser.add_argument("--validation", action="store_true", help="no test image is looked at")
     parser.add_argument("--quick", action="store_true")
     chosen = parser.parse_args()
     if chosen.table:
         measure_table(chosen.table, chosen.epsilon, chosen.seeds, chosen.model, chosen.quick)
         return
     data = load_images("fashion_mnist")
+    if chosen.validation and chosen.images >= data.train_size:
+        parser.error("--validation needs --images below 60000: the others are tested on")
     training = Matching(steps=80, each=20) if chosen.quick else None
     each, epochs = (100, 3) if chosen.quick else (4000, 3)
     found: dict[str, dict[str, list[float]]] = {}
     for epsilon in chosen.epsilon:
         own = found.setdefault(f"{epsilon:g}", {"accuracy": [], "seconds": [], "processor": []})
         for seed in range(chosen.seeds):
-            sites = clients(data, chosen.images, seed)
+            sites, left = share(data, chosen.images, seed)
+            tested = left if chosen.validation else np.arange(data.train_size, len(data.labels))
             since, used = time.monotonic(), processor_time()
-            made = make_own(data, sites, epsilon, way=chosen.way, seed=seed, training=training)
+            made = make_own(
+                data, sites, epsilon, DELTA, chosen.way, seed, training, seeded_noise=True
+            )
             own["seconds"].append(round(time.monotonic() - since, 1))
             own["processor"].append(round(processor_time() - used, 1))
-            own["accuracy"].append(round(accuracy(data, made, each, epochs, seed), 2))
+            own["accuracy"].append(round(accuracy(data, made, each, epochs, seed, tested), 2))
             print(f"epsilon {epsilon:g}, seed {seed}: {own['accuracy'][-1]} %", flush=True)
-    print(json.dumps({"images": chosen.images, "way": made.card.way, "epsilon": found}))
+    on = "validation" if chosen.validation else "test"
+    about = {"images": chosen.images, "way": made.card.way, "tested_on": on}
+    print(json.dumps({**about, "epsilon": found}))
 
 
 if __name__ == "__main__":

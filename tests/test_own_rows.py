@@ -342,7 +342,7 @@ def test_a_run_makes_its_generator_from_its_own_clients(people, tmp_path, monkey
 def test_a_run_plans_with_what_its_own_generators_samples_are_worth(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))
     pq.write_table(to_table(*draw_rows(900)), tmp_path / "people.parquet")
-    plans = {}
+    plans, notes = {}, {}
     for policy in ("fedeas(beta=12)", "fedeas(beta=12, quality=1)"):
         config = Config(
             Data(str(tmp_path / "people.parquet")),
@@ -352,7 +352,11 @@ def test_a_run_plans_with_what_its_own_generators_samples_are_worth(tmp_path, mo
         ready = prepare(config)
         plans[policy] = ready.plan
         stated = list(ready.generator.card.quality)
+        notes[policy] = ready.note
     fewer, all_of_them = plans.values()
+    note, nothing = notes.values()
+    assert f"{fewer.total:,} of the {all_of_them.total:,} samples" in note
+    assert nothing == ""
     assert fewer.settings["quality"] == stated
     assert all(quality < 1 for quality in stated)
     assert 0 < fewer.total < all_of_them.total

@@ -61,6 +61,28 @@ def test_short_work_is_silent(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_the_rest_is_estimated_from_the_present_stage(impatient, capsys, monkeypatch):
+    """Not from what came before it, be that other work or an earlier start of the same."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress, "_EVERY", 0.0)
+    with progress.progress("own") as update:
+        now[0] = 480.0  # eight minutes of something else
+        update(200, 400, "samples generated")
+        now[0] = 490.0
+        update(300, 400, "samples generated")
+        for number in (7, 8, 9):
+            now[0] += 25.0
+            update(number, 10, "rounds, accuracy 18.8 %")
+    assert capsys.readouterr().err.splitlines() == [
+        "own: 200 of 400 samples generated",
+        "own: 300 of 400 samples generated, about 10.0s left",
+        "own: 7 of 10 rounds, accuracy 18.8 %",
+        "own: 8 of 10 rounds, accuracy 18.8 %, about 50.0s left",
+        "own: 9 of 10 rounds, accuracy 18.8 %, about 25.0s left",
+    ]
+
+
 SHOWN = """
 import sys, time
 from fedeas import progress

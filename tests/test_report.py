@@ -252,6 +252,11 @@ augment.policy = ["fedeas(beta=3)"]
     text = (tmp_path / "report" / "report.md").read_text()
     assert "from left to right: own(epsilon=inf), own(epsilon=3000)." in text
     assert "drawn by noise:" in text
+    (row,) = [line for line in text.splitlines() if line.startswith("| generator trained on |")]
+    assert "each client's own samples" in row
+    assert "nothing" in row
+    assert row.count("the run's own clients") == 2
+    assert "generator trained on" in (tmp_path / "report" / "index.html").read_text()
     assert "drawn by own" not in text  # not once more
     drawn = (tmp_path / "report" / "img" / "runs-own-epsilon.svg").read_text()
     for line in ("no synthetic samples", "noise", "copies", "own", "no noise", "3000"):

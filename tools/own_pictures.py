@@ -41,7 +41,7 @@ def draw_samples(out: Path) -> None:
     places = [rng.choice(np.flatnonzero(data.train_labels == c)) for c in labels]
     rows = {"real": np.asarray(data.samples[places])}
     for name, epsilon in EPSILONS.items():
-        made = make_own(data, sites, epsilon)
+        made = make_own(data, sites, epsilon, delta=1e-5, seeded_noise=True)
         rows[name] = made.sample(labels, np.arange(len(labels)).astype(np.uint64))
     figure, axes = plt.subplots(len(rows), 1, figsize=(9, 0.55 * len(rows)))
     for axis, (name, images) in zip(axes, rows.items(), strict=True):

@@ -58,29 +58,52 @@ def _bar(task: str, console: object) -> Iterator[Update]:
 
 @contextmanager
 def _lines(task: str) -> Iterator[Update]:
-    begun = said = time.monotonic()
-    said += _FIRST - _EVERY
+    said = time.monotonic() + _FIRST - _EVERY
+    clock = _Clock()
 
     def update(done: int, total: int | None, text: str = "") -> None:
         nonlocal said
         now = time.monotonic()
+        left = clock.left(done, total, now)
         if now - said >= _EVERY:
             said = now
-            sys.stderr.write(f"{task}: {_status(done, total, now - begun, text)}\n")
+            sys.stderr.write(f"{task}: {_status(done, total, left, text)}\n")
             sys.stderr.flush()
 
     yield update
 
 
-def _status(done: int, total: int | None, seconds: float, text: str) -> str:
-    """Return how far a task is, and how long the rest will take at this rate.
+class _Clock:
+    """Estimates the rest of a task from the rate of its present stage: each has its own total.
 
-    >>> _status(120, 480, 60.0, "")
-    '120 of 480, about 3min left'
+    A stage is counted from its first report on. What was before is not known: other work, or an
+    earlier start of the same work.
+    """
+
+    def __init__(self) -> None:
+        self._first: tuple[int, float] | None = None
+        self._total: int | None = None
+
+    def left(self, done: int, total: int | None, now: float) -> float | None:
+        """Return the seconds that the rest takes; None as long as that is not known."""
+        if self._first is None or total != self._total or done < self._first[0]:
+            self._first, self._total = (done, now), total
+        before, since = self._first
+        if total is None or not before < done < total:
+            return None
+        return (now - since) * (total - done) / (done - before)
+
+
+def _status(done: int, total: int | None, left: float | None, text: str) -> str:
+    """Return how far a task is, and how long the rest will take.
+
+    >>> _status(1, 4, 75.0, "rounds, accuracy 18.8 %")
+    '1 of 4 rounds, accuracy 18.8 %, about 75.0s left'
     """
     from fedeas.cost import duration  # the command line starts without NumPy
 
-    parts = [f"{done:,}" if total is None else f"{done:,} of {total:,}"]
-    if total is not None and 0 < done < total:
-        parts.append(f"about {duration(seconds * (total - done) / done)} left")
-    return ", ".join([*parts, *filter(None, [text])])
+    count = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+    parts = [" ".join(filter(None, [count, text]))]
+    if left is not None:
+        parts.append(f"about {duration(left)} left")
+    return ", ".join(parts)

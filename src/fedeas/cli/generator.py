@@ -140,7 +140,7 @@ class _Log:
     def report(self, moment: "TrainingProgress") -> None:
         with (self._out / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(moment)) + "\n")
-        text = f"loss {moment.loss:.4f}, {moment.images_per_second:.0f} images/s"
+        text = f"steps, loss {moment.loss:.4f}, {moment.images_per_second:.0f} images/s"
         self._update(moment.step, moment.steps, text)
 
     def look(self, step: int, generator: "Diffusion") -> None:

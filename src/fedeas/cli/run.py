@@ -48,7 +48,8 @@ def run(
     typer.echo(
         f"accuracy         {show.percent(result['accuracy'])} after {result['rounds']} rounds"
     )
-    typer.echo(f"last {last:<2} rounds   {show.percent(result['accuracy_last'])} on average")
+    label = f"last {last} rounds"
+    typer.echo(f"{label:<17}{show.percent(result['accuracy_last'])} on average")
     typer.echo(f"generated        {result['generated']:,} samples")
     typer.echo(f"folder           {folder}")
     if len(result.get("codes", ())) > 1:

@@ -65,7 +65,8 @@ def train_generator(
             say(ready.federation.describe())
         ready.federation.partition.save(folder / "partition.npz")
         trained = train_rounds(config, ready, folder, report, ())
-        card = Card(len(ready.federation.partition.train), federated.rounds, federated.secure)
+        clients = ready.federation.partition.train
+        card = Card(len(clients), federated.rounds, federated.secure, samples=len(clients.indices))
         return save_generator(
             folder / "model",
             trained.weights,

@@ -30,6 +30,24 @@ def plan_run(config: Config, counts: LabelCounts, quality: Sequence[float] | Non
     return Plan.of(counts, generator.feasible(plan.samples, counts.n), settle(policy, counts))
 
 
+def describe_cut(asked: Plan, plan: Plan) -> str:
+    """Say how much of what the policy asks for the generator's quality leaves; '' if all of it."""
+    if plan.total == asked.total:
+        return ""
+    lost = [
+        name
+        for name, before, after in zip(
+            plan.class_names, asked.samples.sum(axis=0), plan.samples.sum(axis=0), strict=True
+        )
+        if before and not after
+    ]
+    never = f"; never made: {', '.join(lost)}" if lost else ""
+    return (
+        f"by the generator's quality {plan.total:,} of the {asked.total:,} samples that the policy "
+        f"asks for are made{never}"
+    )
+
+
 def uses_own_samples(config: Config) -> bool:
     """Whether a run makes samples of its clients' own ones, at every turn, and caches none."""
     return own_sample_generator(config.augment.generator) is not None

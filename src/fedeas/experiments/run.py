@@ -23,7 +23,7 @@ from fedeas.errors import InputError
 from fedeas.experiments.code import code_hash, library_version
 from fedeas.experiments.folder import alone, claim
 from fedeas.experiments.own import made_spec
-from fedeas.experiments.planning import cache_seed, plan_run, uses_own_samples
+from fedeas.experiments.planning import cache_seed, describe_cut, plan_run, uses_own_samples
 from fedeas.experiments.results import curves, read_result, summarise
 from fedeas.experiments.sharing import share_out, table_options
 from fedeas.experiments.tracking import check_trackers, followers
@@ -34,6 +34,7 @@ from fedeas.flower.log import Line, RoundLog
 from fedeas.flower.rounds import Trained, run_rounds
 from fedeas.flower.simulated import Simulation, simulated_members
 from fedeas.generators import Generator, check_classes, open_generator, stated_quality
+from fedeas.generators.training_data import describe_training
 from fedeas.methods.registry import make_method
 from fedeas.plan import Plan
 from fedeas.policies import settled_spec
@@ -59,6 +60,8 @@ class Prepared:
     generator: Generator | None  # None where nothing is generated
     codes: tuple[str, ...]  # hashes of the code that began it, and of that which went on with it
     spec: str = ""  # by which every process can open the generator
+    note: str = ""  # why fewer samples are made than the policy asks for
+    trained_on: str = ""  # the data that the generator was trained on, in words
 
     @property
     def experiment(self) -> str:
@@ -90,7 +93,7 @@ def prepare(config: Config) -> Prepared:
         )
     make_method(config.federated.method).check_data(federation.data.schema)
     plan = plan_run(config, federation.counts)
-    generator, spec = None, config.augment.generator
+    generator, spec, note, trained_on = None, config.augment.generator, "", ""
     if plan.total:
         if not config.augment.generator:
             raise InputError(
@@ -101,15 +104,21 @@ def prepare(config: Config) -> Prepared:
         generator = open_generator(spec, _offered(config))
         check_classes(federation.data.classes, generator)
         if (quality := stated_quality(generator)) is not None:
-            plan = plan_run(config, federation.counts, quality)
+            asked, plan = plan, plan_run(config, federation.counts, quality)
+            note = describe_cut(asked, plan)
             generator = generator if plan.total else None
+        if generator is not None:
+            trained_on = describe_training(generator, federation)
+            if spec != config.augment.generator:  # made for this run
+                trained_on += ", the run's own clients"
     drawn_by = "" if generator is None else generator.fingerprint
     weights = config.federated.model.weights
     known = file_hash(Path(weights)) if weights else ""
     policy = settled_spec(config.augment.policy, plan)
     known_by = config.replace(augment=config.augment.replace(policy=policy))
     named = partial(known_by.experiment, federation.data.fingerprint, drawn_by, known)
-    return Prepared(federation, plan, named, generator, (code_hash(),), spec)
+    codes = (code_hash(),)
+    return Prepared(federation, plan, named, generator, codes, spec, note, trained_on)
 
 
 def run(
@@ -167,6 +176,8 @@ def run(
             for line in described(ready.federation.data):
                 say(line)
             say(repr(ready.plan))
+            if ready.note:
+                say(ready.note)
         ready.federation.partition.save(folder / "partition.npz")
         ready.federation.counts.save(folder / "counts.csv")
         if ready.federation.data.schema is not None:
@@ -295,6 +306,7 @@ def _about(config: Config, ready: Prepared) -> dict[str, Any]:
         "seed": config.seed,
         "counts_hash": ready.plan.counts_hash,
         "generator_hash": ready.drawn_by,
+        "generator_trained_on": ready.trained_on,
         "code_hash": _code_name(ready.codes),
         "codes": list(ready.codes),
         "generated": ready.plan.total,

@@ -23,6 +23,8 @@ class Card:
         Whether updates left the sites in secure sums only.
     epsilon, delta : float or None
         Differential privacy of one sample of a site in the whole training; None: no guarantee.
+    samples : int or None
+        The samples of all sites; None if the sites do not tell.
     """
 
     sites: int
@@ -30,6 +32,7 @@ class Card:
     secure: bool
     epsilon: float | None = None
     delta: float | None = None
+    samples: int | None = None
 
     @property
     def guarantee(self) -> str:
@@ -40,8 +43,8 @@ class Card:
                 "share them"
             )
         return (
-            f"differential privacy of one sample of a site, epsilon = {self.epsilon:g}, "
-            f"delta = {self.delta:g}, over all rounds"
+            "differential privacy of one sample of a site, added, removed or replaced by another, "
+            f"epsilon = {self.epsilon:g}, delta = {self.delta:g}, over all rounds"
         )
 
     def save(self, folder: Path) -> None:

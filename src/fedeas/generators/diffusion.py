@@ -26,6 +26,7 @@ from torch.nn import functional
 
 from fedeas.errors import InputError, first_line
 from fedeas.files import atomic_write, read_text
+from fedeas.generators.training_data import TrainingData
 from fedeas.tensors import autocast, choose_device, fresh_weights, precision
 from fedeas.training.models.unet import UNetConfig
 
@@ -44,6 +45,7 @@ class ModelMetadata:
     data: str  # fingerprint of the data that it was trained on
     design: UNetConfig
     steps: int  # of training
+    samples: int = 0  # that it was trained on; 0: not recorded
 
 
 def save_model(folder: Path, network: UNet2DModel, head: ModelMetadata) -> None:
@@ -113,7 +115,10 @@ class Diffusion:
         self._dtype = precision(precision_name)
         self._device = choose_device(str(device))
         self._network = network.to(self._device).eval()
-        settings = [weights, asdict(head), sampler, steps, float(guidance), precision_name]
+        made = asdict(head)
+        del made["samples"]  # said of it; no image depends on it
+        settings = [weights, made, sampler, steps, float(guidance), precision_name]
+        self.training_data = TrainingData("training images", head.samples, head.data)
         self.fingerprint = f"diffusion-{hashlib.sha256(json.dumps(settings).encode()).hexdigest()}"
 
     @classmethod

@@ -32,7 +32,8 @@ def save_generator(
     model.load_state_dict(weights)
     height, width, colours = task.shape
     steps = sum(int(line["steps"]) for line in history)
-    head = ModelMetadata(tuple(classes), (height, width, colours), trained_on, model.design, steps)
+    shape = (height, width, colours)
+    head = ModelMetadata(tuple(classes), shape, trained_on, model.design, steps, card.samples or 0)
     folder.mkdir(parents=True, exist_ok=True)
     card.save(folder)
     save_model(folder, model.network, head)

@@ -37,6 +37,7 @@ from fedeas.generators.moments import Moments
 from fedeas.generators.quantiles import Floats
 from fedeas.generators.row_space import RowSpace
 from fedeas.generators.streams import Seeds, normals, uniforms
+from fedeas.generators.training_data import TrainingData
 
 Ints = NDArray[np.int64]
 _FORMAT = "gaussian/1"
@@ -67,6 +68,7 @@ class Gaussian:
                 allowed=f"{len(classes)} classes in {space.dimensions} dimensions",
             )
         self.space, self.moments, self.classes = space, moments, tuple(classes)
+        self.training_data = TrainingData("rows", int(moments.counts.sum()))
 
     @classmethod
     def fit(
@@ -228,7 +230,9 @@ def gaussian_of_dataset(data: Dataset, hold_out: int = 0, seed: int = 42) -> Gau
     held = held_out(data, hold_out, seed, "clean")
     places = np.setdiff1d(np.arange(data.train_size), held, assume_unique=True)
     labels = np.asarray(data.labels)
-    return Gaussian.fit(data.samples, labels, data.classes, data.schema, places)
+    made = Gaussian.fit(data.samples, labels, data.classes, data.schema, places)
+    made.training_data = TrainingData("training rows", len(places), data.fingerprint, places)
+    return made
 
 
 def numeric_schema(rows: Array) -> Schema:

@@ -77,8 +77,23 @@ def _turbo(
     return made
 
 
-def _own(model: str) -> "Generator":
+def _own(
+    model: str = "",
+    epsilon: float | None = None,
+    delta: float | None = None,
+    way: str = "",
+    steps: int | None = None,
+    seeded_noise: bool = False,
+) -> "Generator":
     """Open a generator that a federation made from noisy sums, by its folder."""
+    if not model:
+        raise InputError(
+            "own(epsilon=...) is made of the clients of a run, and there are none here",
+            fix="write it into a run's config; or make it, fedeas generator own CONFIG --out own, "
+            "and open it, own(model=own)",
+        )
+    if (epsilon, delta, way, steps, seeded_noise) != (None, None, "", None, False):
+        raise InputError("own(model=...) has no other settings", allowed="own(model=FOLDER)")
     own = heavy("fedeas.generators.own.make", "the generator 'own'", "torch")
     made: Generator = own.open_own(model)
     return made
@@ -112,8 +127,8 @@ class Generator(Protocol):
     sample in every batch, up to floating-point rounding.
 
     A generator may also have `classes`, the names of the classes that it knows, `least_batch`, the
-    number of samples below which drawing a batch is mostly overhead: fills then take as many; and a
-    `card` with a `quality` per class, from which runs plan.
+    number of samples below which drawing a batch is mostly overhead: fills then take as many; a
+    `card` with a `quality` per class, from which runs plan; and `training_data`, for reports.
     """
 
     @property

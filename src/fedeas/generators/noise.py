@@ -5,18 +5,21 @@ changes: more steps, or logits that are no longer pushed down without an example
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedeas.data import ALL_FOUND, Dataset, TableOptions, load_data
 from fedeas.errors import InputError
+from fedeas.generators.training_data import TrainingData
 
 
 @dataclass(frozen=True)
 class Noise:
     """Draws images of this shape, every value uniform from 0 to 255, whatever the label."""
 
+    training_data: ClassVar[TrainingData] = TrainingData("nothing")
     shape: tuple[int, int, int]  # height, width, channels
 
     @property
@@ -40,6 +43,7 @@ class RowNoise:
 
     def __init__(self, data: Dataset) -> None:
         self._rows = data.samples[: data.train_size]
+        self.training_data = TrainingData("training rows", data.train_size, data.fingerprint)
         self.fingerprint = f"noise-1-{data.fingerprint}"
 
     def sample(self, labels: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[np.float32]:

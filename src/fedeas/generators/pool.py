@@ -14,6 +14,7 @@ from fedeas.data.dataset import Dataset
 from fedeas.data.kinds import Array
 from fedeas.data.protocol import held_out
 from fedeas.errors import InputError
+from fedeas.generators.training_data import TrainingData
 
 
 class Pool:
@@ -29,6 +30,9 @@ class Pool:
                 f"the pool has no samples of class {empty[0]!r}", fix="set hold_out in [data]"
             )
         chosen = hashlib.sha256(np.ascontiguousarray(indices, dtype="<i8").data).hexdigest()
+        self.training_data = TrainingData(
+            "real held-out samples, drawn as they are", len(indices), data.fingerprint, indices
+        )
         self.fingerprint = f"pool-{data.fingerprint[:16]}-{chosen[:16]}"
 
     def sample(self, labels: NDArray[np.int64], seeds: NDArray[np.uint64]) -> Array:

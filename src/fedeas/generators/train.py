@@ -269,7 +269,12 @@ def _learning_rate(training: Training, step: int) -> float:
 def _head(data: Dataset, training: Training, steps: int) -> ModelMetadata:
     height, width, colours = data.samples.shape[1:]
     return ModelMetadata(
-        data.classes, (height, width, colours), data.fingerprint, training.design, steps
+        data.classes,
+        (height, width, colours),
+        data.fingerprint,
+        training.design,
+        steps,
+        data.train_size,
     )
 
 

@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from fedeas.errors import InputError, first_line
 from fedeas.files import read_text
+from fedeas.generators.training_data import TrainingData
 from fedeas.hub import fetch
 from fedeas.tensors import choose_device, precision
 
@@ -53,6 +54,7 @@ class Turbo:
         self._pipeline = _open(folder).to(place, precision(precision_name))
         self._pipeline.set_progress_bar_config(disable=True)
         settings = [_digest(folder), self._prompts, self._shape, steps, precision_name]
+        self.training_data = TrainingData("the data of an off-the-shelf model, not known here")
         self.fingerprint = f"turbo-{hashlib.sha256(json.dumps(settings).encode()).hexdigest()}"
 
     @torch.inference_mode()

@@ -1,6 +1,7 @@
 """A noisy sum over sites that are all here: what a simulation releases, and what that costs."""
 
 import math
+import os
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
@@ -80,9 +81,10 @@ def release(
     sums = np.zeros(query.length, np.int64)
     for site, answer in enumerate(answers):
         sums += answer
-        if noise is not None and noise_seed is None:
-            sums += noise.part(query.length)
-        elif noise is not None:
-            sums += noise.part(query.length, child_rng(noise_seed, "noise", site).bytes)
+        if noise is not None:
+            source = (
+                os.urandom if noise_seed is None else child_rng(noise_seed, "noise", site).bytes
+            )
+            sums += noise.part(query.length, source)
     guarantee = epsilon if noise_seed is None else math.inf
     return Release(sums, 0.0 if noise is None else noise.sigma, sites, guarantee, delta)

@@ -65,6 +65,8 @@ def _what_ran(runs: Sequence[Run]) -> Grid:
             ("data", results[0]["data"] if len({r["data"] for r in results}) == 1 else
              spread([f"{s['data']['name']}, protocol {s['data']['protocol']}" for s in settings])),
             ("generator", spread([r["generator"] for r in results if r["generated"]]) or "none"),
+            ("generator trained on", spread([r.get("generator_trained_on", "not recorded")
+                                             for r in results if r["generated"]]) or "nothing"),
             ("model", spread([f["model"]["name"] for f in federated])),
             ("rounds x epochs", spread([f"{f['rounds']} x {f['local']['epochs']}"
                                         for f in federated])),

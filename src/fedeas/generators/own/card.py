@@ -9,6 +9,7 @@ from typing import Any
 
 from fedeas.errors import InputError
 from fedeas.files import atomic_write, read_text
+from fedeas.generators.training_data import TrainingData
 from fedeas.privacy.accounting import UNIT, UNIT_REPLACED, replace_one_epsilon, rho_for
 
 CARD = "generator.json"
@@ -70,6 +71,13 @@ class Card:
         if math.isinf(self.epsilon):
             return math.inf
         return replace_one_epsilon(rho_for(self.epsilon, self.delta), self.delta)
+
+    @property
+    def training_data(self) -> TrainingData:
+        """What it was made of, as far as the sums tell."""
+        about = f"sums over about {sum(self.counts):,.0f} samples of {self.sites:,} sites"
+        noise = "sums without a guarantee" if math.isinf(self.epsilon) else "noisy sums"
+        return TrainingData(about.replace("sums", noise, 1))
 
     @property
     def cost(self) -> str:

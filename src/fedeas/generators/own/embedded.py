@@ -26,6 +26,7 @@ class Embedded:
 
     def __init__(self, network: Network, card: Card) -> None:
         self._network, self.card, self.classes = network.eval(), card, card.classes
+        self.training_data = card.training_data
         self.fingerprint = f"own-{tensors_digest(network.state_dict(), repr(card.shape))}"
 
     @classmethod

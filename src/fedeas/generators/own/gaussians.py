@@ -45,6 +45,7 @@ class Gaussians:
 
     def __init__(self, means: Floats, roots: Floats, card: Card) -> None:
         self.card, self.classes = card, card.classes
+        self.training_data = card.training_data
         self._roots = roots
         held = {"means": torch.from_numpy(means), "roots": torch.from_numpy(roots)}
         self.fingerprint = f"own-{tensors_digest(held, repr(card.shape))}"

@@ -4,7 +4,6 @@ import hashlib
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -67,11 +66,12 @@ def kept(
             write_json(folder / _TRIES, tries)
         found = ask_sites(query, part)
         sums = torch.from_numpy(np.asarray(found.sums, np.int64))
-        told: dict[str, Any] = {
+        guaranteed = math.isfinite(found.epsilon)
+        about_it = {
             "sigma": found.sigma, "sites": found.sites, "delta": found.delta,
-            "guarantee": math.isfinite(found.epsilon), "samples": found.samples,
+            "guarantee": guaranteed, "samples": found.samples,
         }  # fmt: skip
-        save_tensors(path_of(name), {"sums": sums}, told)
-        return found._replace(epsilon=paid) if told["guarantee"] else found
+        save_tensors(path_of(name), {"sums": sums}, about_it)
+        return found._replace(epsilon=paid) if guaranteed else found
 
     return asked

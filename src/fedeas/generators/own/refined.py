@@ -46,6 +46,7 @@ class Refined:
 
     def __init__(self, images: NDArray[np.uint8], card: Card) -> None:
         self._images, self.card, self.classes = images, card, card.classes
+        self.training_data = card.training_data
         self.fingerprint = f"own-{tensors_digest(self._held(), repr(card.shape))}"
 
     @classmethod

@@ -45,6 +45,7 @@ class Rows:
 
     def __init__(self, gaussian: Gaussian, card: Card) -> None:
         self._gaussian, self.card, self.classes = gaussian, card, card.classes
+        self.training_data = card.training_data
         self.fingerprint = f"own-{gaussian.fingerprint}"
 
     @classmethod

@@ -67,7 +67,7 @@ def check_sums(query: SampleSum, released: Release, samples: int | None) -> None
         if counts is not None:
             most, error = np.maximum(counts.values, 0.0), math.hypot(size.error, counts.error)
         elif samples is not None:
-            most, error = np.float64(samples), size.error
+            most, error = np.array([float(samples)]), size.error
         else:
             continue
         _refuse_above(f"{what}, larger than the counts allow", size.values, most, error)

@@ -1,0 +1,94 @@
+"""Every generator says what data it was trained on, and how many of them the clients hold."""
+
+import numpy as np
+import pytest
+
+from fedeas import IID, InputError, LabelCounts, augment
+from fedeas.data import federate, load_images
+from fedeas.experiments.demo import write_digits
+from fedeas.experiments.planning import describe_cut
+from fedeas.experiments.run import run
+from fedeas.generators import Gaussian, make_generator
+from fedeas.generators.gaussian import gaussian_of_dataset
+from fedeas.generators.pool import Pool
+from fedeas.generators.training_data import NOT_STATED, describe_training
+from fedeas.plan import Plan
+from fedeas.settings.config import Augment, Config, Data, PartitionConfig
+from fedeas.settings.training import Federated
+from federations import write_shapes
+from test_own_rows import data_of
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    """Ten clients that hold 837 of 1,437 training images; 60 of every class are held out."""
+    folder = tmp_path_factory.mktemp("digits")
+    write_digits(folder)
+    data = load_images("digits", str(folder), str(folder / "store"))
+    return federate(data, IID(clients=10), "clean", hold_out=60)
+
+
+def test_a_shipped_model_saw_more_than_the_clients_have(digits):
+    generator = make_generator("diffusion(model=digits)", device="cpu")
+    said = describe_training(generator, digits)
+    assert said == "1,437 training images, of which the clients hold 837"
+    other = make_generator("diffusion(model=fashion_mnist)", device="cpu")
+    said = describe_training(other, digits)
+    assert said == "60,000 training images of another data set than the clients'"
+
+
+def test_a_pool_and_generators_of_own_samples(digits):
+    said = describe_training(Pool(digits.data, digits.pool), digits)
+    assert said.startswith("600 real held-out samples")
+    assert said.endswith("of which the clients hold 0")
+    for own in ("copies", "smote", "local-gaussian"):
+        assert describe_training(make_generator(own), digits) == "each client's own samples"
+    assert describe_training(make_generator("noise(shape=8x8x1)"), digits) == "nothing"
+    assert describe_training(object(), digits) == NOT_STATED
+
+
+def test_rows(tmp_path):
+    data = data_of(tmp_path / "people", 900)
+    federation = federate(data, IID(clients=3), "clean", hold_out=100)
+    made = gaussian_of_dataset(data, 100, 42)
+    assert describe_training(made, federation) == (
+        "600 training rows, of which the clients hold 600"
+    )
+    made.save(tmp_path / "gaussian")
+    assert describe_training(Gaussian.load(tmp_path / "gaussian"), federation) == "600 rows"
+
+
+def test_a_run_keeps_it_and_says_how_much_quality_costs(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))
+    config = Config(
+        Data("shapes", str(write_shapes(tmp_path / "set"))),
+        PartitionConfig("dirichlet", clients=4, alpha=0.3),
+        Augment("fedeas(beta=12)", "own(epsilon=30)", str(tmp_path / "cache")),
+        Federated(rounds=1),
+    )
+    said = []
+    result = run(config, tmp_path / "run", said.append)
+    assert result["generator_trained_on"].startswith("noisy sums over about ")
+    assert result["generator_trained_on"].endswith("4 sites, the run's own clients")
+    (cut,) = [line for line in said if "the generator's quality" in line]
+    assert f"{result['generated']:,} of the " in cut
+
+
+def test_classes_that_are_never_made_are_named():
+    counts = LabelCounts(np.array([[9, 1, 2]]), ("a",), ("cat", "dog", "owl"))
+    asked, plan = (Plan.of(counts, np.array([row]), {}) for row in ([0, 8, 7], [0, 0, 3]))
+    assert describe_cut(asked, asked) == ""
+    line = describe_cut(asked, plan)
+    assert "3 of the 15 samples" in line
+    assert line.endswith("never made: dog")
+
+
+def test_own_without_a_run_says_what_to_type():
+    labels = np.repeat([0, 1], [9, 1])
+    images = np.zeros((10, 8, 8), np.uint8)
+    with pytest.raises(InputError) as refused:
+        augment(images, labels=labels, generator="own(epsilon=1)", beta=8)
+    assert "fedeas generator own CONFIG --out own" in str(refused.value)
+    assert "own(model=own)" in str(refused.value)
+    with pytest.raises(InputError, match="no other settings"):
+        make_generator("own(model=x, epsilon=1)")
