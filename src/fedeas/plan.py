@@ -22,6 +22,7 @@ from fedeas.tally import Tally, add_tallies, make_tally
 from fedeas.targets import UNIFORM, Target, TargetLike, make_target
 
 _FORMAT = "plan/1"
+_FACTS = ("policy", "settings", "real", "score_before", "score_after", "harmful")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -198,7 +199,15 @@ class Plan:
         """Read a plan that `save` wrote."""
         table = tables.read(path, tables.Options(layout=tables.WIDE))
         facts = dict(table.meta or {})
-        if facts.pop("format", None) != _FORMAT:
+        written = facts.pop("format", None)
+        if written != _FORMAT:
+            if isinstance(written, str) and written.startswith("plan/"):
+                raise InputError(
+                    f"{path} is a plan of another version of fedeas",
+                    got=written,
+                    allowed=_FORMAT,
+                    fix="read it with a newer fedeas, or make it again",
+                )
             if not facts and Path(path).suffix.lower() in (".csv", ".tsv"):
                 beside = tables.facts_file(Path(path)).name
                 raise InputError(
@@ -209,14 +218,15 @@ class Plan:
                 f"{path} is not a plan", allowed="a file that `fedeas plan --out` wrote"
             )
         try:
-            cost = facts.pop("cost")
+            # A newer version may say more of a plan: what is not known here is left out.
+            cost, known = facts["cost"], {key: facts[key] for key in _FACTS}
             plan = cls(
                 whole_matrix(table.values, "samples"),
-                _source=facts.pop("counts_hash"),
+                _source=facts["counts_hash"],
                 clients=names(table.clients, len(table.values), "client"),
                 classes=names(table.classes, table.values.shape[1], "class"),
                 cost=_read_cost(cost, len(table.values)) if cost else None,
-                **facts,
+                **known,
             )
         except (TypeError, KeyError):
             raise InputError(f"{path} is a damaged plan", fix="make it again") from None
@@ -292,6 +302,11 @@ class Plan:
             harmful=self.harmful,
             cost=vars(self.cost) if self.cost else None,
         )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A copy is read-only too; what is derived from the samples is computed again.
+        vars(self).update({key: value for key, value in state.items() if key != "per_client"})
+        self.samples.setflags(write=False)
 
     def __eq__(self, other: object) -> bool:
         return (
