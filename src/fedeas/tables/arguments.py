@@ -32,6 +32,12 @@ def columns_argument(**names: str) -> str:
     return f"columns=Columns({inside})"
 
 
+def example_columns(names: Sequence[str]) -> str:
+    """Return the argument for a table whose columns do not tell which is which."""
+    client, label = [*names, "client", "label"][:2]
+    return columns_argument(client=client, label=label)
+
+
 def at_terminal(message: str) -> str:
     """Return a message with options instead of arguments.
 

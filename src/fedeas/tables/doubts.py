@@ -16,6 +16,7 @@ from fedeas.errors import InputError
 from fedeas.tables.arguments import argument
 from fedeas.tables.cells import SIZES, is_missing, listed, shown
 from fedeas.tables.headings import (
+    beside_averages,
     is_period,
     is_year,
     names_attribute,
@@ -94,10 +95,10 @@ def _said(doubts: Sequence[Doubt]) -> str:
 def _spellings(names: Sequence[str] | None, what: str) -> Iterator[Doubt]:
     """Doubt names that differ in nothing but capitals, spaces and hyphens."""
     alike: dict[str, list[str]] = defaultdict(list)
-    for name in names or ():
+    for name in dict.fromkeys(names or ()):  # one that occurs twice is an error of its own
         alike[_folded(name)].append(name)
-    if len(alike) < len(names or ()):
-        one = next(group for group in alike.values() if len(group) > 1)
+    one = next((group for group in alike.values() if len(group) > 1), None)
+    if one is not None:
         yield Doubt(
             f"{what} {listed(one)} differ in their spelling only", fix="write them in one way"
         )
@@ -118,7 +119,8 @@ def _labels(labels: Sequence[str]) -> Iterator[Doubt]:
                 fix="write a row per sample and label, or one label per sample",
             )
             break
-    if missing := [label for label in labels if is_missing(label) or label == "-1"]:
+    signs = set(labels) == {"-1", "1"}
+    if missing := [x for x in labels if is_missing(x) or (x == "-1" and not signs)]:
         yield Doubt(
             f"label {missing[0]!r} seems to mean that there is none",
             fix="remove such rows",
@@ -182,6 +184,8 @@ def _totals(values: Ints, names: Sequence[str], kind: str, slack: Ints) -> Itera
     """Doubt columns that are sums of others, or are called a total or a mean."""
     whole = sum_column(values, slack)
     parts = dict(part_sums(values)) if whole is None else {}
+    averages = {name for name in names if names_average(name)}
+    averages |= {name for name in names if averages and beside_averages(name)}
     for place, name in enumerate(names):
         if place == whole:
             said = "is the sum of the others"
@@ -189,7 +193,7 @@ def _totals(values: Ints, names: Sequence[str], kind: str, slack: Ints) -> Itera
             said = f"is the sum of {_joined([names[part] for part in parts[place]])}"
         elif names_total(name):
             said = "is called a total"
-        elif names_average(name):
+        elif name in averages:
             said = "is called a mean"
         elif kind == "column" and names_whole(name):
             said = "is called a number of samples, not a class"
@@ -249,9 +253,10 @@ def part_sums(values: Ints) -> Iterator[tuple[int, list[int]]]:
         for total in range(n):
             for first in range(n):
                 second = place.get((values[:, total] - values[:, first]).tobytes())
-                if second is not None and second > first and total not in (first, second):
-                    if _evidence(values, total, [first, second]) >= needed:
-                        sums.setdefault(total, [first, second])
+                if second is None or second <= first or total in (first, second):
+                    continue
+                if _evidence(values, total, [first, second]) >= needed:
+                    sums.setdefault(total, [first, second])
     if 3 <= n <= _MOST_RUNS:
         for total, parts in _run_sums(values):
             sums.setdefault(total, parts)

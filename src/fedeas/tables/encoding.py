@@ -30,10 +30,10 @@ def find_encoding(path: Path, given: str | None) -> str:
             if start.startswith(mark):
                 return encoding
         if b"\0" in start[:2]:
-            order = "le" if start[1:2] == b"\0" else "be"
+            encoding = "utf-16-le" if start[1:2] == b"\0" else "utf-16-be"
             raise InputError(
                 f"{path} is not text, or UTF-16 without a mark",
-                fix=f"pass {argument('encoding', f'utf-16-{order}')} if it is text, or save it as UTF-8",
+                fix=f"pass {argument('encoding', encoding)} if it is text, or save it as UTF-8",
             )
         file.seek(0)
         decoder = codecs.getincrementaldecoder("utf-8")()

@@ -317,7 +317,9 @@ def _table(head: _Head, ids: tuple[str, ...] | None, matrix: np.ndarray, options
         return Table(matrix.T.copy(), names, ids, understood="a row per class")
     corner = (head.names or [""])[0]
     doubts: list[Doubt] = []
-    if names_periods(corner) and ids and not all(map(is_period, ids)):
+    if ids and all(map(is_period, ids)):
+        pass  # that is a doubt already
+    elif ids and names_periods(corner):
         doubts.append(
             Doubt(f"rows are headed {shown(corner)}: times, not clients", "give counts by client")
         )
