@@ -18,6 +18,7 @@ _OTHERS = ("iso8859-15", "cp1250", "iso8859-2")
 _SUGGESTED = (_WESTERN, "cp1250", "cp1251", "mac_roman", "cp850")
 _WORD = re.compile(rb"[A-Za-z\x80-\xff]+")
 _BLOCK = 1 << 20
+_SHOWN = 40  # letters of a word
 
 
 def find_encoding(path: Path, given: str | None) -> str:
@@ -77,7 +78,8 @@ def _check_western(where: str, line: bytes) -> None:
             continue
         found = {text: e for e in reversed(_SUGGESTED) if (text := _decoded(word, e))}
         either = ", ".join(
-            f"{argument('encoding', e)} if it is {text!r}" for text, e in reversed(found.items())
+            f"{argument('encoding', e)} if it is {text[:_SHOWN]!r}"
+            for text, e in reversed(found.items())
         )
         raise InputError(
             f"{where} is not UTF-8",

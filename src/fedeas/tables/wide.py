@@ -250,13 +250,15 @@ def _check_headings(
             got=list(names[:4]),
             fix=f"{advise().for_clients(more[0])}, or {argument('layout', WIDE)} if it is a class",
         )
+    seen: set[str] = set()
     for place, name in enumerate(names[1:], start=1):
-        if name in names[1:place]:
+        if name in seen:
             raise InputError(
                 f"{path}: class {shown(name)} appears twice",
                 got=f"columns {names.index(name, 1) + 1} and {place + 1}",
                 fix="rename one of them, or remove what is above the heading",
             )
+        seen.add(name)
 
 
 def _refuse_two_ids(path: Path, names: Sequence[str]) -> NoReturn:

@@ -80,7 +80,8 @@ def _check_size(path: Path) -> None:
 
 def _damaged(path: Path, error: Exception) -> InputError:
     return InputError(
-        f"{path} is not a readable workbook: {first_line(error)}", fix="save it as .xlsx or as CSV"
+        f"{path} is not a readable workbook: {first_line(error)[:200]}",
+        fix="save it as .xlsx or as CSV",
     )
 
 
