@@ -101,7 +101,7 @@ def test_a_hugging_face_data_set_on_disk(tmp_path):
         assert found.counts == COUNTS
         assert said in found.understood
     dataset().rename_column("site", "place").save_to_disk(tmp_path / "three")
-    with pytest.raises(InputError, match="pass --client-column"):
+    with pytest.raises(InputError, match="pass columns=Columns"):
         read_counts(str(tmp_path / "three"))
     assert read_counts(str(tmp_path / "three"), Columns("place")).counts == COUNTS
 

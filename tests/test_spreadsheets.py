@@ -3,6 +3,7 @@
 import datetime
 import io
 import json
+import re
 import sys
 import zipfile
 from xml.etree import ElementTree
@@ -73,8 +74,8 @@ TABLES = {
         "counts.csv",
         "hospital,flu,cold,N\nNorth,1200,15,1215\nSouth,9,80,89\nBoth,1209,95,1304\n",
         ["--drop-column", "N", "--drop-row", "Both"],
-        "column N is the sum of the others: pass --drop-column N.*row Both is the sum of the "
-        "others: pass --drop-row Both", "", NORTH_SOUTH,
+        "column N is the sum of the others; row Both is the sum of the others; "
+        "pass --drop-column N --drop-row Both", "", NORTH_SOUTH,
     ),
     "long with counts": (
         "counts.csv",
@@ -85,12 +86,12 @@ TABLES = {
     ),
     "transposed": (
         "counts.csv", "diagnosis,North,South\nflu,1200,9\ncold,15,80\n",
-        ["--transpose"], "headed diagnosis, so that rows are classes: pass --transpose",
+        ["--transpose"], "headed diagnosis: are rows classes, or clients.; pass --transpose",
         "a row per class", NORTH_SOUTH,
     ),
     "percentages": (
         "counts.csv", "hospital,flu,cold,n\nNorth,98.8%,1.2 %,1215\nSouth,10.1%,89.9%,89\n",
-        ["--size-column", "n"], "line 2, column flu holds a percentage; got '98.8%'.*--size-column",
+        ["--size-column", "n"], "column flu holds a percentage; got '98.8%'; pass --size-column n",
         "shares of column n", NORTH_SOUTH,
     ),
     "latin-1": (
@@ -105,8 +106,8 @@ TABLES = {
             ["Row Labels", "flu", "cold", "Grand Total"], ["North", 1200, 15, 1215],
             ["South", 9, 80, 89], ["Grand Total", 1209, 95, 1304], merged="A1:D1",
         ),
-        ["--drop-column", "Grand Total", "--drop-row", "Grand Total"],
-        "column Grand Total is the sum of the others: pass --drop-column 'Grand Total'",
+        ["--drop-column", "Grand Total", "--drop-row", "Grand Total", "--no-transpose"],
+        "column Grand Total is the sum of the others.*pass --drop-column 'Grand Total'",
         "below the title 'Patients by hospital in 2023'", NORTH_SOUTH,
     ),
     "JSON of pandas": (
@@ -123,11 +124,12 @@ def test_ten_tables_as_people_have_them(kind, write, fedeas):
     name, content, options, refusal, understood, counts = TABLES[kind]
     path = write(content, name)
     if refusal is not None:
-        with pytest.raises(InputError, match=refusal):
+        with pytest.raises(InputError):
             read_counts(path)
         for command in ("plan", "compare", "select"):
             result = fedeas(command, path)
             assert (result.code, result.out, len(result.err.splitlines())) == (2, "", 1)
+            assert re.search(refusal, result.err)
     for command in ("plan", "compare", "select"):
         result = fedeas(command, path, *options)
         assert result.code == 0
@@ -165,7 +167,7 @@ def test_real_tables_in_every_form_are_the_same_counts(site, form, data, tmp_pat
         found = read_counts(path).counts
         assert form in ("excel", "german", "english", "long")
     except InputError as error:
-        option = {"transposed": "--", "total": "--drop-column n"}.get(form, "--thousands")
+        option = {"transposed": "", "total": "drop_columns=['n']"}.get(form, "thousands=")
         assert option in str(error)
         assert form not in ("excel", "long")
         found = read_counts(path, **options).counts
@@ -198,7 +200,7 @@ def test_real_tables_in_every_form_are_the_same_counts(site, form, data, tmp_pat
 def test_thousands_are_read_where_they_are_certain(cells, first, option, write):
     path = write("client;a;b\n" + "\n".join(f"c{k};{row}" for k, row in enumerate(cells)))
     if option is not None:
-        with pytest.raises(InputError, match=r"line 2, column a holds .*pass --thousands \. if"):
+        with pytest.raises(InputError, match=r"line 2, column a holds .*pass thousands='\.' if"):
             read_counts(path)
     found = read_counts(path, thousands=option)
     assert found.counts.n[0, 0] == first
@@ -209,16 +211,16 @@ def test_thousands_are_read_where_they_are_certain(cells, first, option, write):
 def test_a_rate_beside_counts_is_not_taken_for_thousands(write):
     """Its column has no number without a point, so that nothing says what the point is."""
     path = write("client,flu,cold,rate\nx,15,3,1.250\ny,9,8,2.125\nz,7,1,3.500\n")
-    with pytest.raises(InputError, match=r"column rate holds '1.250'.*--thousands"):
+    with pytest.raises(InputError, match=r"column rate holds '1.250'.*thousands="):
         read_counts(path)
 
 
 def test_signs_that_contradict_each_other_are_refused(write):
     path = write('client,a,b\nx,"1,200",9\ny,1.300,8\nz,7,1\n')
-    with pytest.raises(InputError, match="pass --thousands , if it is 1200"):
+    with pytest.raises(InputError, match="pass thousands=',' if it is 1200"):
         read_counts(path)
     for given in (",", "."):
-        with pytest.raises(InputError, match="--thousands"):
+        with pytest.raises(InputError, match="thousands="):
             read_counts(path, thousands=given)
     with pytest.raises(InputError, match="not a thousands separator; got '#'"):
         read_counts(path, thousands="#")
@@ -262,7 +264,7 @@ def test_a_total_of_suppressed_cells_is_still_a_total(write):
 @pytest.mark.parametrize("cell", ["", "-", "\u2013", "NaN", "n/a", "#N/A"])
 def test_blank_cells(cell, write, fedeas):
     path = write(f"client,a,b\nx,1,2\ny,3,{cell}\n")
-    with pytest.raises(InputError, match=r"line 3, column b .*write 0 for none, or pass --blank 0"):
+    with pytest.raises(InputError, match=r"line 3, column b .*write 0 for none, or pass blank=0"):
         read_counts(path)
     assert read_counts(path, blank=0).counts.n.tolist() == [[1, 2], [3, 0]]
     said = fedeas("plan", path, "--blank", "0").err
@@ -282,9 +284,9 @@ def test_percentages_become_counts_that_add_up(write):
     ):
         with pytest.raises(InputError, match=said):
             read_counts(write(text), size_column="size")
-    with pytest.raises(InputError, match="--size-column needs a row per client"):
+    with pytest.raises(InputError, match="`size_column` needs a row per client"):
         read_counts(write(shares), size_column="size", transpose=True)
-    with pytest.raises(InputError, match=r"column a: not a count; got '0.5'.*--size-column"):
+    with pytest.raises(InputError, match=r"column a: not a count; got '0.5'.*size_column"):
         read_counts(write("hospital,a,b\nx,0.5,0.5\n"))
 
 
@@ -312,14 +314,14 @@ def test_encodings_that_are_not_certain(word, encoding, others, write):
     path = write(f"client,a,b\nx,1,2\n{word},3,4\n".encode(encoding))
     with pytest.raises(InputError, match="line 3 is not UTF-8") as refused:
         read_counts(path)
-    assert f"--encoding {encoding} if it is {word!r}" in str(refused.value)
-    assert all(f"--encoding {other} if it is" in str(refused.value) for other in others)
+    assert f"encoding={encoding!r} if it is {word!r}" in str(refused.value)
+    assert all(f"encoding={other!r} if it is" in str(refused.value) for other in others)
     assert read_counts(path, encoding=encoding).counts.client_names == ("x", word)
 
 
 def test_encodings_by_name(write):
     path = write("client,a,b\nx,1,2\n".encode("utf-16-le"))
-    with pytest.raises(InputError, match="pass --encoding utf-16-le"):
+    with pytest.raises(InputError, match="pass encoding='utf-16-le'"):
         read_counts(path)
     assert read_counts(path, encoding="utf-16-le").counts.total == 3
     for name in ("klingon", "base64", "rot13"):
@@ -341,14 +343,14 @@ def test_delimiters_are_found(mark, write):
 
 def test_decimal_commas_are_not_delimiters(write):
     path = write("hospital;flu;cold\nNorth;1200,0;15,0\nSouth;9,0;80,0\n")
-    with pytest.raises(InputError, match=r"a decimal number; got '1200,0'; pass --thousands \."):
+    with pytest.raises(InputError, match=r"a decimal number; got '1200,0'; pass thousands='\.'"):
         read_counts(path)
     assert read_counts(path, thousands=".").counts == NORTH_SOUTH
 
 
 def test_two_delimiters_that_fit_are_refused(write):
     path = write("client;a,b;c\nx;1,2;3\n")
-    with pytest.raises(InputError, match="two ways; pass --delimiter ',' or --delimiter ';'"):
+    with pytest.raises(InputError, match="two ways; pass delimiter=',' or delimiter=';'"):
         read_counts(path)
     with pytest.raises(InputError, match=r"does not apply to .*, which is a workbook"):
         read_counts(write(TABLES["Excel"][1], "x.xlsx"), delimiter=";")
@@ -372,7 +374,7 @@ def test_every_option_works_on_the_command_line(write, fedeas):
 def test_a_workbook_of_several_sheets(write, fedeas):
     table = [["hospital", "flu", "cold"], ["North", 1200, 15], ["South", 9, 80]]
     path = write(workbook(*table, others=[("Notes", [["from 2023"]]), ("Empty", [])]), "x.xlsx")
-    with pytest.raises(InputError, match="has 2 sheets; got 'Counts, Notes'; pass --sheet Counts"):
+    with pytest.raises(InputError, match="has 2 sheets; got 'Counts, Notes'; pass sheet='Counts'"):
         read_counts(path)
     assert read_counts(path, sheet="Counts").counts == NORTH_SOUTH
     assert fedeas("plan", path, "--sheet", "Counts").code == 0
@@ -497,7 +499,7 @@ def test_json_as_pandas_writes_it(orient, named, write):
     frame = frame.set_index("hospital") if named else frame
     path = write(frame.to_json(orient=orient), "counts.json")
     if named and orient in ("columns", "index"):
-        with pytest.raises(InputError, match=r"two ways.*--no-transpose.*--transpose"):
+        with pytest.raises(InputError, match=r"two ways.*transpose=False.*transpose=True"):
             read_counts(path)
         assert read_counts(path, transpose=orient == "index").counts == NORTH_SOUTH
     elif named and orient == "records":  # has lost its index
@@ -510,7 +512,7 @@ def test_json_of_a_long_frame(write):
     long = NORTH_SOUTH.to_pandas().stack().rename("count").reset_index()
     for orient in ("columns", "records", "split", "index"):
         assert read_counts(write(long.to_json(orient=orient), "x.json")).counts == SORTED
-    with pytest.raises(InputError, match=r"row 1, column flu is empty; .*--blank 0"):
+    with pytest.raises(InputError, match=r"row 1, column flu is empty; .*blank=0"):
         read_counts(write('[{"client": "x", "flu": null, "cold": 3}]', "x.json"))
     with pytest.raises(InputError, match="not a count or a name; got True"):
         read_counts(write('[{"client": "x", "flu": true, "cold": 3}]', "x.json"))
@@ -522,7 +524,7 @@ def test_the_index_of_a_frame_is_not_a_class(write, tmp_path):
     frame.to_excel(tmp_path / "frame.xlsx")
     for name in ("frame.csv", "frame.xlsx"):
         assert read_counts(tmp_path / name).counts == NORTH_SOUTH
-    with pytest.raises(InputError, match=r"two columns of ids.*--drop-column"):
+    with pytest.raises(InputError, match=r"two columns of ids.*drop_columns"):
         read_counts(write(",hospital,a,b\n5,x,1,2\n6,y,3,4\n"))
 
 
@@ -545,7 +547,7 @@ def test_standard_input(kind, fedeas, monkeypatch):
 def test_columns_named_like_clients_are_clients(write):
     """A transposed table without a heading that says so."""
     path = write(",Hospital North,Hospital South\nflu,1200,9\ncold,15,80\n")
-    with pytest.raises(InputError, match="Hospital North and others are named like clients: pass"):
+    with pytest.raises(InputError, match="are rows classes, or clients"):
         read_counts(path)
     assert read_counts(path, transpose=True).counts.client_names[0] == "Hospital North"
     assert read_counts(path, transpose=False).counts.client_names == ("flu", "cold")
@@ -561,14 +563,14 @@ def test_columns_named_like_clients_are_clients(write):
 )
 def test_years_and_numbers_of_clients_are_not_classes(text, said, write):
     path = write(text)
-    with pytest.raises(InputError, match=f"{said}.*--layout wide"):
+    with pytest.raises(InputError, match=f"{said}.*layout='wide'"):
         read_counts(path)
     assert any(said in note for note in read_counts(path, layout="wide").notes)
 
 
 def test_long_tables_with_names_of_their_own(write, fedeas):
     path = write("klinik,befund,anzahl\nA,x,300\nA,y,20\nB,x,4\nB,y,1\n")
-    with pytest.raises(InputError, match="--client-column klinik --label-column befund"):
+    with pytest.raises(InputError, match="client='klinik', label='befund'"):
         read_counts(path)
     assert read_counts(path, Columns("klinik", "befund")).counts.total == 325
 
@@ -617,7 +619,7 @@ def test_polars_frames_as_people_have_them():
     for wrong, said in (
         (long, "column 'label' holds no counts.*LabelCounts.from_labels"),
         (pl.DataFrame({"a": [1], "b": [2], "site": [3]}), "column 'site' holds no counts"),
-        (pl.DataFrame({"client": ["x"], "a": [None], "b": [2]}), "counts"),
+        (pl.DataFrame({"client": ["x"], "a": [None], "b": [2]}), "fill_null"),
         (pl.DataFrame({"client": ["x", "x"], "a": [1, 2], "b": [2, 3]}), "'x' twice"),
     ):
         with pytest.raises(InputError, match=said):

@@ -18,7 +18,7 @@ from fedeas.errors import InputError
 from fedeas.limits import LARGEST_LABEL, check_cells
 from fedeas.notebook import data_frame, html_table, polars_frame
 from fedeas.scalars import integer
-from fedeas.tables.frames import is_frame, split_frame
+from fedeas.tables.frames import frame_mark, is_frame, split_frame
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -174,7 +174,9 @@ class LabelCounts:
 
     def to_pandas(self) -> Any:
         """Return a pandas data frame with a row per client and a column per class."""
-        return data_frame(self.n, self.client_names, self.class_names)
+        frame = data_frame(self.n, self.client_names, self.class_names)
+        frame.attrs |= frame_mark(self.n, self.client_names, self.class_names)
+        return frame
 
     def to_polars(self) -> Any:
         """Return a polars data frame: a column of clients, then a column per class."""

@@ -9,10 +9,12 @@
   Hugging Face data set, or label counts
 """
 
+import math
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from fedeas.files import IMAGE_FILES, folders
 from fedeas.limits import MAX_TEXT
 from fedeas.specs import import_object
 from fedeas.tables import Columns
-from fedeas.tables.arguments import columns_argument
+from fedeas.tables.arguments import columns_argument, example_columns
 from fedeas.tables.headings import LABEL_HEADINGS
 
 __all__ = ["Columns", "Found", "read_counts"]
@@ -102,7 +104,9 @@ def read_counts(
     path = Path(source)
     if path.is_dir() or source.startswith("hf:") or _is_object(source, path):
         if options != tables.Options(columns=options.columns, by=by):
-            raise InputError("only `columns` and `by` can be given for what is no table", got=source)
+            raise InputError(
+                "only `columns` and `by` can be given for what is no table", got=source
+            )
         return _not_a_file(source, path, options.columns)
     return _file(path, options)
 
@@ -152,10 +156,41 @@ def _counts(table: tables.Table) -> LabelCounts:
     return LabelCounts(table.values, table.clients, table.classes)
 
 
-def _counted(pairs: Iterable[tuple[object, object]], understood: str) -> Found:
-    """Count pairs of client and label as they come; only the counts are held."""
-    table = tables.added_up(((client, label, 1) for client, label in pairs), understood)
+def _counted(
+    pairs: Iterable[tuple[object, object]], understood: str, names: Sequence[str] | None = None
+) -> Found:
+    """Count pairs of client and label as they come; only the counts are held.
+
+    Labels are the places of their `names`, where there are names.
+    """
+
+    def entries() -> Iterator[tables.Entry]:
+        for client, label in pairs:
+            for value, what in ((client, "client"), (label, "label")):
+                if value is None or (isinstance(value, float) and math.isnan(value)):
+                    raise _unlabelled(what, value)
+            if names is None:
+                yield client, label, 1
+            elif isinstance(label, Integral) and 0 <= label < len(names):
+                yield client, names[int(label)], 1
+            else:
+                raise _unlabelled("label", label)
+
+    table = tables.added_up(entries(), understood)
+    if "-1" in (table.classes or ()) and set(table.classes or ()) != {"-1", "1"}:
+        raise _unlabelled("label", -1)
     return Found(_counts(table), understood)
+
+
+def _unlabelled(what: str, value: object) -> InputError:
+    return InputError(
+        f"a sample without a {what}",
+        got="None" if value is None else value,
+        fix="leave such samples out, for example by dataset.filter(lambda sample: "
+        "sample['label'] is not None and sample['label'] >= 0)"
+        if what == "label"
+        else "leave such samples out",
+    )
 
 
 def _images(path: Path) -> Found:
@@ -213,14 +248,13 @@ def _dataset(dataset: Any, columns: Columns, where: str) -> Found:
         raise InputError(
             f"{where}: which columns hold client and label?",
             allowed=", ".join(dataset.column_names),
-            fix="pass `columns`",
+            fix=f"pass {example_columns(dataset.column_names)}, for example",
         )
     client, label = places
     feature = dataset.features[label]
-    names = getattr(feature, "names", None)
-    marks = (names[x] for x in dataset[label]) if names else iter(dataset[label])
     understood = f"a Hugging Face data set, columns {client!r} and {label!r}{split}"
-    return _counted(zip(iter(dataset[client]), marks, strict=True), understood)
+    pairs = zip(iter(dataset[client]), iter(dataset[label]), strict=True)
+    return _counted(pairs, understood, getattr(feature, "names", None))
 
 
 def _object(source: str, columns: Columns) -> Found:
@@ -259,6 +293,7 @@ def _partitioner(partitioner: Any, columns: Columns, where: str) -> Found:
     def pairs() -> Iterator[tuple[object, object]]:
         for k in range(partitioner.num_partitions):
             for x in partitioner.load_partition(k)[label]:
-                yield k, names[x] if names else x
+                yield k, x
 
-    return _counted(pairs(), f"a {type(partitioner).__name__} of flwr-datasets, column {label!r}")
+    understood = f"a {type(partitioner).__name__} of flwr-datasets, column {label!r}"
+    return _counted(pairs(), understood, names)

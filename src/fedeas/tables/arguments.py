@@ -18,18 +18,27 @@ _PAIR = re.compile(rf"\b({_NAMES})=({_TEXT}|{_TEXTS}|{_COLUMNS}|[0-9]+|True|Fals
 _MEMBER = re.compile(rf"(\w+)=({_TEXT})")
 _BARE = re.compile(rf"`({_NAMES})`")
 _PLURALS = {"drop_columns": "drop_column", "drop_rows": "drop_row"}
+_LONGEST, _MOST = 200, 50  # characters of a name, which a client may have, and names
 _NAMED = "--client-column and --label-column"
 
 
 def argument(name: str, value: object) -> str:
-    """Return an argument as one would type it in Python."""
-    return f"{name}={value!r}"
+    """Return an argument as one would type it in Python; what nobody would type is cut."""
+    if isinstance(value, list):
+        return f"{name}={[_cut(one) for one in value[:_MOST]]!r}"
+    return f"{name}={_cut(value)!r}"
 
 
 def columns_argument(**names: str) -> str:
     """Return the argument that names columns of client, label and count."""
-    inside = ", ".join(f"{name}={value!r}" for name, value in names.items())
+    inside = ", ".join(argument(name, value) for name, value in names.items())
     return f"columns=Columns({inside})"
+
+
+def example_columns(names: Sequence[str]) -> str:
+    """Return the argument for a table whose columns do not tell which is which."""
+    client, label = [*names, "client", "label"][:2]
+    return columns_argument(client=client, label=label)
 
 
 def at_terminal(message: str) -> str:
@@ -55,6 +64,11 @@ def _options(arguments: str) -> list[str]:
             several: Sequence[object] = content if isinstance(content, list) else [content]
             options += [f"{_flag(name)} {_typed(str(one))}" for one in several]
     return options
+
+
+def _cut(value: object) -> object:
+    long = isinstance(value, str) and len(value) > _LONGEST
+    return f"{str(value)[: _LONGEST - 3]}..." if long else value
 
 
 def _flag(name: str) -> str:

@@ -16,6 +16,7 @@ from fedeas.errors import InputError
 from fedeas.tables.arguments import argument
 from fedeas.tables.cells import SIZES, is_missing, listed, shown
 from fedeas.tables.headings import (
+    beside_averages,
     is_period,
     is_year,
     names_attribute,
@@ -31,6 +32,7 @@ _YEARS = (1900, 2100)
 _CODE = re.compile("999+")  # what statistics programs write for a missing number
 _MOST_PAIRS, _MOST_RUNS, _LONGEST_RUN = 100, 2_000, 50  # of columns that are added up
 _LOOKED_AT = 1_000  # rows that suggest such a sum; all are checked
+_SPACES = str.maketrans("-_", "  ")
 _EVIDENCE = 2.0  # decimal digits by which a sum is no coincidence
 
 
@@ -94,10 +96,10 @@ def _said(doubts: Sequence[Doubt]) -> str:
 def _spellings(names: Sequence[str] | None, what: str) -> Iterator[Doubt]:
     """Doubt names that differ in nothing but capitals, spaces and hyphens."""
     alike: dict[str, list[str]] = defaultdict(list)
-    for name in names or ():
+    for name in dict.fromkeys(names or ()):  # one that occurs twice is an error of its own
         alike[_folded(name)].append(name)
-    if len(alike) < len(names or ()):
-        one = next(group for group in alike.values() if len(group) > 1)
+    one = next((group for group in alike.values() if len(group) > 1), None)
+    if one is not None:
         yield Doubt(
             f"{what} {listed(one)} differ in their spelling only", fix="write them in one way"
         )
@@ -105,7 +107,7 @@ def _spellings(names: Sequence[str] | None, what: str) -> Iterator[Doubt]:
 
 def _folded(name: str) -> str:
     plain = name if name.isascii() else unicodedata.normalize("NFKC", name)
-    return " ".join(re.split(r"[\s_-]+", plain.casefold()))
+    return " ".join(plain.casefold().translate(_SPACES).split())
 
 
 def _labels(labels: Sequence[str]) -> Iterator[Doubt]:
@@ -118,7 +120,8 @@ def _labels(labels: Sequence[str]) -> Iterator[Doubt]:
                 fix="write a row per sample and label, or one label per sample",
             )
             break
-    if missing := [label for label in labels if is_missing(label) or label == "-1"]:
+    signs = set(labels) == {"-1", "1"}
+    if missing := [x for x in labels if is_missing(x) or (x == "-1" and not signs)]:
         yield Doubt(
             f"label {missing[0]!r} seems to mean that there is none",
             fix="remove such rows",
@@ -182,6 +185,8 @@ def _totals(values: Ints, names: Sequence[str], kind: str, slack: Ints) -> Itera
     """Doubt columns that are sums of others, or are called a total or a mean."""
     whole = sum_column(values, slack)
     parts = dict(part_sums(values)) if whole is None else {}
+    averages = {name for name in names if names_average(name)}
+    averages |= {name for name in names if averages and beside_averages(name)}
     for place, name in enumerate(names):
         if place == whole:
             said = "is the sum of the others"
@@ -189,7 +194,7 @@ def _totals(values: Ints, names: Sequence[str], kind: str, slack: Ints) -> Itera
             said = f"is the sum of {_joined([names[part] for part in parts[place]])}"
         elif names_total(name):
             said = "is called a total"
-        elif names_average(name):
+        elif name in averages:
             said = "is called a mean"
         elif kind == "column" and names_whole(name):
             said = "is called a number of samples, not a class"
@@ -240,43 +245,52 @@ def part_sums(values: Ints) -> Iterator[tuple[int, list[int]]]:
     >>> list(part_sums(np.array([[20, 30, 50, 99], [110, 5, 115, 3], [7, 8, 15, 9]])))
     [(2, [0, 1])]
     """
-    every, values = values, values[:_LOOKED_AT]
-    n = values.shape[1]
+    some = values[:_LOOKED_AT]
     sums: dict[int, list[int]] = {}
-    if 3 <= n <= _MOST_PAIRS:
-        needed = _EVIDENCE + math.log10(n * (n - 1) * (n - 2) / 2)
-        place = {values[:, c].tobytes(): c for c in range(n)}
-        for total in range(n):
-            for first in range(n):
-                second = place.get((values[:, total] - values[:, first]).tobytes())
-                if second is not None and second > first and total not in (first, second):
-                    if _evidence(values, total, [first, second]) >= needed:
-                        sums.setdefault(total, [first, second])
-    if 3 <= n <= _MOST_RUNS:
-        for total, parts in _run_sums(values):
-            sums.setdefault(total, parts)
-    for total, parts in sorted(sums.items()):
-        if np.array_equal(every[:, parts].sum(axis=1), every[:, total]):
-            yield total, parts
+    for total, parts in (*_pair_sums(some), *_run_sums(some)):
+        if total not in sums and np.array_equal(values[:, parts].sum(axis=1), values[:, total]):
+            sums[total] = parts
+    yield from sorted(sums.items())
+
+
+def _pair_sums(values: Ints) -> Iterator[tuple[int, list[int]]]:
+    n = values.shape[1]
+    if not 3 <= n <= _MOST_PAIRS:
+        return
+    needed = _EVIDENCE + math.log10(n * (n - 1) * (n - 2) / 2)
+    place = {values[:, c].tobytes(): c for c in range(n)}
+    for total in np.flatnonzero(_digits(values) >= needed).tolist():
+        for first in range(n):
+            second = place.get((values[:, total] - values[:, first]).tobytes(), -1)
+            parts = [first, second]
+            if second > first and total not in parts and _evidence(values, total, parts) >= needed:
+                yield total, parts
 
 
 def _run_sums(values: Ints) -> Iterator[tuple[int, list[int]]]:
     n = values.shape[1]
+    if not 3 <= n <= _MOST_RUNS:
+        return
     longest = min(n - 1, _LONGEST_RUN)
-    tried = 2 * sum(n - length for length in range(2, longest + 1))
+    needed = _EVIDENCE + math.log10(2 * sum(n - length for length in range(2, longest + 1)))
+    enough = _digits(values) >= needed
     ends = np.concatenate([np.zeros((len(values), 1), np.int64), values.cumsum(axis=1)], axis=1)
     for length in range(2, longest + 1):
         runs = ends[:, length:] - ends[:, :-length]  # of the columns from 0, 1, 2, ... on
-        before = (runs[:, :-1] == values[:, length:]).all(axis=0)
-        after = (runs[:, 1:] == values[:, :-length]).all(axis=0)
-        for start in np.flatnonzero(before).tolist():
-            total, parts = start + length, list(range(start, start + length))
-            if _evidence(values, total, parts) >= _EVIDENCE + math.log10(tried):
+        above = (runs[:, :-1] == values[:, length:]).all(axis=0) & enough[length:]
+        below = (runs[:, 1:] == values[:, :-length]).all(axis=0) & enough[:-length]
+        starts = [(start + length, start) for start in np.flatnonzero(above).tolist()]
+        starts += [(total, total + 1) for total in np.flatnonzero(below).tolist()]
+        for total, start in starts:
+            parts = list(range(start, start + length))
+            if _evidence(values, total, parts) >= needed:
                 yield total, parts
-        for total in np.flatnonzero(after).tolist():
-            parts = list(range(total + 1, total + 1 + length))
-            if _evidence(values, total, parts) >= _EVIDENCE + math.log10(tried):
-                yield total, parts
+
+
+def _digits(values: Ints) -> NDArray[np.float64]:
+    """Return the decimal digits of each column's numbers."""
+    digits: NDArray[np.float64] = np.log10(np.maximum(values, 1)).sum(axis=0)
+    return digits
 
 
 def _evidence(values: Ints, total: int, parts: list[int]) -> float:

@@ -18,6 +18,7 @@ _OTHERS = ("iso8859-15", "cp1250", "iso8859-2")
 _SUGGESTED = (_WESTERN, "cp1250", "cp1251", "mac_roman", "cp850")
 _WORD = re.compile(rb"[A-Za-z\x80-\xff]+")
 _BLOCK = 1 << 20
+_SHOWN = 40  # letters of a word
 
 
 def find_encoding(path: Path, given: str | None) -> str:
@@ -30,10 +31,10 @@ def find_encoding(path: Path, given: str | None) -> str:
             if start.startswith(mark):
                 return encoding
         if b"\0" in start[:2]:
-            order = "le" if start[1:2] == b"\0" else "be"
+            encoding = "utf-16-le" if start[1:2] == b"\0" else "utf-16-be"
             raise InputError(
                 f"{path} is not text, or UTF-16 without a mark",
-                fix=f"pass {argument('encoding', f'utf-16-{order}')} if it is text, or save it as UTF-8",
+                fix=f"pass {argument('encoding', encoding)} if it is text, or save it as UTF-8",
             )
         file.seek(0)
         decoder = codecs.getincrementaldecoder("utf-8")()
@@ -77,7 +78,8 @@ def _check_western(where: str, line: bytes) -> None:
             continue
         found = {text: e for e in reversed(_SUGGESTED) if (text := _decoded(word, e))}
         either = ", ".join(
-            f"{argument('encoding', e)} if it is {text!r}" for text, e in reversed(found.items())
+            f"{argument('encoding', e)} if it is {text[:_SHOWN]!r}"
+            for text, e in reversed(found.items())
         )
         raise InputError(
             f"{where} is not UTF-8",

@@ -3,10 +3,23 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fedeas.errors import InputError
-from fedeas.tables.headings import names_clients
+from fedeas.tables.cells import LARGEST
+from fedeas.tables.doubts import find_doubts, frame_refusal
+from fedeas.tables.facts import content_hash
+from fedeas.tables.headings import (
+    LABEL_HEADINGS,
+    names_classes,
+    names_clients,
+    names_counts,
+    names_holders,
+)
+from fedeas.tables.table import WIDE, Doubt, Table
 
 _TEXT_TYPES = ("String", "Utf8", "Categorical", "Enum")  # of polars
+MARK = "fedeas.sha256"  # among a frame's `attrs`: the hash of the table that fedeas put into it
 Parts = tuple[Any, Sequence[str] | None, Sequence[str]]  # values, clients, classes
 
 
@@ -15,31 +28,83 @@ def is_frame(value: object) -> bool:
     return hasattr(value, "to_numpy") and hasattr(value, "columns")
 
 
+def frame_mark(values: Any, clients: Sequence[str], classes: Sequence[str]) -> dict[str, str]:
+    """Return the `attrs` of a frame that fedeas makes: it is read back as it is."""
+    return {MARK: content_hash(Table(values, tuple(clients), tuple(classes)))}
+
+
 def split_frame(frame: Any) -> Parts:
-    """Split a data frame into values and names."""
+    """Split a data frame into values and names; one that is doubtful is refused."""
     if not hasattr(frame, "index"):
         return _without_index(frame)
     classes = [str(column) for column in frame.columns]
     clients = [str(k) for k in frame.index]
-    numbered = clients == [str(k) for k in range(len(clients))]
-    ids = [name for name in classes if name and names_clients(name)]
+    _check_rows(frame, classes, clients)
+    _check_gaps(frame)
+    values = _matrix(frame)
+    above = getattr(frame.index, "name", None), getattr(frame.columns, "name", None)
+    _check(values, clients, classes, getattr(frame, "attrs", {}), above)
+    return values, clients or None, classes
+
+
+def _matrix(frame: Any) -> Any:
+    """Return the numbers of a frame, also of types that allow for gaps, such as Int64."""
+    values = frame.to_numpy()
+    kinds = {getattr(dtype, "kind", "O") for dtype in getattr(frame, "dtypes", ())}
+    if values.dtype == object and kinds and kinds <= set("iuf"):
+        return frame.to_numpy(dtype=np.int64 if kinds == {"i"} else np.float64)
+    return values
+
+
+def _check_rows(frame: Any, classes: Sequence[str], clients: Sequence[str]) -> None:
+    """Refuse a frame whose clients are in a column."""
+    numbered = list(clients) == [str(k) for k in range(len(clients))]
     index_name = getattr(frame.index, "name", None)
-    if index_name is not None and names_clients(str(index_name)):
-        ids = []  # the index names the clients
-    if numbered and ids:  # numbers in a column called 'client' are not counts
+    if not numbered or (index_name is not None and names_clients(str(index_name))):
+        return
+    ids = [name for name in classes if name and names_clients(name)]
+    labels = [n for n in classes if n.lower() in LABEL_HEADINGS or names_classes(n)]
+    labels = [name for name in labels if name not in ids]
+    if ids:  # numbers in a column called 'client' are not counts
         raise InputError(
             f"the data frame's column {ids[0]!r} names clients, not a class",
-            fix=f"move it to the index: frame.set_index({ids[0]!r})",
+            fix=_way_to_counts(frame, ids[0], labels, classes),
         )
-    return frame.to_numpy(), clients or None, classes
+
+
+def _way_to_counts(frame: Any, client: str, labels: Sequence[str], columns: Sequence[str]) -> str:
+    """Say how a frame with clients in a column becomes one with a row per client."""
+    if not labels:
+        return f"move it to the index: frame.set_index({client!r})"
+    label = labels[0]
+    counts = [name for name in columns if name not in (client, label) and names_counts(name)]
+    if counts:
+        return (
+            f"add the counts up: frame.pivot_table(index={client!r}, columns={label!r}, "
+            f"values={counts[0]!r}, aggfunc='sum', fill_value=0)"
+        )
+    return f"count the samples: pd.crosstab(frame[{client!r}], frame[{label!r}])"
+
+
+def _check_gaps(frame: Any) -> None:
+    """Refuse a frame with missing numbers."""
+    if hasattr(frame, "isna"):
+        missing = frame.isna().to_numpy().any(axis=0)
+        if missing.any():
+            raise InputError(
+                "the data frame has cells without a count",
+                got=str(list(frame.columns)[int(missing.argmax())]),
+                fix="pass frame.fillna(0) if they mean none",
+            )
 
 
 def _without_index(frame: Any) -> Parts:
     """Split a frame of polars, which has no index, into values and names."""
     names = [str(column) for column in frame.columns]
     text = [name for name in names if str(frame[name].dtype) in _TEXT_TYPES]
-    clients = None
+    clients, heading = None, ""
     if names and (names[0] in text or names_clients(names[0])):
+        heading = names[0]
         clients = [str(name) for name in frame[names[0]].to_list()]
         names = names[1:]
     # With clients in the first column, a class may be called 'client' or 'ID'.
@@ -49,4 +114,38 @@ def _without_index(frame: Any) -> Parts:
             fix="put the column of clients first and drop other text; for a row per sample use "
             "LabelCounts.from_labels(labels, clients)",
         )
-    return frame.select(names).to_numpy(), clients, names
+    if gaps := [name for name in names if frame[name].null_count()]:
+        raise InputError(
+            "the data frame has cells without a count",
+            got=gaps[0],
+            fix="pass frame.fill_null(0) if they mean none",
+        )
+    values = frame.select(names).to_numpy()
+    _check(values, clients, names, None, (heading, None))
+    return values, clients, names
+
+
+def _check(
+    values: Any,
+    clients: Sequence[str] | None,
+    classes: Sequence[str],
+    attrs: Any,
+    above: tuple[object, object],
+) -> None:
+    """Refuse a frame that seems to hold totals, years, ...; `attrs` is None for one of polars."""
+    if values.ndim != 2 or values.dtype.kind not in "iuf" or not values.size:
+        return  # what is no matrix of counts is refused by `LabelCounts`
+    if not ((values >= 0) & (values <= LARGEST)).all() or (values != np.floor(values)).any():
+        return
+    doubts: list[Doubt] = []
+    rows, columns = ("" if name is None else str(name) for name in above)
+    if names_classes(rows) or names_holders(columns):
+        doubts.append(Doubt("rows seem to be classes", frame_fix="pass frame.T if they are"))
+    table = Table(
+        values.astype(np.int64), tuple(clients) if clients else None, tuple(classes), None
+    )
+    if attrs and attrs.get(MARK) == content_hash(table):
+        return
+    doubts += find_doubts(table, WIDE)
+    if doubts:
+        raise frame_refusal(doubts, attrs is not None, rows)

@@ -38,20 +38,22 @@ _BESIDE_ALL = _HOLDERS | _PLACES | {
     "centers", "centres", "clinics", "kliniken", "standorte", "häuser", "classes", "together",
 }  # fmt: skip
 _AVERAGES = frozenset(("mean", "average", "avg", "durchschnitt", "mittelwert", "\u00f8"))
-_STATISTICS = frozenset(("median", "std", "sd", "stdev", "min", "max", "minimum", "maximum"))
+_STATISTICS = frozenset(("median", "std", "stdev", "minimum", "maximum"))
+_BESIDE_AVERAGES = frozenset(("sd", "min", "max", "n"))  # SD is a state, too
 # In every total and every average; a million clients are asked for their names.
-_SUMMARY = re.compile("tot|sum|all|gesamt|somme|mean|av|mittel|durchs|\u00f8|median|st?d|m[ai][nx]", re.I)
+_SUMMARY = re.compile(
+    "tot|sum|all|gesamt|somme|mean|av|mittel|durchs|\u00f8|median|std|m[ai][nx]", re.I
+)
 # Columns beside counts, which are neither classes nor counts.
 _ATTRIBUTES = frozenset({
     "beds", "betten", "zip", "zipcode", "postcode", "postal", "plz", "age", "ages", "alter", "lat",
     "lon", "latitude", "longitude", "population", "einwohner", "bmi", "percent", "percentage",
     "prozent", "rate",
 })  # fmt: skip
-_MONTHS = frozenset(
-    "jan feb mar apr may jun jul aug sep sept oct nov dec january february march april june july "
-    "august september october november december mrz mär märz mai okt dez januar februar juni juli "
-    "oktober dezember janvier février mars avril juin juillet août septembre octobre novembre "
-    "décembre".split()
+_MONTHS = re.compile(
+    "jan(uary?|uar|vier)?|feb(ruary?|ruar)?|février|mar(ch|s)?|mrz|märz?|a[pv]r(il)?|ma[iy]|ju[nl]i?|"
+    "june|july|juin|juillet|aug(ust)?|août|sept?(ember|embre)?|o[ck]t(ober|obre)?|nov(ember|embre)?|"
+    "d[eé][cz](ember|embre)?"
 )
 _PERIOD = re.compile(
     r"(?:19|20)[0-9]{2}(?:[-/.][0-9]{1,2}){1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.](?:19|20)?[0-9]{2}"
@@ -138,8 +140,10 @@ def names_total(name: str) -> bool:
     """
     if not _SUMMARY.search(name):
         return False
-    words = set(_words(name))
-    return bool(words & _TOTALS) or (bool(words & _ALL) and words <= _ALL | _BESIDE_ALL)
+    words = _words(name)
+    if words and (words[0] in _TOTALS or words[-1] in _TOTALS):
+        return True
+    return bool(_ALL.intersection(words)) and set(words) <= _ALL | _BESIDE_ALL
 
 
 def names_average(name: str) -> bool:
@@ -148,6 +152,11 @@ def names_average(name: str) -> bool:
         return False
     words = _words(name)
     return bool(_AVERAGES.intersection(words)) or (len(words) == 1 and words[0] in _STATISTICS)
+
+
+def beside_averages(name: str) -> bool:
+    """Tell whether a name is that of a statistic in a table that has a mean: 'SD', 'min'."""
+    return name.lower() in _BESIDE_AVERAGES
 
 
 def names_attribute(heading: str) -> bool:
@@ -176,7 +185,9 @@ def is_period(name: str) -> bool:
     if len(name) > 20:
         return False
     words = [word for word in _words(name) if not word.isdigit()]
-    return bool(_PERIOD.fullmatch(name)) or (len(words) == 1 and words[0] in _MONTHS)
+    return bool(_PERIOD.fullmatch(name)) or (
+        len(words) == 1 and _MONTHS.fullmatch(words[0]) is not None
+    )
 
 
 def names_year(heading: str) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from fedeas.errors import InputError
-from fedeas.tables.arguments import argument, columns_argument
+from fedeas.tables.arguments import argument, columns_argument, example_columns
 from fedeas.tables.cells import is_whole, listed, may_stand_for_count
 from fedeas.tables.headings import names_counts, names_year
 from fedeas.tables.table import COUNTS, LONG, WIDE, Options
@@ -69,7 +69,7 @@ def choose(
         raise InputError(
             f"{where}: which columns hold client and label?",
             allowed=listed(names),
-            fix="pass `columns`",
+            fix=f"pass {example_columns(names)}, for example",
         )
     if options.layout == LONG or options.by is not None:
         return Reading(LONG, *places)
@@ -127,10 +127,11 @@ class _Survey:
         named = [name for name in counts if names_counts(name)] or counts
         if len(named) == 1:
             return named[0]
+        (client, label), some = self._places, (named or self._others or ["count"])[0]
         raise InputError(
             f"{where}: which column holds the counts?",
             allowed=listed(named or self._others) or "a column besides client and label",
-            fix=f"pass {columns_argument(client=self._places[0], label=self._places[1], count=(named or self._others or ['count'])[0])}, for example",
+            fix=f"pass {columns_argument(client=client, label=label, count=some)}, for example",
         )
 
     def _counts(self) -> list[str]:

@@ -41,9 +41,7 @@ def read_long(rows: Rows, head: Sequence[str], reading: Reading, options: Option
 class _Body:
     """The rows below a heading, without remarks; and what there is to doubt about them."""
 
-    def __init__(
-        self, rows: Rows, head: Sequence[str], reading: Reading, options: Options
-    ) -> None:
+    def __init__(self, rows: Rows, head: Sequence[str], reading: Reading, options: Options) -> None:
         self.rows = rows
         self.remarks: set[str] = set()  # below the table, left out
         self._width, self._drop_rows = len(head), options.drop_rows
@@ -133,9 +131,7 @@ def without(table: Table, columns: Sequence[str], rows: Sequence[str], where: st
     )
 
 
-def _entries(
-    body: _Body, cells: Cells[tuple[str, str]]
-) -> Iterator[Entry]:
+def _entries(body: _Body, cells: Cells[tuple[str, str]]) -> Iterator[Entry]:
     first, second, *counts = body.places
     count = counts[0] if counts else None
     for row in body:

@@ -163,7 +163,8 @@ class Options:
             )
         if self.layout == LONG and self.columns.count:
             raise InputError(
-                "a row per sample has no count", got=self.columns.count,
+                "a row per sample has no count",
+                got=self.columns.count,
                 fix=f"pass {argument('layout', COUNTS)}",
             )
         if self.transpose and (self.layout in (LONG, COUNTS) or self.columns.given):

@@ -250,13 +250,15 @@ def _check_headings(
             got=list(names[:4]),
             fix=f"{advise().for_clients(more[0])}, or {argument('layout', WIDE)} if it is a class",
         )
+    seen: set[str] = set()
     for place, name in enumerate(names[1:], start=1):
-        if name in names[1:place]:
+        if name in seen:
             raise InputError(
                 f"{path}: class {shown(name)} appears twice",
                 got=f"columns {names.index(name, 1) + 1} and {place + 1}",
                 fix="rename one of them, or remove what is above the heading",
             )
+        seen.add(name)
 
 
 def _refuse_two_ids(path: Path, names: Sequence[str]) -> NoReturn:
@@ -317,7 +319,9 @@ def _table(head: _Head, ids: tuple[str, ...] | None, matrix: np.ndarray, options
         return Table(matrix.T.copy(), names, ids, understood="a row per class")
     corner = (head.names or [""])[0]
     doubts: list[Doubt] = []
-    if names_periods(corner) and ids and not all(map(is_period, ids)):
+    if ids and all(map(is_period, ids)):
+        pass  # that is a doubt already
+    elif ids and names_periods(corner):
         doubts.append(
             Doubt(f"rows are headed {shown(corner)}: times, not clients", "give counts by client")
         )

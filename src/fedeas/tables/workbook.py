@@ -80,7 +80,8 @@ def _check_size(path: Path) -> None:
 
 def _damaged(path: Path, error: Exception) -> InputError:
     return InputError(
-        f"{path} is not a readable workbook: {first_line(error)}", fix="save it as .xlsx or as CSV"
+        f"{path} is not a readable workbook: {first_line(error)[:200]}",
+        fix="save it as .xlsx or as CSV",
     )
 
 
@@ -106,7 +107,7 @@ def _choose(path: Path, sheets: list[Any], wanted: str | None) -> Any:
 class _Outline:
     """Which rows and columns of a sheet are hidden, and that no cell is far from the others.
 
-    openpyxl does not tell without holding the whole sheet, and makes up all rows that are not there.
+    openpyxl tells only if it holds the whole sheet, and makes up all rows that are not there.
     """
 
     def __init__(self, path: Path, sheet: Any) -> None:

@@ -1,0 +1,771 @@
+"""Tables as people have them, with the mistakes that people make: none is read wrongly in silence.
+
+A table is read as it is, or refused. Every refusal names what to type; typed word by word it leads
+to the right counts, to the next refusal, or the table has to be corrected first.
+"""
+
+import contextlib
+import datetime
+import io
+import json
+import random
+import shlex
+import sys
+import time
+import types
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import openpyxl
+import pandas as pd
+import polars as pl
+import pytest
+
+from fedeas import FedEAS, InputError, LabelCounts
+from fedeas.sources import read_counts
+from fedeas.tables.arguments import at_terminal
+
+THREE = "Klinik;Pneumonie;COVID;Normal\nA;120;30;500\nB;10;300;20\nC;55;0;90\n"
+WIDE = "site,pneumonia,covid,normal\nA,120,30,500\nB,10,300,20\nC,55,0,90\n"
+TWO = "site,pneumonia,covid\nA,120,30\nB,10,300\n"
+
+
+def counts(text: str) -> LabelCounts:
+    """Counts from a plain table, for comparison."""
+    head, *rows = (line.split(",") for line in text.replace(";", ",").splitlines())
+    return LabelCounts([[int(n) for n in row[1:]] for row in rows], [r[0] for r in rows], head[1:])
+
+
+def counted(pairs: list[tuple[str, str]]) -> LabelCounts:
+    """Counts of pairs of client and label."""
+    number = Counter(pairs)
+    clients, labels = (sorted({pair[at] for pair in pairs}) for at in (0, 1))
+    return LabelCounts([[number[k, c] for c in labels] for k in clients], clients, labels)
+
+
+def book(*rows, hide_row=None, hide_column=None, percent=False, sheets=None, merge=()) -> bytes:
+    """A workbook, with what people do to sheets."""
+    workbook = openpyxl.Workbook()
+    sheet = workbook.active
+    for row in rows:
+        sheet.append(row)
+    if hide_row:
+        sheet.row_dimensions[hide_row].hidden = True
+    if hide_column:
+        sheet.column_dimensions[hide_column].hidden = True
+    for cells in merge:
+        sheet.merge_cells(cells)
+    if percent:
+        for row in sheet.iter_rows(min_row=2, min_col=2):
+            for cell in row:
+                cell.number_format = "0%"
+    for name, (state, more) in (sheets or {}).items():
+        other = workbook.create_sheet(name)
+        other.sheet_state = state
+        for row in more:
+            other.append(row)
+    buffer = io.BytesIO()
+    workbook.save(buffer)
+    return buffer.getvalue()
+
+
+@dataclass
+class Case:
+    """A table, what is typed after each refusal in its words, and what comes out in the end."""
+
+    content: str | bytes
+    typed: tuple[str, ...] = ()
+    counts: LabelCounts | None = None  # None: refused in the end, too
+    says: str = ""  # in the last refusal
+    corrected: str | bytes = ""  # the table as the last refusal asks for
+    name: str = "table.csv"
+
+
+def samples(labels: tuple[str, ...], clients: str = "ABC", number: int = 60):
+    """Clients and labels of some samples."""
+    draw = random.Random(1)
+    return [(draw.choice(clients), draw.choice(labels)) for _ in range(number)]
+
+
+D = ("covid", "normal", "pneumonia", "tb")
+PAIRS = samples(D)
+SECOND = samples(D[::-1])
+KINDS = ("Atelectasis", "Edema", "No Finding")
+SHOTS = samples(KINDS, number=90)
+LISTS = samples(("Edema", "Effusion", "Edema|Effusion", "Mass", "Effusion|Mass"))
+SINGLES = [(client, label) for client, cell in LISTS for label in cell.split("|")]
+HOT = [",".join(str(int(label == kind)) for kind in KINDS) for _, label in SHOTS]
+KLINIK = ["Klinik", "Pneumonie", "COVID"]
+PERCENT = "site,pneumonia,covid,normal\nA,12%,3%,85%\nB,4%,90%,6%\nC,38%,0%,62%\n"
+SIZED = "site,pneumonia,covid,normal,n\nA,12,3,85,100\nB,4,90,6,200\nC,38,0,62,100\n"
+SHARED = counts("site,pneumonia,covid,normal\nA,12,3,85\nB,8,180,12\nC,38,0,62\n")
+
+
+def lines(head: str, rows) -> str:
+    return "\n".join([head, *rows]) + "\n"
+
+
+CASES = {
+    # Totals, subtotals, means
+    "German, a total": Case(
+        "Klinik;Pneumonie;COVID-19;Normal\r\nCharité;1.240;860;12.400\r\nKöln;980;0;8.300\r\n"
+        "LMU;120;2.310;410\r\nSumme;2.340;3.170;21.110\r\n".encode("cp1252"),
+        ("--drop-row Summe",),
+        counts(
+            "Klinik,Pneumonie,COVID-19,Normal\nCharité,1240,860,12400\nKöln,980,0,8300\n"
+            "LMU,120,2310,410\n"
+        ),
+    ),
+    "two totals": Case(
+        "Klinik;P;C;Gesamt\nA;120;30;150\nB;10;300;310\nC;55;0;55\nInsgesamt;185;330;515\n",
+        ("--drop-column Gesamt --drop-row Insgesamt",),
+        counts("Klinik,P,C\nA,120,30\nB,10,300\nC,55,0\n"),
+    ),
+    "a total that is one off": Case(
+        THREE + "Alle Häuser;185;331;610\n", ("--drop-row 'Alle Häuser'",), counts(THREE)
+    ),
+    "a total that is one off, under another name": Case(
+        THREE + "Verbund;185;331;610\n", ("--drop-row Verbund",), counts(THREE)
+    ),
+    "cases, one off": Case(
+        "site,pneumonia,covid,cases\nA,120,30,150\nB,10,300,310\nC,50,50,101\n",
+        ("--drop-column cases",),
+        counts("site,pneumonia,covid\nA,120,30\nB,10,300\nC,50,50\n"),
+    ),
+    "a mean": Case(WIDE + "Mean,61,110,203\n", ("--drop-row Mean",), counts(WIDE)),
+    "an average": Case(WIDE + "Average,62,110,203\n", ("--drop-row Average",), counts(WIDE)),
+    "a mean and SD": Case(
+        WIDE + "Mean,61,110,203\nSD,55,165,260\n", ("--drop-row Mean --drop-row SD",), counts(WIDE)
+    ),
+    "subtotals": Case(
+        TWO + "Subtotal Nord,130,330\nC,50,50\nD,5,9\nSubtotal Süd,55,59\n",
+        ("--drop-row 'Subtotal Nord' --drop-row 'Subtotal Süd'",),
+        counts(TWO + "C,50,50\nD,5,9\n"),
+    ),
+    "a subtotal": Case(
+        TWO + "Subtotal,130,330\nC,50,50\n", ("--drop-row Subtotal",), counts(TWO + "C,50,50\n")
+    ),
+    "Zwischensumme": Case(
+        TWO + "Zwischensumme,130,330\nC,50,50\nD,7,90\n",
+        ("--drop-row Zwischensumme",),
+        counts(TWO + "C,50,50\nD,7,90\n"),
+    ),
+    "a subtotal under another name": Case(
+        TWO + "Nord,130,330\nC,50,50\nD,7,90\n",
+        ("--drop-row Nord",),
+        counts(TWO + "C,50,50\nD,7,90\n"),
+    ),
+    "a total of some": Case(
+        TWO + "Total (excl. B),120,30\n", ("--drop-row 'Total (excl. B)'",), counts(TWO)
+    ),
+    "the sum of two classes": Case(
+        "site,viral,bacterial,pneumonia,normal\nA,20,30,50,100\nB,10,5,15,3\nC,7,8,15,99\n",
+        ("--drop-column pneumonia",),
+        counts("site,viral,bacterial,normal\nA,20,30,100\nB,10,5,3\nC,7,8,99\n"),
+    ),
+    "the sum of both": Case(
+        "site,pneumonia,covid,Sum of both\nA,120,30,150\nB,10,300,310\n",
+        ("--drop-column 'Sum of both'",),
+        counts(TWO),
+    ),
+    # Percentages
+    "percentages": Case(PERCENT, says="--size-column", corrected=SIZED, counts=SHARED),
+    "percentages and N": Case(
+        "site,N,pneumonia,covid,normal\nA,1200,12.5 %,2.5 %,85 %\nB,800,4 %,90 %,6 %\n",
+        ("--size-column N",),
+        counts("site,pneumonia,covid,normal\nA,150,30,1020\nB,32,720,48\n"),
+    ),
+    "percentages without a sign": Case(
+        PERCENT.replace("%", ""), says="--size-column", corrected=SIZED, counts=SHARED
+    ),
+    "German percentages": Case("Klinik;P;C;N\nA;12,5;2,5;85\nB;4;90;6\n", says="--size-column"),
+    # Cells
+    "blank cells": Case(
+        "site,pneumonia,covid\nA,120,\nB,10,300\n",
+        ("--blank 0",),
+        counts("site,pneumonia,covid\nA,120,0\nB,10,300\n"),
+    ),
+    "n<5": Case(
+        "site,pneumonia,covid,normal\nA,120,n<5,500\nB,10,300,<5\nC,55,≤4,90\n",
+        ("--suppressed 2",),
+        counts("site,pneumonia,covid,normal\nA,120,2,500\nB,10,300,2\nC,55,2,90\n"),
+    ),
+    "a negative number": Case("site,p,c\nA,120,-3\nB,10,300\n", says="got '-3'"),
+    "-999": Case("site,p,c\nA,120,-999\nB,10,300\n", says="got '-999'"),
+    "NaN": Case(
+        "site,pneumonia,covid\nA,120,NaN\nB,10,#N/A\n",
+        ("--blank 0",),
+        counts("site,pneumonia,covid\nA,120,0\nB,10,0\n"),
+    ),
+    "9999": Case(
+        "site,pneumonia,covid,normal\nA,120,9999,500\nB,10,300,9999\nC,44,9999,21\n",
+        says="--blank 0",
+        corrected="site,pneumonia,covid,normal\nA,120,0,500\nB,10,300,0\nC,44,0,21\n",
+        counts=counts("site,pneumonia,covid,normal\nA,120,0,500\nB,10,300,0\nC,44,0,21\n"),
+    ),
+    "narrow spaces": Case(
+        "site;pneumonia;covid\nA;1\u202f240;30\nB;10;12\u202f300\n",
+        counts=counts("site,pneumonia,covid\nA,1240,30\nB,10,12300\n"),
+    ),
+    "two separators": Case("site;p;c\nA;1.240;30\nB;10;12,300\n", says="--thousands ."),
+    "decimals": Case("Klinik;p;c\nA;1.5;2.25\nB;10;12\n", says="got '1.5'"),
+    "1.2k": Case(
+        "site,pneumonia,covid\nA,1.2k,30\nB,10,12k\n",
+        says="write 1200",
+        corrected="site,pneumonia,covid\nA,1200,30\nB,10,12000\n",
+        counts=counts("site,pneumonia,covid\nA,1200,30\nB,10,12000\n"),
+    ),
+    "1.234": Case(
+        "Klinik;p;c\nA;1.234;2.345\nB;1.111;9.876\n",
+        ("--thousands .",),
+        counts("Klinik,p,c\nA,1234,2345\nB,1111,9876\n"),
+    ),
+    "a class N/A": Case(
+        "site,pneumonia,N/A\nA,120,500\nB,10,20\n",
+        counts=counts("site,pneumonia,N/A\nA,120,500\nB,10,20\n"),
+    ),
+    # Headings
+    "a title": Case("Report 2024,,,\n,Findings,,\n" + WIDE, counts=counts(WIDE)),
+    "two rows of headings": Case(
+        "site,2023,,2024,\n,pneumonia,normal,pneumonia,normal\nA,120,30,50,22\nB,10,300,20,12\n",
+        says="two rows of headings",
+        corrected="site,pneumonia 23,normal 23\nA,120,30\nB,10,300\n",
+        counts=counts("site,pneumonia 23,normal 23\nA,120,30\nB,10,300\n"),
+    ),
+    "no heading": Case(
+        "A,120,30,500\nB,10,300,20\n",
+        counts=LabelCounts([[120, 30, 500], [10, 300, 20]], ["A", "B"]),
+    ),
+    "notes below": Case(
+        TWO + "\nSource: KIS export 2024-05-01\n* preliminary\n",
+        ("--drop-row 'Source: KIS export 2024-05-01'", "--drop-row '* preliminary'"),
+        counts(TWO),
+    ),
+    "a note with a comma": Case(
+        TWO.replace("covid", "covid,flu").replace("30\n", "30,1\n").replace("300\n", "300,2\n")
+        + "Source: KIS, 2024\n",
+        ("--drop-row 'Source: KIS'",),
+        counts("site,pneumonia,covid,flu\nA,120,30,1\nB,10,300,2\n"),
+    ),
+    # A row is not a client
+    "long with counts": Case(
+        "Hospital,Diagnosis,Patients\nA,pneumonia,120\nA,covid,30\nB,normal,50\nB,covid,400\n",
+        ("--client-column Hospital --label-column Diagnosis --count-column Patients",),
+        counts("x,covid,normal,pneumonia\nA,30,0,120\nB,400,50,0\n"),
+    ),
+    "long with counts by year": Case(
+        "Hospital,Diagnosis,Year,Patients\nA,flu,2023,120\nA,flu,2024,100\nA,covid,2023,30\n"
+        "B,covid,2024,400\n",
+        ("--client-column Hospital --label-column Diagnosis --count-column Patients",),
+        counts("x,covid,flu\nA,30,220\nB,400,0\n"),
+    ),
+    "long with counts of men, women and all": Case(
+        "Hospital,Diagnosis,Sex,Patients\nA,flu,m,120\nA,flu,f,100\nA,flu,all,220\nB,covid,f,40\n",
+        ("--client-column Hospital --label-column Diagnosis --count-column Patients",),
+        says="rows with all in column Sex",
+    ),
+    "merged cells of clients": Case(
+        book(
+            ["Klinik", "Diagnose", "Anzahl"],
+            ["A", "flu", 30],
+            [None, "COVID", 12],
+            ["B", "flu", 3],
+            [None, "COVID", 200],
+            merge=["A2:A3", "A4:A5"],
+        ),
+        ("--client-column Klinik --label-column Diagnose --count-column Anzahl",),
+        says="row 3 lacks a client",
+        name="table.xlsx",
+    ),
+    "patients with two diagnoses": Case(
+        lines(
+            "patient_id,site,date,admission_diagnosis,discharge_diagnosis,age",
+            (
+                f"P{i:04},{site},2024-01-0{i % 9 + 1},{a},{b},{20 + i}"
+                for i, ((site, a), (_, b)) in enumerate(zip(PAIRS, SECOND, strict=True))
+            ),
+        ),
+        ("--client-column site --label-column admission_diagnosis", "--layout long"),
+        counted(PAIRS),
+    ),
+    "several labels in a cell": Case(
+        lines("patient,hospital,findings", (f"{i},{k},{c}" for i, (k, c) in enumerate(LISTS))),
+        ("--client-column hospital --label-column findings",),
+        says="are lists of others",
+        corrected=lines("hospital,findings", (f"{k},{c}" for k, c in SINGLES)),
+        counts=counted(SINGLES),
+    ),
+    "several labels in a cell, with commas": Case(
+        lines(
+            "patient,hospital,findings",
+            (f'{i},{k},"{c.replace("|", ", ")}"' for i, (k, c) in enumerate(LISTS)),
+        ),
+        ("--client-column hospital --label-column findings",),
+        says="are lists of others",
+    ),
+    "patients in several rows": Case(
+        lines(
+            "patient_id,hospital,diagnosis", (f"{i // 2},{k},{c}" for i, (k, c) in enumerate(PAIRS))
+        ),
+        ("--client-column hospital --label-column diagnosis",),
+        counted(PAIRS),
+    ),
+    "patients by a German number": Case(
+        lines(
+            "FallNr;Haus;Hauptdiagnose",
+            (f"{10000 + i};Haus {k};{c}" for i, (k, c) in enumerate(PAIRS)),
+        ),
+        ("--client-column Haus --label-column Hauptdiagnose",),
+        counted([(f"Haus {k}", c) for k, c in PAIRS]),
+    ),
+    "patients in a workbook": Case(
+        book(
+            ["Patient", "Datum", "Klinik", "Diagnose"],
+            *([1000 + i, datetime.datetime(2024, 1, 3), k, c] for i, (k, c) in enumerate(PAIRS)),
+        ),
+        ("--client-column Klinik --label-column Diagnose",),
+        counted(PAIRS),
+        name="table.xlsx",
+    ),
+    "samples with dates": Case(
+        lines(
+            "date,site,label", (f"{i % 28 + 1}.3.2024,{k},{c}" for i, (k, c) in enumerate(PAIRS))
+        ),
+        counts=counted(PAIRS),
+    ),
+    "samples with numbers": Case(
+        lines(
+            "label,image_id,hospital_id",
+            (f"{D.index(c)},{i},{'ABC'.index(k)}" for i, (k, c) in enumerate(PAIRS)),
+        ),
+        counts=counted([(str("ABC".index(k)), str(D.index(c))) for k, c in PAIRS]),
+    ),
+    "samples with a sex": Case(
+        lines("hospital,sex,label", (f"{k},{'mf'[i % 2]},{c}" for i, (k, c) in enumerate(PAIRS))),
+        counts=counted(PAIRS),
+    ),
+    "samples in three spellings": Case(
+        "hospital,diagnosis\nNorth,Covid\nnorth,covid\nNorth ,COVID\nSouth,covid\nSouth,flu\n",
+        ("--client-column hospital --label-column diagnosis",),
+        says="differ in their spelling",
+        corrected="hospital,diagnosis\nNorth,covid\nNorth,covid\nNorth,covid\nSouth,covid\nSouth,flu\n",
+        counts=counts("x,covid,flu\nNorth,3,0\nSouth,1,1\n"),
+    ),
+    "unlabelled samples": Case(
+        lines("site,label", (f"{k},{D.index(c) - 1}" for k, c in PAIRS)),
+        ("--drop-column -1",),
+        counted([(k, str(D.index(c) - 1)) for k, c in PAIRS if c != D[0]]),
+    ),
+    "samples whose label is NaN": Case(
+        lines("site,label", (f"{k},{'nan' if c == 'tb' else c}" for k, c in PAIRS)),
+        ("--drop-column nan",),
+        counted([(k, c) for k, c in PAIRS if c != "tb"]),
+    ),
+    # A column per finding, 0 or 1
+    "one-hot, an image in front": Case(
+        lines(
+            "image,site,Atelectasis,Edema,No Finding",
+            (
+                f"img{i}.png,{k},{hot}"
+                for i, ((k, _), hot) in enumerate(zip(SHOTS, HOT, strict=True))
+            ),
+        ),
+        ("--drop-column image --layout wide --by site",),
+        counted(SHOTS),
+    ),
+    "one-hot": Case(
+        lines(
+            "site,Atelectasis,Edema,No Finding",
+            (f"{k},{hot}" for (k, _), hot in zip(SHOTS, HOT, strict=True)),
+        ),
+        ("--layout wide --by site",),
+        counted(SHOTS),
+    ),
+    "one-hot, a path in front": Case(
+        lines(
+            "Path,Atelectasis,Edema,No Finding",
+            (
+                f"site{k}/img{i}.png,{hot}"
+                for i, ((k, _), hot) in enumerate(zip(SHOTS, HOT, strict=True))
+            ),
+        ),
+        says="--layout wide",
+        corrected=lines(
+            "site,Atelectasis,Edema,No Finding",
+            (f"{k},{hot}" for (k, _), hot in zip(SHOTS, HOT, strict=True)),
+        ),
+        counts=counted(SHOTS),
+    ),
+    "CheXpert": Case(
+        "Image,Edema,Mass,Hospital\ni0,1.0,0.0,A\ni1,-1.0,1.0,A\ni2,0.0,1.0,B\n",
+        ("--drop-column Image --layout wide --by Hospital",),
+        says="got '-1.0'",
+    ),
+    "counts by month and site": Case(
+        "date,site,p,c\n2024-01-01,A,12,3\n2024-01-01,B,1,30\n2024-02-01,A,10,0\n2024-02-01,B,2,28\n",
+        ("--drop-column date --layout wide --by site",),
+        counts("site,p,c\nA,22,3\nB,3,58\n"),
+    ),
+    "a site twice": Case(
+        TWO + "A,15,3\n",
+        ("--layout wide --by site",),
+        counts("site,pneumonia,covid\nA,135,33\nB,10,300\n"),
+    ),
+    "a site twice, with spaces": Case(
+        TWO + " A ,15,3\n",
+        ("--layout wide --by site",),
+        counts("site,pneumonia,covid\nA,135,33\nB,10,300\n"),
+    ),
+    "regions": Case(
+        "region,site,pneumonia,covid\nNord,A,120,30\n,B,10,300\nSüd,C,50,50\n,D,5,9\n",
+        ("--drop-column region",),
+        counts(TWO + "C,50,50\nD,5,9\n"),
+    ),
+    # Rows and columns that are no clients or classes
+    "months as rows": Case("Month,p,c\nJan,12,3\nFeb,1,30\nMar,10,0\n", says="times"),
+    "months as columns": Case("Klinik,Jan 24,Feb 24,Mrz 24\nA,12,3,50\nB,1,30,2\n", says="times"),
+    "beds": Case(
+        "site,beds,J18,U07\nA,1200,120,30\nB,300,10,300\n",
+        ("--drop-column beds",),
+        counts("site,J18,U07\nA,120,30\nB,10,300\n"),
+    ),
+    "a city": Case(
+        "site,city,pneumonia,covid\nA,Berlin,120,30\nB,Köln,10,300\n",
+        ("--drop-column city",),
+        counts(TWO),
+    ),
+    "zip": Case(
+        "site,zip,pneumonia,covid\nA,10117,120,30\nB,50937,10,300\n",
+        ("--drop-column zip",),
+        counts(TWO),
+    ),
+    "latitudes": Case(
+        "site,lat,lon,pneumonia,covid\nA,52.5,13.4,120,30\nB,50.9,6.9,10,300\n",
+        ("--drop-column lat", "--drop-column lon"),
+        counts(TWO),
+    ),
+    "mean_age": Case(
+        "site,mean_age,pneumonia,covid\nA,62,120,30\nB,48,10,300\n",
+        ("--drop-column mean_age",),
+        counts(TWO),
+    ),
+    "n_patients": Case(
+        "site,n_patients,pneumonia,covid\nA,200,120,30\nB,400,10,300\n",
+        ("--drop-column n_patients",),
+        counts(TWO),
+    ),
+    "rows are diagnoses": Case(
+        "Diagnosis,North,South\npneumonia,120,30\ncovid,10,300\n",
+        ("--transpose",),
+        counts("x,pneumonia,covid\nNorth,120,10\nSouth,30,300\n"),
+    ),
+    "rows are diagnoses, without a heading": Case(
+        ",Charité,Köln\npneumonia,120,30\ncovid,10,300\n",
+        ("--transpose",),
+        counts("x,pneumonia,covid\nCharité,120,10\nKöln,30,300\n"),
+    ),
+    "rows are diagnoses, in German": Case(
+        "Krankheit,Charité,Köln\nPneumonie,120,30\nCOVID,10,300\n",
+        ("--transpose",),
+        counts("x,Pneumonie,COVID\nCharité,120,10\nKöln,30,300\n"),
+    ),
+    # Encodings
+    "UTF-16": Case(
+        "Klinik\tp\tc\nCharité\t120\t30\nKöln\t10\t300\n".encode("utf-16"),
+        counts=counts("x,p,c\nCharité,120,30\nKöln,10,300\n"),
+    ),
+    "UTF-16 without a mark": Case(
+        "Klinik\tp\tc\nCharité\t120\t30\nKöln\t10\t300\n".encode("utf-16-le"),
+        ("--encoding utf-16-le",),
+        counts("x,p,c\nCharité,120,30\nKöln,10,300\n"),
+    ),
+    # Workbooks
+    "two sheets": Case(
+        book(
+            KLINIK,
+            ["A", 120, 30],
+            ["B", 10, 300],
+            sheets={"2024": ("visible", [KLINIK, ["A", 220, 30], ["B", 10, 400]])},
+        ),
+        ("--sheet Sheet",),
+        counts("x,Pneumonie,COVID\nA,120,30\nB,10,300\n"),
+        name="table.xlsx",
+    ),
+    "a hidden sheet": Case(
+        book(KLINIK, ["A", 120, 30], ["B", 10, 300], sheets={"lookup": ("hidden", [["x", 1]])}),
+        counts=counts("x,Pneumonie,COVID\nA,120,30\nB,10,300\n"),
+        name="table.xlsx",
+    ),
+    "a hidden row": Case(
+        book(KLINIK, ["A", "120", "30"], ["B", 10, 300], ["C", 44, 1], hide_row=4),
+        ("--drop-row C",),
+        counts("x,Pneumonie,COVID\nA,120,30\nB,10,300\n"),
+        name="table.xlsx",
+    ),
+    "a hidden column": Case(
+        book(
+            [*KLINIK, "alt"],
+            ["A", 120, 30, 99],
+            ["B", 10, 300, 3],
+            ["C", 44, 1, 8],
+            hide_column="D",
+        ),
+        ("--drop-column alt",),
+        counts("x,Pneumonie,COVID\nA,120,30\nB,10,300\nC,44,1\n"),
+        name="table.xlsx",
+    ),
+    "hidden rows of patients": Case(
+        book(["Klinik", "label"], *map(list, PAIRS), hide_row=5),
+        says="1 rows are hidden",
+        name="table.xlsx",
+    ),
+    "percent formats": Case(
+        book(KLINIK, ["A", 0.12, 0.88], ["B", 0.04, 0.96], percent=True),
+        says="--size-column",
+        name="table.xlsx",
+    ),
+    "percent formats of 0 and 1": Case(
+        book(KLINIK, ["A", 1, 0], ["B", 0, 1], percent=True),
+        says="--size-column",
+        name="table.xlsx",
+    ),
+    "two tables in a sheet": Case(
+        book(
+            KLINIK, ["A", 120, 30], ["B", 10, 300], [None], ["Klinik", "Flu", "Cold"], ["A", 1, 2]
+        ),
+        says="a second one",
+        name="table.xlsx",
+    ),
+    "a formula without a value": Case(
+        book([*KLINIK, "Summe"], ["A", 120, 30, "=B2+C2"]), says="save it", name="table.xlsx"
+    ),
+    "a date for 1-4": Case(
+        book(KLINIK, ["A", 120, datetime.datetime(2024, 1, 4)], ["B", 10, 300]),
+        says="write the count",
+        name="table.xlsx",
+    ),
+    "two rows of headings in a workbook": Case(
+        book(
+            ["Klinik", "Lunge", None, "Herz", None],
+            [None, "Pneumonie", "COVID", "Infarkt", "Insuff."],
+            ["A", 120, 30, 5, 6],
+            ["B", 10, 300, 77, 8],
+            merge=["A1:A2", "B1:C1", "D1:E1"],
+        ),
+        says="two rows of headings",
+        name="table.xlsx",
+    ),
+    "floats": Case(
+        book(KLINIK, ["A", 120.0, 30.0], ["B", 10.0, 300.0]),
+        counts=counts("x,Pneumonie,COVID\nA,120,30\nB,10,300\n"),
+        name="table.xlsx",
+    ),
+    "nothing wrong": Case(
+        "site,flu,cold\nA,120,30\nB,10,300\nC,55,0\n",
+        counts=counts("site,flu,cold\nA,120,30\nB,10,300\nC,55,0\n"),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_no_table_is_read_wrongly_in_silence(kind, tmp_path, fedeas):
+    case = CASES[kind]
+    path = tmp_path / case.name
+    path.write_bytes(case.content if isinstance(case.content, bytes) else case.content.encode())
+    options: list[str] = []
+    for typed in case.typed:
+        refused = fedeas("plan", path, *options, "--json")
+        assert (refused.code, refused.out, len(refused.err.splitlines())) == (2, "", 1)
+        assert typed in refused.err
+        options += shlex.split(typed)
+    if case.says:
+        refused = fedeas("plan", path, *options, "--json")
+        assert (refused.code, refused.out, len(refused.err.splitlines())) == (2, "", 1)
+        assert case.says in refused.err
+    if case.corrected:
+        path.write_text(str(case.corrected), encoding="utf-8")
+        if case.corrected == SIZED:
+            options = ["--size-column", "n"]
+        elif "path" in kind:
+            options = ["--layout", "wide", "--by", "site"]
+    elif case.says:
+        assert case.counts is None
+        return
+    planned = fedeas("plan", path, *options, "--json")
+    assert planned.code == 0, planned.err
+    assert case.counts is not None
+    assert json.loads(planned.out)["counts_hash"] == case.counts.fingerprint
+
+
+@pytest.mark.parametrize("kind", [kind for kind, case in CASES.items() if case.typed or case.says])
+def test_the_library_names_arguments_and_not_options(kind, tmp_path):
+    case = CASES[kind]
+    path = tmp_path / case.name
+    path.write_bytes(case.content if isinstance(case.content, bytes) else case.content.encode())
+    with pytest.raises(InputError) as refused:
+        LabelCounts.load(path)
+    assert " --" not in str(refused.value)
+
+
+# Data frames are checked as files are
+
+
+SITES = pd.DataFrame({"flu": [120, 10, 55], "cold": [30, 300, 0]}, index=["A", "B", "C"])
+ROWS = pd.DataFrame({"site": [*"AABBBB"], "label": ["flu", "cold", "flu", "flu", "flu", "cold"]})
+# A frame, what the refusal says to type, and that as Python.
+FRAMES = {
+    "margins": (
+        pd.crosstab(ROWS.site, ROWS.label, margins=True),
+        "frame.drop(columns=['All'], index=['All'])",
+        lambda frame: frame.drop(columns=["All"], index=["All"]),
+        counted(list(ROWS.itertuples(index=False, name=None))),
+    ),
+    "a total": (
+        SITES.assign(total=SITES.sum(axis=1)),
+        "frame.drop(columns=['total'])",
+        lambda frame: frame.drop(columns=["total"]),
+        LabelCounts(SITES),
+    ),
+    "a year": (
+        SITES.assign(year=2024),
+        "frame.drop(columns=['year'])",
+        lambda frame: frame.drop(columns=["year"]),
+        LabelCounts(SITES),
+    ),
+    "a total of polars": (
+        pl.DataFrame({"site": [*"ABC", "Total"], "flu": [1, 2, 9, 12], "cold": [3, 4, 8, 15]}),
+        "frame.filter(~pl.col('site').is_in(['Total']))",
+        lambda frame: frame.filter(~pl.col("site").is_in(["Total"])),
+        LabelCounts([[1, 3], [2, 4], [9, 8]], [*"ABC"], ["flu", "cold"]),
+    ),
+    "NaN": (
+        SITES.replace(0, np.nan),
+        "frame.fillna(0)",
+        lambda frame: frame.fillna(0),
+        LabelCounts(SITES),
+    ),
+    "NA": (
+        SITES.astype("Int64").replace(0, pd.NA),
+        "frame.fillna(0)",
+        lambda frame: frame.fillna(0),
+        LabelCounts(SITES),
+    ),
+    "rows": (
+        ROWS,
+        "pd.crosstab(frame['site'], frame['label'])",
+        lambda frame: pd.crosstab(frame["site"], frame["label"]),
+        counted(list(ROWS.itertuples(index=False, name=None))),
+    ),
+    "rows of counts": (
+        ROWS.groupby(["site", "label"]).size().reset_index(name="n"),
+        "frame.pivot_table(index='site', columns='label', values='n', aggfunc='sum', fill_value=0)",
+        lambda frame: frame.pivot_table(
+            index="site", columns="label", values="n", aggfunc="sum", fill_value=0
+        ),
+        counted(list(ROWS.itertuples(index=False, name=None))),
+    ),
+    "rows are classes": (
+        pd.crosstab(ROWS.label, ROWS.site),
+        "frame.T",
+        lambda frame: frame.T,
+        counted(list(ROWS.itertuples(index=False, name=None))),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_no_frame_is_read_wrongly_in_silence(kind):
+    frame, typed, follow, counts = FRAMES[kind]
+    for read in (LabelCounts, FedEAS(beta=12).plan):
+        with pytest.raises(InputError) as refused:
+            read(frame)
+        assert typed in str(refused.value)
+    assert LabelCounts(follow(frame)) == counts
+
+
+def test_a_frame_that_is_right_as_it_is():
+    frame = SITES.assign(total=SITES.sum(axis=1))
+    with pytest.raises(InputError) as refused:
+        LabelCounts(frame)
+    typed = "LabelCounts(frame.to_numpy(), list(frame.index), list(frame.columns))"
+    assert typed in str(refused.value)
+    counts = LabelCounts(frame.to_numpy(), list(frame.index), list(frame.columns))
+    assert counts.class_names == ("flu", "cold", "total")
+    # What fedeas made a frame of is read back, unless somebody changed it.
+    assert LabelCounts(counts.to_pandas()) == counts
+    with pytest.raises(InputError, match="total"):
+        LabelCounts(counts.to_pandas() * 2)
+
+
+# Labels of data sets
+
+
+def test_unlabelled_samples_of_a_data_set_are_not_the_last_class(monkeypatch):
+    import datasets
+
+    features = datasets.Features(
+        {"site": datasets.Value("string"), "label": datasets.ClassLabel(names=["cat", "bird"])}
+    )
+    module = types.ModuleType("of_people")
+    monkeypatch.setitem(sys.modules, "of_people", module)
+    for labels in ([0, 1, -1, -1], [0, 1, None, 1]):
+        columns = {"site": ["a", "a", "b", "b"], "label": labels}
+        module.data = datasets.Dataset.from_dict(columns, features=features)
+        with pytest.raises(InputError, match="without a label"):
+            read_counts("of_people:data")
+    labelled = module.data.filter(
+        lambda sample: sample["label"] is not None and sample["label"] >= 0
+    )
+    module.data = labelled
+    assert read_counts("of_people:data").counts.n.tolist() == [[1, 1], [1, 0]]
+    for labels in ([0.0, 1.0, float("nan"), 1.0], [0, 1, 2, -1]):
+        module.data = datasets.Dataset.from_dict({"site": [*"aabb"], "label": labels})
+        with pytest.raises(InputError, match="without a label"):
+            read_counts("of_people:data")
+
+
+# Options, and time
+
+
+def test_a_column_of_sizes_alone_is_refused(tmp_path, fedeas):
+    path = tmp_path / "table.csv"
+    path.write_text("site,n\nA,100\nB,20\n")
+    refused = fedeas("plan", path, "--size-column", "n")
+    assert (refused.code, len(refused.err.splitlines())) == (2, 1)
+    assert "got 'n'" in refused.err
+
+
+def test_arguments_become_options(fedeas, tmp_path):
+    message = "pass drop_rows=['a b', \"it's\"], layout='wide' or columns=Columns(client='x')"
+    said = at_terminal(message)
+    assert shlex.split(said)[1:] == [
+        *("--drop-row", "a b", "--drop-row", "it's", "--layout", "wide"),
+        *("or", "--client-column", "x"),
+    ]
+    # A name from a file cannot send control codes to the terminal.
+    assert at_terminal("drop_rows=['\\x1b[2J']").isprintable()
+
+
+def timed(read) -> float:
+    start = time.process_time()
+    with contextlib.suppress(InputError):
+        read()
+    return time.process_time() - start
+
+
+def test_a_long_word_in_another_encoding_takes_no_time(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes(b"client,a,b\n" + b"x" * 400_000 + b"\xfc,1,2\n" + b"y" * 400_000 + b",3,4\n")
+    assert timed(lambda: read_counts(path)) < 3
+
+
+def test_a_cell_in_the_last_corner_of_a_sheet_takes_no_time(tmp_path):
+    workbook = openpyxl.Workbook()
+    for row in (KLINIK, ["A", 120, 30], ["B", 10, 300]):
+        workbook.active.append(row)
+    workbook.active["XFD1048576"] = 1
+    workbook.save(tmp_path / "table.xlsx")
+    with pytest.raises(InputError, match="1,048,576"):
+        read_counts(tmp_path / "table.xlsx")
+    assert timed(lambda: read_counts(tmp_path / "table.xlsx")) < 3
