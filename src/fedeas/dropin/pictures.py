@@ -14,7 +14,7 @@ def picture(pixels: NDArray[np.uint8]) -> Any:
     """Turn height x width x channels into a PIL image, grey, RGB or RGBA."""
     try:
         from PIL import Image
-    except ImportError:
+    except ModuleNotFoundError:
         raise MissingExtraError("a picture of a synthetic sample", "data") from None
     channels = pixels.shape[-1]
     if channels not in _MODES:

@@ -16,7 +16,7 @@ from fedeas.generators.generator import heavy
 from fedeas.generators.own.card import CARD
 from fedeas.locks import locked
 from fedeas.progress import progress
-from fedeas.specs import parse
+from fedeas.specs import parse, quoted
 
 _VERSION = 1  # of how generators are made: others are not reused
 _SETTINGS = ("epsilon", "delta", "way", "steps")
@@ -47,7 +47,7 @@ def made_spec(spec: str, federation: Federation, seed: int) -> str:
         with locked(folder):
             if not (folder / CARD).exists():  # another run may have made it meanwhile
                 _make(settings, federation, seed, folder)
-    return f"own(model={folder})"
+    return f"own(model={quoted(str(folder))})"
 
 
 def own_epsilon(spec: str) -> float | None:

@@ -34,10 +34,10 @@ def heavy(module: str, purpose: str, extra: str) -> Any:
     wait_without_spinning()
     try:
         return importlib.import_module(module)
-    except ImportError as error:
+    except ModuleNotFoundError as error:  # not one that is there and broken
         if (error.name or "").startswith("fedeas"):
             raise
-        raise MissingExtraError(purpose, extra) from None
+        raise MissingExtraError(purpose, extra) from error
 
 
 def _diffusion(
