@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -376,3 +377,73 @@ def test_hostile_values_with_right_hashes_end_in_one_clear_error(tmp_path, cases
     for which in ("about", "segment", "block"):
         assert outcomes[which, "refused"] > cases / 15
         assert outcomes[which, "mended"] > cases / 15
+
+
+# Writing elsewhere
+
+
+@pytest.mark.parametrize("client", ["a", None])
+def test_a_second_name_of_somebodys_file_is_not_written_to(tmp_path, client):
+    """A hard link in the place of the samples: mending would cut it off and append to it."""
+    cache, _ = filled(tmp_path / "cache")
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"secret" * 100)
+    path = cache.samples_file(client)
+    path.unlink(missing_ok=True)
+    os.link(secret, path)
+    plan = Plan.of(LabelCounts([[1, 1, 1]], ["a"]), [[5, 5, 5]], "by hand")
+    for again in (
+        lambda: fill(plan, Grey(), cache),
+        lambda: client_samples(client or "b", [5, 5, 5], Grey(), cache),
+    ):
+        if client is None and again.__code__.co_names[0] == "client_samples":
+            continue  # another file
+        with pytest.raises(InputError, match=r"samples\.bin has 2 names"):
+            again()
+    assert secret.read_bytes() == b"secret" * 100
+
+
+def test_an_index_of_two_names_is_not_written_to(tmp_path):
+    cache, _ = filled(tmp_path / "cache")
+    os.link(cache.folder / "index.sqlite", tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=r"index\.sqlite has 2 names"):
+        client_samples("a", [5, 5, 5], Grey(), cache)
+
+
+@pytest.mark.parametrize("which", ["client", "clients", "cache"])
+def test_nothing_is_written_through_a_linked_folder(tmp_path, which):
+    cache, _ = filled(tmp_path / "cache")
+    folder = {"client": cache.client_folder("a"), "clients": cache.folder / "clients",
+              "cache": cache.folder}[which]  # fmt: skip
+    elsewhere = tmp_path / "elsewhere"
+    shutil.move(folder, elsewhere)
+    folder.symlink_to(elsewhere, target_is_directory=True)
+    before = {path: path.read_bytes() for path in elsewhere.rglob("*") if path.is_file()}
+    with pytest.raises(InputError, match="is a link"):
+        client_samples("a", [5, 5, 5], Grey(), cache)
+    assert before == {path: path.read_bytes() for path in elsewhere.rglob("*") if path.is_file()}
+
+
+def test_files_of_samples_are_their_owners_alone(tmp_path):
+    cache, _ = filled(tmp_path / "cache")
+    assert stat.S_IMODE(cache.samples_file("a").stat().st_mode) == 0o600
+
+
+def test_a_cache_is_listed_while_it_is_filled(tmp_path):
+    """A journal is there at one moment, and gone at the next."""
+    cache, _ = filled(tmp_path / "cache")
+    journal, over = cache.folder / "clients" / "journal", threading.Event()
+
+    def churn():
+        while not over.is_set():
+            journal.write_bytes(b"x")
+            journal.unlink()
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    try:
+        for _ in range(300):
+            assert summary(cache.folder).samples == sum(WANTED)
+    finally:
+        over.set()
+        thread.join()

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -310,7 +311,7 @@ def tensors(*more):
         (images, OWN | {"generator": Nameless()}, "say classes=10"),
         (images, OWN | {"classes": 1}, "not a number of classes; got 1"),
         (images, OWN | {"classes": 5}, "without a class; got 7; allowed: 0 to 4"),
-        (images, OWN | {"classes": 12}, "different classes; got 12; allowed: T-shirt"),
+        (images, OWN | {"classes": 12}, "got '12 classes'; allowed: 10: T-shirt"),
         (lambda: Pictures(classes=CLASSES[::-1]), {}, "different classes"),
         (Scaled, {}, "does not take a PIL image: 'Image' object has no attribute 'unsqueeze'"),
         (Pictures, {"generator": Large()}, "got 'picture 56 x 28 of L'; allowed: picture 28"),
@@ -320,7 +321,7 @@ def tensors(*more):
         (
             lambda: tensors(torch.from_numpy(LABELS)),
             {"labels": LABELS},
-            "allowed: Tensor 1 x 28 x 28 of torch.float32; pass transform=",
+            "got 'Tensor 1 x 28 x 28 of torch.float32'; pass transform=",
         ),
         (lambda: tensors(torch.zeros(N_K, 2)), {"labels": LABELS, "transform": to_tensor},
          "the label of a synthetic sample does not match a real one"),
@@ -394,6 +395,95 @@ def test_the_mod_reports_the_real_samples_and_leaves_other_numbers_alone(bars, o
     # What one node has augmented says nothing about another one.
     (other,) = ask(reporting(bars, options, tested=total), "evaluate", node=1)
     assert other.content["metrics"]["num-examples"] == total
+
+
+class Floats(Nameless):
+    """Returns numbers from 0 to 1."""
+
+    fingerprint = "floats-1"
+
+    def sample(self, labels, seeds):
+        return (super().sample(labels, seeds) / 255).astype(np.float32)
+
+
+class ChannelsFirst(Nameless):
+    fingerprint = "channels-first-1"
+
+    def sample(self, labels, seeds):
+        return super().sample(labels, seeds).transpose(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize("kind", [images, Pictures, hugging_face])
+@pytest.mark.parametrize(
+    ("generator", "got"),
+    [(Floats, "28 x 28 x 1 of float32"), (ChannelsFirst, "1 x 28 x 28 of uint8")],
+)
+def test_a_generator_of_other_arrays_is_refused_at_its_first_batch(kind, generator, got, tmp_path):
+    """By name and before anything is kept, not after all samples are made."""
+    options = {"labels": LABELS, "classes": 10} if kind is images else {}
+    made = generator(log=str(tmp_path / "log"))
+    with pytest.raises(InputError) as refused:
+        augment(kind(), generator=made, beta=8, cache=tmp_path / "cache", batch_size=8, **options)
+    assert refused.value.got == got
+    assert len(drawn(tmp_path / "log")) <= 8 < WANTED.sum()
+    assert not list((tmp_path / "cache").rglob("samples.bin"))
+
+
+def test_tensors_without_a_transform_are_refused_before_anything_is_drawn(bars, options, tmp_path):
+    data = TensorDataset(torch.zeros(N_K, 1, 28, 28), torch.from_numpy(LABELS))
+    with pytest.raises(InputError, match="transform="):
+        augment(data, labels=LABELS, generator=bars, **options)
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_model_of_other_classes_is_refused_by_its_metadata(tmp_path):
+    """Loading what opens it takes ten seconds or more."""
+    script = (
+        "import sys, numpy as np, fedeas\n"
+        "try:\n"
+        "    fedeas.augment(np.zeros((9, 28, 28), np.uint8), labels=[0] * 9, classes=5, beta=8,\n"
+        "                   generator='diffusion(model=fashion_mnist)')\n"
+        "except fedeas.InputError as error:\n"
+        "    print(error.got, 'torch' in sys.modules, 'diffusers' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["5", "classes", "False", "False"]
+
+
+def test_a_client_that_shows_few_classes_is_told_so(options, tmp_path, caplog):
+    """A folder of one client's images: two classes of the federation's ten, equally many."""
+    data = Pictures(classes=("cat", "dog"))
+    data.targets = [0, 1] * (N_K // 2)
+    with pytest.warns(UserWarning, match="client north: 2 classes found, nothing to generate"):
+        augment(data, generator=Nameless(), **options)
+    with caplog.at_level("INFO", "fedeas"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        augment(data, generator=Nameless(), **options | {"beta": None, "policy": "none"})
+    assert "client north: nothing to generate for 100 real samples of 2 classes" in caplog.text
+    more = augment(data, generator=Nameless(), classes=10, **options)
+    assert len(more) > N_K
+    with pytest.warns(UserWarning, match="client north: 2 classes found"):
+        augment(np.zeros((N_K, 2)), labels=data.targets, generator="copies", **options)
+
+
+def test_a_plan_that_is_cut_by_quality_is_said(bars, options, caplog):
+    policy = FedEAS(beta=8, quality=0.5)
+    with caplog.at_level("WARNING", "fedeas"):
+        augment(
+            images(), labels=LABELS, generator=bars, **options | {"beta": None, "policy": policy}
+        )
+    made = int(policy.local(np.bincount(LABELS, minlength=10)).sum())
+    assert f"client north: {made} of {WANTED.sum()} samples are generated" in caplog.text
+
+
+def test_rows_of_hugging_face_without_a_label_are_refused(bars, options):
+    data = hugging_face().map(lambda row, at: {"label": -1 if at == 3 else row["label"]},
+                              with_indices=True)  # fmt: skip
+    with pytest.raises(InputError) as refused:
+        augment(data, generator=bars, **options)
+    assert refused.value.got == -1
 
 
 @pytest.fixture

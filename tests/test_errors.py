@@ -2,6 +2,7 @@
 
 import copy
 import errno
+import os
 import pickle
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 
 from fedeas import FedEAS, FedeasError, InfeasibleError, InputError, LabelCounts, MissingExtraError
 from fedeas.errors import FileAccessError
-from fedeas.files import read_text
+from fedeas.files import read_text, write_json
 from fedeas.generators.diffusion import Diffusion
 from fedeas.generators.judge import Judge
 from fedeas.generators.turbo import Turbo
@@ -138,3 +139,18 @@ def test_a_failed_write_names_the_file_that_was_asked_for(tmp_path):
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InputError, match="cannot write"):
         save_tensors(tmp_path / "no" / "x.safetensors", {"a": torch.ones(2)}, {})
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows syncs no folders")
+def test_a_file_that_was_written_outlasts_a_power_cut(tmp_path, monkeypatch):
+    """Its folder is synced too, after the file has its name."""
+    synced, real = [], os.fsync
+
+    def noted(handle):
+        synced.append((os.fstat(handle).st_ino, (tmp_path / "x.json").exists()))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    write_json(tmp_path / "x.json", {"a": 1})
+    assert (tmp_path.stat().st_ino, True) == synced[-1]
+    assert [there for _, there in synced] == [False, True]

@@ -180,3 +180,17 @@ def test_samples_are_not_held(form, tmp_path, monkeypatch):
     assert len(told) >= 50
     if form == "parquet":
         assert pq.ParquetFile(tmp_path / "out" / "samples.parquet").num_row_groups > 10
+
+
+def test_every_class_has_a_folder_of_its_own(tmp_path):
+    """A class whose name is no folder's is not put into that of a class called as its number."""
+    classes = ("a/b", "0", "Cat", "cat")
+    plan = FedEAS(beta=9).plan(LabelCounts([[5, 1, 0, 0]], ["north"], classes))
+    cache = Cache(tmp_path / "cache", Counting(), classes)
+    fill(plan, Counting(), cache)
+    written = export(cache, tmp_path / "out", "png", classes=classes)
+    folders = {path.name.casefold(): len(list(path.iterdir()))
+               for path in (tmp_path / "out" / "north").iterdir()}  # fmt: skip
+    assert sum(folders.values()) == written == plan.total
+    assert len(folders) == np.count_nonzero(plan.samples)
+    assert folders["0"] == plan.samples[0, 1]

@@ -157,3 +157,21 @@ def test_the_command_measures(fedeas, tmp_path, judge, data, monkeypatch):
     assert "they repeat them" in page
     assert (tmp_path / "page" / "img" / "quality-projection.svg").exists()
     assert "100.0 % are closer to a training image" in text
+
+
+class Shared(Moody):
+    """Returns the same array again and again, which nobody may write to."""
+
+    least_batch, schema = 512, "columns"
+
+    def sample(self, labels, seeds):
+        samples = super().sample(labels, seeds)
+        samples.setflags(write=False)
+        return samples
+
+
+def test_a_filter_leaves_the_generators_array_alone_and_keeps_what_it_says():
+    labels, seeds = np.arange(300) % 3, np.arange(300, dtype=np.uint64)
+    patient = quality.Filtered(Shared(), classify, "classify", tries=20)
+    assert (classify(patient.sample(labels, seeds)) == labels).mean() > 0.99
+    assert (patient.least_batch, patient.schema) == (512, "columns")

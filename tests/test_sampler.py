@@ -221,3 +221,28 @@ def test_rows_need_no_torch(tmp_path):
         env=os.environ.copy(),
     )
     assert done.stdout == "False\n", done.stderr
+
+
+@pytest.mark.parametrize("label", [None, np.nan, pd.NA])
+def test_rows_without_a_label_are_refused(label, tmp_path):
+    labels = np.array(["a", "b"] * 50, object)
+    labels[7] = label
+    rows = np.random.default_rng(0).normal(size=(100, 2))
+    for made in (
+        lambda: FedEASSampler(beta=8).fit_resample(rows, labels),
+        lambda: augment(rows, labels=labels, generator="copies", beta=8, cache=tmp_path),
+    ):
+        with pytest.raises(InputError) as refused:
+            made()
+        assert refused.value.got == "row 7"
+
+
+def test_more_rows_than_memory_holds_are_refused(tmp_path):
+    rows, labels = np.random.default_rng(0).normal(size=(100, 2)), np.repeat([0, 1], [90, 10])
+    for made in (
+        lambda: FedEASSampler(beta=1e9).fit_resample(rows, labels),
+        lambda: augment(rows, labels=labels, generator="copies", beta=1e9, cache=tmp_path),
+    ):
+        with pytest.raises(InputError) as refused:
+            made()
+        assert "lower beta" in refused.value.fix

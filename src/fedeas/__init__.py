@@ -1,7 +1,7 @@
 """fedeas: who should generate how many synthetic samples of which class.
 
 Every public name is here and is imported when it is first used: `import fedeas` loads nothing else.
-`__all__` holds the names that need no extra, so that `from fedeas import *` always works.
+`__all__` holds the names whose extras are installed, so that `from fedeas import *` always works.
 
 >>> from fedeas import FedEAS, LabelCounts
 >>> counts = LabelCounts([[90, 10, 0], [30, 40, 30]])
@@ -147,29 +147,32 @@ __all__ = [
     "to_partitioner",
 ]
 
-# Modules that hold the names of `__all__`. An earlier one may be imported on the way to a later.
-_MODULES = (
-    "errors",
-    "cost",
-    "counts",
-    "targets",
-    "plan",
-    "policies",
-    "select",
-    "beta_choice",
-    "diagnosis",
-    "comparison",
-    "stream",
-    "privacy.ledger",
-    "partition",
-    "sources",
-    "data",
-    "training.task",
-    "generators",
-    "cache",
-    "dropin",
-    "settings.config",
-)
+# Where the names are that need no extra.
+_MODULES = {
+    "errors": "FedeasError FileAccessError InfeasibleError InputError MissingExtraError",
+    "cost": "Cost",
+    "counts": "LabelCounts",
+    "targets": "Target",
+    "plan": "Plan",
+    "policies": "FedEAS FillToMean FullBalance Greedy LocalPolicy MissingOnly NoGeneration Policy "
+    "Uniform WaterFill make_plan make_policy",
+    "select": "BetaInterval admissible_betas beta_for_total",
+    "beta_choice": "BetaChoice choose_beta",
+    "diagnosis": "Diagnosis diagnose",
+    "comparison": "Comparison compare",
+    "stream": "plan_stream",
+    "privacy.ledger": "Ledger",
+    "partition": "IID Dirichlet FLBench Partition Shards SiteColumn from_partitioner make_recipe "
+    "to_partitioner",
+    "sources": "Columns read_counts",
+    "data": "Schema load_images load_table",
+    "training.task": "Task",
+    "generators": "Generator make_generator",
+    "cache": "Cache fill",
+    "dropin": "augment real_examples_mod",
+    "settings.config": "Config read_config",
+}
+_WHERE = {name: module for module, names in _MODULES.items() for name in names.split()}
 # Names that need an extra: where they are, and which extra.
 _WITH_EXTRA = {
     "FedEASSampler": ("dropin.sampler", "imbalanced"),
@@ -193,6 +196,22 @@ _PACKAGES = {
 }
 
 
+def _installed() -> list[str]:
+    """Return the names that need an extra which is there."""
+    there = {extra for extra, packages in _PACKAGES.items() if all(map(_is_there, packages))}
+    return [name for name, (_, extra) in _WITH_EXTRA.items() if extra in there]
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ValueError:  # imported, by somebody who gave it no spec
+        return True
+
+
+__all__.extend(_installed())
+
+
 # This is a library: the application decides which logs are shown.
 logging.getLogger("fedeas").addHandler(logging.NullHandler())
 set_drawing(lambda: import_module("fedeas.report.objects").figure_of)
@@ -200,11 +219,8 @@ set_drawing(lambda: import_module("fedeas.report.objects").figure_of)
 
 def __getattr__(name: str) -> object:
     """Import a public name on first use, so that `fedeas --help` does not wait for NumPy."""
-    if name in __all__:
-        for part in _MODULES:
-            module = import_module(f"fedeas.{part}")
-            if name in vars(module):
-                break
+    if name in _WHERE:
+        module = import_module(f"fedeas.{_WHERE[name]}")
     elif name in _WITH_EXTRA:
         part, extra = _WITH_EXTRA[name]
         heavy = import_module("fedeas.generators.generator").heavy
@@ -218,6 +234,4 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """List what can be imported here: `help(fedeas)` looks at every name."""
-    there = {extra for extra, packages in _PACKAGES.items() if all(map(find_spec, packages))}
-    more = [name for name, (_, extra) in _WITH_EXTRA.items() if extra in there]
-    return sorted({*globals(), *__all__, *more})
+    return sorted({*globals(), *__all__})

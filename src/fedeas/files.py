@@ -33,6 +33,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
         with temporary.open("r+b") as file:  # Windows flushes only what is open for writing
             os.fsync(file.fileno())
         temporary.replace(path)
+        sync_folder(path.parent)
     except OSError as error:
         nameless = error.filename is None and error.errno in _FAILED_WRITES
         if nameless or error.filename == str(temporary):
@@ -40,6 +41,20 @@ def atomic_write(path: Path) -> Iterator[Path]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Let a folder's names outlast a power cut, where the system can do that."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # as some network disks say
+            raise
+    finally:
+        os.close(handle)
 
 
 def check_writable(path: Path) -> None:

@@ -20,7 +20,7 @@ def fetch(name: str, kind: str, patterns: Sequence[str], looked: str | None = No
     """
     try:
         from huggingface_hub import snapshot_download
-    except ImportError:
+    except ModuleNotFoundError:
         raise MissingExtraError(f"the {kind} {name!r} of the hub", "data") from None
     try:
         return Path(snapshot_download(name, repo_type=kind, allow_patterns=list(patterns)))

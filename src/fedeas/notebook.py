@@ -16,7 +16,7 @@ def data_frame(n: NDArray[np.int64], clients: Sequence[str], classes: Sequence[s
     """Return a matrix as a pandas data frame of its own, clients in rows."""
     try:
         import pandas as pd
-    except ImportError:
+    except ModuleNotFoundError:
         raise MissingExtraError("a data frame", "pandas") from None
     index, columns = pd.Index(clients, name="client"), pd.Index(classes, name="class")
     return pd.DataFrame(n.copy(), index=index, columns=columns)
@@ -26,7 +26,7 @@ def polars_frame(n: NDArray[np.int64], clients: Sequence[str], classes: Sequence
     """Return a matrix as a polars data frame: a column of clients, then a column per class."""
     try:
         import polars as pl
-    except ImportError:
+    except ModuleNotFoundError:
         raise MissingExtraError("a polars data frame", "polars") from None
     columns = {name: n[:, c].copy() for c, name in enumerate(classes)}
     return pl.DataFrame({client_heading(classes): list(clients), **columns})

@@ -218,7 +218,7 @@ def _images(path: Path) -> Found:
 def _datasets() -> Any:
     try:
         import datasets
-    except ImportError:
+    except ModuleNotFoundError:
         raise MissingExtraError("a Hugging Face data set", "flower") from None
     return datasets
 

@@ -1,4 +1,4 @@
-"""Components by name, 'name' or 'name(setting=value, ...)'.
+"""Components by name, 'name' or 'name(setting=value, ...)'; a value may be in quotes.
 
 They are built in, from installed packages, or at a dotted path. Policies and generators are found
 and made in the same way.
@@ -9,6 +9,7 @@ import importlib
 import inspect
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from typing import Any
 from fedeas.errors import FedeasError, InputError
 
 _SPEC = re.compile(r"\s*([\w.:-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
+# A value is in quotes, doubled where they are part of it, or goes up to the next comma.
+_SETTING = re.compile(r"""\s*(\w+)\s*=\s*("(?:[^"]|"")*"|'(?:[^']|'')*'|[^,"'][^,]*?)\s*(?:,|\Z)""")
 _CONSTANTS = {"true": True, "false": False, "none": None}
 
 
@@ -44,9 +47,10 @@ class Registry:
 
         It also gets those `offered` settings that it takes and that `spec` does not set.
         """
-        name, settings = parse(spec, self.kind)
+        name, texts = _texts(spec, self.kind)
         factory = self.factory(name)
         parameters = self._signature(name, factory)
+        settings = {key: _setting(text, parameters.get(key)) for key, text in texts.items()}
         named = {
             k: p for k, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         }
@@ -74,8 +78,8 @@ class Registry:
             raise
         except (TypeError, ValueError) as error:
             raise InputError(
-                f"{self.kind} {name!r} cannot be made: {error}", got=settings
-            ) from None
+                f"{self.kind} {name!r} cannot be made: {error}{place_of(error)}", got=settings
+            ) from error
 
     def _signature(self, name: str, factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
         try:
@@ -121,7 +125,7 @@ def import_object(path: str, kind: str) -> Any:
         with _working_folder_first():
             return getattr(importlib.import_module(module), attribute)
     except (Exception, SystemExit) as error:  # a module may do anything when it is imported
-        raise InputError(f"cannot import {kind} {path!r}: {error}") from None
+        raise InputError(f"cannot import {kind} {path!r}: {error}{place_of(error)}") from error
 
 
 @contextmanager
@@ -141,19 +145,59 @@ def parse(spec: str, kind: str = "part") -> tuple[str, dict[str, Any]]:
     >>> parse("fedeas(beta=8, entropy=false)")
     ('fedeas', {'beta': 8, 'entropy': False})
     """
+    name, texts = _texts(spec, kind)
+    return name, {key: _value(text) for key, text in texts.items()}
+
+
+def quoted(text: str) -> str:
+    """Return a value as a spec holds it: in quotes where it would be read as something else.
+
+    >>> quoted("runs/a"), quoted("runs/a, b"), quoted("2024")
+    ('runs/a', '"runs/a, b"', '"2024"')
+    """
+    plain = text == text.strip() and not set(text) & set("\"',()") and _value(text) == text
+    return text if plain and text else '"' + text.replace('"', '""') + '"'
+
+
+def place_of(error: BaseException) -> str:
+    """Say in which line a user's own code raised an error; nothing if it was not in a file."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if len(frames) < 2 or not Path(frames[-1].filename).is_file():  # the call itself is wrong
+        return ""
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
+
+
+def _texts(spec: str, kind: str) -> tuple[str, dict[str, str]]:
+    """Split a spec into its name and the texts of its settings, with their quotes."""
     match = _SPEC.fullmatch(spec)
     if match is None:
         raise InputError(f"not a {kind}", got=spec, allowed="NAME or NAME(setting=value, ...)")
-    settings: dict[str, Any] = {}
-    for part in filter(None, (part.strip() for part in (match[2] or "").split(","))):
-        key, equals, value = part.partition("=")
-        if not equals or not key.strip().isidentifier() or not value.strip():
-            raise InputError("not a setting", got=part, allowed="name=value", fix=f"in {spec!r}")
-        settings[key.strip()] = _value(value.strip())
+    rest, settings = (match[2] or "").strip(), dict[str, str]()
+    while rest:
+        found = _SETTING.match(rest)
+        if found is None or not found[1].isidentifier():
+            raise InputError(
+                "not a setting",
+                got=rest.split(",")[0].strip(),
+                allowed="name=value",
+                fix=f'in {spec!r}; a value with a comma goes in quotes: name="a, b"',
+            )
+        settings[found[1]] = found[2]
+        rest = rest[found.end() :].strip(" ,\t\n")
     return match[1], settings
 
 
+def _setting(text: str, parameter: inspect.Parameter | None) -> object:
+    """Return the value of a setting: text where a parameter takes nothing else, as a path does."""
+    takes = None if parameter is None else parameter.annotation
+    if takes in (str, "str") and text[0] not in "\"'":
+        return text
+    return _value(text)
+
+
 def _value(text: str) -> object:
+    if text[:1] in ("'", '"') and text[:1] == text[-1:] and len(text) > 1:
+        return text[1:-1].replace(text[0] * 2, text[0])
     if text.lower() in _CONSTANTS:
         return _CONSTANTS[text.lower()]
     for kind in (int, float):

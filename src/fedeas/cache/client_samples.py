@@ -6,9 +6,9 @@ same samples in all three.
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +26,7 @@ from fedeas.generators import (
     Generator,
     OwnSampleGenerator,
     OwnSamples,
+    check_stated_classes,
     open_generator,
 )
 from fedeas.policy_settings import settle_row
@@ -79,18 +80,26 @@ class ClientSamples:
         classes: Classes,
         like: Array | None = None,
         own: OwnSamples | None = None,
+        check: Callable[[Array], None] | None = None,
     ) -> tuple[Array, Ints]:
         """Return samples and labels for a client with these label counts, generated where missing.
 
-        Samples that do not look `like` the real ones are refused. Copies and the like are made of
-        the client's `own` samples, each time anew: no real sample is written to the cache.
+        Samples that do not look `like` the real ones are refused, and so are those of which `check`
+        refuses the first batch. Copies and the like are made of the client's `own` samples, each
+        time anew: no real sample is written to the cache.
         """
-        policy = settle_row(self.policy, classes, self.client)
-        planned = self._affordable(policy.local(n))
+        planned = self.planned(n, classes)
+        self._say_cut(n, classes, planned)
+        if planned.any() and isinstance(self.generator, str):
+            check_stated_classes(classes, self.generator)
         generator = self.open_generator() if planned.any() else None
         if isinstance(generator, OwnSampleGenerator):
             planned = self._feasible(generator, planned, np.asarray(n))
         if generator is None or not planned.any():
+            _LOG.info(
+                "client %s: nothing to generate for %s real samples of %s classes",
+                self.client, int(np.sum(n)), np.size(n),
+            )  # fmt: skip
             nothing = np.empty((0, 0)) if like is None else like[:0]
             return nothing, np.empty(0, np.int64)
         cache = self.open_cache(classes)
@@ -100,8 +109,25 @@ class ClientSamples:
         self._check_room(cache, wanted, like)
         generating = partial(self._generating, cache, wanted)
         return client_samples(
-            self.client, wanted, generator, cache, self.batch_size, like, generating
+            self.client, wanted, generator, cache, self.batch_size, like, generating, check
         )
+
+    def planned(self, n: ArrayLike, classes: Classes) -> Ints:
+        """Return how many samples of every class a client with these label counts generates."""
+        return self._affordable(settle_row(self.policy, classes, self.client).local(n))
+
+    def _say_cut(self, n: ArrayLike, classes: Classes, planned: Ints) -> None:
+        """Log how many samples are not made since the policy says that they are worth little."""
+        if getattr(self.policy, "quality", None) is None or not is_dataclass(self.policy):
+            return
+        policy = replace(self.policy, quality=None)  # type: ignore[type-var]
+        wanted = replace(self, policy=policy).planned(n, classes)
+        if planned.sum() < wanted.sum():
+            _LOG.warning(
+                "client %s: %s of %s samples are generated: the quality of the generator is low in "
+                "%s of %s classes", self.client, int(planned.sum()), int(wanted.sum()),
+                int((planned < wanted).sum()), planned.size,
+            )  # fmt: skip
 
     def open_cache(self, classes: Classes) -> Cache:
         """Return the cache of these samples; refuse a generator of other classes."""

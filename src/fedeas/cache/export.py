@@ -69,7 +69,7 @@ def export(
     done = 0
     with ExitStack() as stack:
         if form == "png":
-            write: Callable[[Part, Sequence[str]], None] = _Folders(cache, out).add
+            write: Callable[[Part, Sequence[str]], None] = _Folders(cache, out, classes).add
         else:
             temporary = stack.enter_context(atomic_write(out / PARQUET_FILE))
             write = _Table(stack.enter_context(sample_writer(temporary))).add
@@ -132,18 +132,22 @@ def _parts(cache: Cache, clients: Sequence[str]) -> Iterator[Part]:
 class _Folders:
     """Writes every sample as a PNG file."""
 
-    def __init__(self, cache: Cache, out: Path) -> None:
+    def __init__(self, cache: Cache, out: Path, classes: Sequence[str] | None) -> None:
         self._cache, self._out = cache, out
+        self._classes = None if classes is None else folder_names(classes)
         self._taken: dict[str, str] = {}  # names of folders, whatever their case
 
     def add(self, part: Part, classes: Sequence[str]) -> None:
         _check_image(part)
-        folder = self._out / self._name(part.client) / _safe(classes[0], str(part.segment.label))
+        label = part.segment.label
+        name = str(label) if self._classes is None else self._classes[label]
+        folder = self._out / self._name(part.client) / name
         make_folder(folder)
         for index, sample in enumerate(part.samples, start=part.segment.start):
             path = folder / f"{index}.png"
             try:
-                path.write_bytes(encode_png(sample))
+                with path.open("xb") as file:  # never over another sample
+                    file.write(encode_png(sample))
             except OSError as error:
                 raise unwritable(path, error) from None
 
@@ -151,6 +155,30 @@ class _Folders:
         hashed = self._cache.client_folder(client).name
         name = _safe(client, hashed)
         return name if self._taken.setdefault(name.casefold(), client) == client else hashed
+
+
+def folder_names(classes: Sequence[str]) -> list[str]:
+    """Return a folder for every class, each of its own on every system: its name where that is one.
+
+    >>> folder_names(["a/b", "0", "cat", "Cat"])
+    ['0-1', '0', 'cat', 'Cat-1']
+    """
+    names = [_safe(name, "") for name in classes]
+    taken: set[str] = set()
+    for label, name in enumerate(names):
+        if name.casefold() in taken:
+            names[label] = ""
+        elif name:
+            taken.add(name.casefold())
+    for label, name in enumerate(names):
+        if not name:
+            base = _safe(classes[label], str(label))
+            number = 0
+            while (chosen := f"{base}-{number}" if number else base).casefold() in taken:
+                number += 1
+            names[label] = chosen
+            taken.add(chosen.casefold())
+    return names
 
 
 class _Table:

@@ -92,10 +92,12 @@ def client_samples(
     batch_size: int = 64,
     like: Array | None = None,
     generating: Callable[[], AbstractContextManager[Progress | None]] = nullcontext,
+    check: Callable[[Array], None] | None = None,
 ) -> tuple[Array, Ints]:
     """Return the samples that one client wants and their labels, generated on first use.
 
     `generating` is entered only if they are not all there, and gives what is told the progress.
+    `check` is given the first batch before anything is stored, and may refuse it.
     """
     narrow(cache.folder)
     try:
@@ -104,7 +106,7 @@ def client_samples(
         wrong = error
     try:
         _check_settings(generator, cache, batch_size)
-        work = _Fill(cache, client, generator, _batch(generator, batch_size), like)
+        work = _Fill(cache, client, generator, _batch(generator, batch_size), like, check)
         with generating() as progress:
             _fill_client(client, wanted, work, progress)
     except OSError as error:
@@ -139,6 +141,7 @@ class _Fill:
     generator: Generator
     batch_size: int
     like: Array | None
+    check: Callable[[Array], None] | None = None
 
     def run(self, wanted: Wanted, mended: Sequence[str], progress: Progress | None) -> Filled:
         """Generate what is missing."""
@@ -157,6 +160,8 @@ class _Fill:
                         begun = time.monotonic()
                         samples = _draw(self.cache, self.generator, batch)
                         form = self._checked_form(samples, form)
+                        if self.check is not None and not generated:
+                            self.check(samples)
                         self._store(index, batch, samples, begun)
                         seconds += time.monotonic() - begun
                         generated += len(samples)

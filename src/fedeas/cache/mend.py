@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fedeas.cache.block import Block, Blocks, DamagedError, Segment, mapped
 from fedeas.cache.index import FILE, SAMPLES, Index
+from fedeas.cache.private import private_folder, refuse_links
 from fedeas.cache.store import Cache
 from fedeas.errors import InputError
 
@@ -19,6 +20,7 @@ def mend(cache: Cache, client: str | None = None) -> list[str]:
     entered, and what a killed process wrote of a block is cut off. Call it while the cache is
     locked, or, to mend the samples of one client, while that client is.
     """
+    refuse_links(cache.index)
     wrong = _mend_index(cache) if client is None else []
     files = [cache.samples_file(client)]
     if client is None:
@@ -28,9 +30,11 @@ def mend(cache: Cache, client: str | None = None) -> list[str]:
             wrong.append(why)
             index.remove(file, block.offset)
         for path in files:
+            private_folder(path.parent)
             if path.is_symlink() or (path.exists() and not path.is_file()):
                 path.unlink()
             elif path.exists():
+                refuse_links(path)
                 _enter(index, path, path.relative_to(cache.folder).as_posix(), anew=bool(wrong))
     return list(dict.fromkeys(wrong))
 

@@ -5,11 +5,32 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from fedeas.errors import InputError
+
 
 def private_folder(path: Path) -> None:
-    """Make a folder for the present user alone, or take others' rights away from one of ours."""
+    """Make a folder for the present user alone, or take others' rights away from one of ours.
+
+    A folder that is a link is refused: what is written there would be elsewhere.
+    """
+    if path.is_symlink():
+        raise InputError(f"{path} is a link", fix="remove it: samples are then generated again")
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     narrow(path)
+
+
+def refuse_links(path: Path) -> None:
+    """Refuse to write to a file that has another name too: that may be anybody's file.
+
+    A link to a file is replaced where damage is mended.
+    """
+    with suppress(FileNotFoundError):
+        info = path.lstat()
+        if stat.S_ISREG(info.st_mode) and info.st_nlink > 1:
+            raise InputError(
+                f"{path} has {info.st_nlink} names, and what is written to it changes all of them",
+                fix="replace it by a copy, or remove it: samples are then generated again",
+            )
 
 
 def narrow(path: Path) -> None:

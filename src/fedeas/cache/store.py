@@ -31,7 +31,7 @@ from fedeas.cache.block import (
     read_blocks,
 )
 from fedeas.cache.index import FILE, SAMPLES, Index, Work, create_index, open_index
-from fedeas.cache.private import private_folder
+from fedeas.cache.private import private_folder, refuse_links
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
 from fedeas.files import unwritable
@@ -181,6 +181,7 @@ class Cache:
         """Create the index where there is none; call it while the cache is locked."""
         private_folder(self.folder)
         private_folder(self.folder / "clients")
+        refuse_links(self.index)
         if not self._exists():
             create_index(self.index, self.about)
 
@@ -194,6 +195,7 @@ class Cache:
     ) -> None:  # fmt: skip
         """Write samples of some clients to a file and enter them, all or none."""
         private_folder(path.parent)
+        refuse_links(path)
         blocks, contents = [], []
         at = path.stat().st_size if path.exists() else 0
         for client, segments, samples in parts:
@@ -202,7 +204,7 @@ class Cache:
             contents.append(content)
             at += len(content)
         try:
-            with path.open("ab") as file:
+            with open(path, "ab", opener=_private) as file:
                 file.writelines(contents)
                 file.flush()
                 os.fsync(file.fileno())
@@ -210,6 +212,11 @@ class Cache:
             raise unwritable(path, error) from None
         made = sum(len(samples) for _, _, samples in parts)
         index.add(path.relative_to(self.folder).as_posix(), blocks, Work(made, seconds))
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that only the present user may read; a link is refused."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def is_old(folder: Path) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -66,7 +67,7 @@ def verify(folder: Path) -> Iterator[Problem]:
 
 def summary(folder: Path) -> Summary:
     """Count what a cache holds."""
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    size = sum(map(_size, folder.rglob("*")))
     try:
         about = Cache.at(folder).about
         with open_index(folder / FILE) as index:
@@ -74,6 +75,15 @@ def summary(folder: Path) -> Summary:
     except (InputError, OSError) as error:
         return Summary(folder, "?", None, 0, 0, size, str(error))
     return Summary(folder, about["generator"], int(about["seed"]), clients, samples, size)
+
+
+def _size(path: Path) -> int:
+    """Return the size of a file; a fill under way makes some and removes them again."""
+    try:
+        info = path.stat()
+    except OSError:
+        return 0
+    return info.st_size if stat.S_ISREG(info.st_mode) else 0
 
 
 def work(folder: Path) -> Work:

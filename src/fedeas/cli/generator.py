@@ -19,6 +19,7 @@ from fedeas.cli.generator_data import (
 )
 from fedeas.errors import InputError
 from fedeas.progress import Update, progress
+from fedeas.specs import quoted
 
 if TYPE_CHECKING:
     from fedeas.data import Dataset
@@ -104,7 +105,7 @@ def _fit_gaussian(data: "Dataset", out: Path, given: list[str]) -> None:
     made = gaussian_of_dataset(data)
     made.save(out)
     typer.echo(f"rows             {data.train_size:,} of {len(made.known_classes())} classes")
-    typer.echo(f"generator        gaussian(model={out})")
+    typer.echo(f"generator        gaussian(model={quoted(str(out))})")
 
 
 def _train_federated(config_file: Path, out: Path, device: str, given: list[str]) -> None:

@@ -8,6 +8,7 @@ import typer
 from fedeas.cli import show
 from fedeas.errors import InputError
 from fedeas.progress import progress
+from fedeas.specs import quoted
 
 
 def own_generator(
@@ -67,4 +68,4 @@ def own_generator(
     least = card.classes[card.quality.index(worst)]
     typer.echo(f"sites            {card.sites:,}")
     typer.echo(f"quality          {worst:g} ({least}) to {best:g}, of 1")
-    typer.echo(f"generator        own(model={out})")
+    typer.echo(f"generator        own(model={quoted(str(out))})")

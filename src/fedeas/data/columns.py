@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedeas.data.identifiers import numbers_name_rows, texts_name_rows
 from fedeas.data.schema import LARGEST_WHOLE, Column, Schema, all_whole
 from fedeas.errors import InputError
 from fedeas.parquet import OpenTable, Values
@@ -15,7 +16,7 @@ from fedeas.specs import did_you_mean
 Rows = NDArray[np.float32]
 Codes = NDArray[np.int64]
 _LONGEST = 200  # characters of a category
-_FEW = 20  # categories that are never too many
+_MOST_ALONE = 20  # rows in which all categories may be different by chance
 
 
 @dataclass(frozen=True)
@@ -157,11 +158,13 @@ def _found(name: str, values: Values, options: TableOptions, made: Encoded) -> N
         values = values.as_texts()
     elif name in options.numbers:
         values = _parsed(name, values)
-    why = "" if asked else _useless(values)
+    why = "" if asked else _useless(name, values)
     if values.numbers is None and values.codes is None:
         why = f"it holds {values.kind}"
         if asked:
             raise InputError(f"column {name!r} cannot be learnt from: {why}", fix="leave it out")
+    elif name in options.categories and values.codes is not None:
+        _refuse_names(name, len(values.texts), int((values.codes >= 0).sum()))
     if why:
         made.notes.append(f"{name} is left out: {why}")
     elif values.numbers is not None:
@@ -171,6 +174,16 @@ def _found(name: str, values: Values, options: TableOptions, made: Encoded) -> N
     else:
         categories, codes = _in_order(values)
         made.add(Column(name, categories), np.where(codes < 0, np.nan, codes))
+
+
+def _refuse_names(name: str, distinct: int, present: int) -> None:
+    """Refuse categories that every row has to itself: synthetic rows would carry them."""
+    if distinct == present > _MOST_ALONE:
+        raise InputError(
+            f"column {name!r} names every row: synthetic rows must not carry real names",
+            got=f"{distinct:,} different texts in {present:,} rows",
+            fix="leave it out",
+        )
 
 
 def _given(table: OpenTable, column: Column, made: Encoded) -> None:
@@ -199,11 +212,12 @@ def _given(table: OpenTable, column: Column, made: Encoded) -> None:
             got=values.kind if values.codes is None else strange[0],
             allowed=", ".join(column.categories[:10]),
         )
+    _refuse_names(column.name, len(values.texts), int((values.codes >= 0).sum()))
     codes = np.array([*(place[text] for text in values.texts), -1])[values.codes]
     made.add(column, np.where(codes < 0, np.nan, codes))
 
 
-def _useless(values: Values) -> str:
+def _useless(name: str, values: Values) -> str:
     """Say why nothing can be learnt from a column, if that is so."""
     if values.numbers is not None:
         present = values.numbers[~np.isnan(values.numbers)]
@@ -211,7 +225,7 @@ def _useless(values: Values) -> str:
             return "it has no values"
         if present.size == values.numbers.size and (present == present[0]).all():
             return f"it is {present[0]:g} in every row"
-        if (np.diff(values.numbers) == 1).all() and present.size > _FEW:
+        if numbers_name_rows(name, values.numbers):
             return "it numbers the rows"
     elif values.codes is not None:
         present_rows, distinct = int((values.codes >= 0).sum()), len(values.texts)
@@ -219,7 +233,7 @@ def _useless(values: Values) -> str:
             return "it has no values"
         if distinct == 1 and present_rows == values.codes.size:
             return f"it is {values.texts[0][:40]!r} in every row"
-        if distinct == present_rows or distinct > max(_FEW, present_rows / 2):
+        if texts_name_rows(distinct, present_rows):
             return f"{distinct:,} different texts in {present_rows:,} rows, as of an identifier"
         if any(len(text) > _LONGEST or not text.isprintable() for text in values.texts):
             return f"it holds texts of more than {_LONGEST} or with unprintable characters"

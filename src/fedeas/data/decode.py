@@ -125,6 +125,6 @@ def _too_large(path: Path) -> InputError:
 def _pillow(purpose: str = "decoding images") -> Any:
     try:
         from PIL import Image
-    except ImportError:
+    except ModuleNotFoundError:
         raise MissingExtraError(purpose, "data") from None
     return Image

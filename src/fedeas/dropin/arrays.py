@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.dropin.pictures import check_form
+from fedeas.dropin.pictures import check_form, check_pixels
 from fedeas.dropin.synthetic import Order, synthesize
 from fedeas.errors import InputError
 from fedeas.generators import OwnArrays
@@ -34,15 +34,25 @@ def augment_arrays(images: NDArray[np.uint8], labels: NDArray[Any], order: Order
             got=(len(images), len(labels)),
             allowed="a label per image",
         )
-    made = synthesize(labels, None, order, OwnArrays(images, labels))
+
+    def like_real(new: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return generated images in the form of the real ones, or refuse them."""
+        check_pixels(new)
+        if images.ndim == 3 and new.shape[-1] == 1:
+            new = new[..., 0]
+        if len(images):
+            fix = "give uint8 images with channels last, before they are scaled"
+            check_form("image", new[0], images[0], fix)
+        return new
+
+    def check(new: NDArray[np.uint8]) -> None:
+        like_real(new)
+
+    made = synthesize(labels, None, order, OwnArrays(images, labels), check)
     if not len(made.labels):
         return Arrays(images, labels, len(labels))
-    new = made.images
-    if images.ndim == 3 and new.shape[-1] == 1:
-        new = new[..., 0]
-    if len(images):
-        fix = "give uint8 images with channels last, before they are scaled"
-        check_form("image", new[0], images[0], fix)
+    copied = (made.images.shape[1:], made.images.dtype) == (images.shape[1:], images.dtype)
+    new = made.images if copied else like_real(made.images)
     return Arrays(
         np.concatenate([images, new]),
         np.concatenate([labels, made.labels.astype(labels.dtype)]),

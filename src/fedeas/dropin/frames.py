@@ -4,6 +4,7 @@ A frame's own methods are used, so that neither library is imported here.
 """
 
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedeas.data.identifiers import numbers_name_rows, texts_name_rows
 from fedeas.data.schema import Column, Schema, all_whole
 from fedeas.errors import InputError
 
@@ -34,36 +36,48 @@ def is_rows(data: object) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A frame or array as rows of float32, with what is needed to add rows to it."""
+    """A frame or array as rows of float32, with what is needed to add rows to it.
+
+    Columns that name a row are not among those of the schema: rows that are added have gaps there.
+    """
 
     data: Any
     schema: Schema
     categories: tuple[tuple[Any, ...], ...]  # of every column, as values of its own type
     rows: Rows
+    places: tuple[int, ...]  # of the schema's columns among those of the data
+    blank: frozenset[int]  # columns that rows which are added leave empty
 
     @classmethod
     def of(cls, data: Any, schema: Schema | None = None) -> "Frame":
         """Read a frame; what its columns hold is found, or given by a schema."""
         names = column_names(data)
-        if schema is not None and schema.names != names:
+        blank = frozenset(
+            at for at, name in enumerate(names) if _names_rows(name, _column(data, at))
+        )
+        known = {} if schema is None else {column.name: column for column in schema.columns}
+        places = tuple(at for at, name in enumerate(names) if at not in blank or name in known)
+        if schema is not None and schema.names != tuple(names[at] for at in places):
             raise InputError(
                 "the table has other columns than the generator",
-                got=list(names),
+                got=[name for name in names if name not in known] or list(names),
                 allowed=", ".join(schema.names),
             )
-        found = [
-            _read(name, _column(data, at), None if schema is None else schema.columns[at])
-            for at, name in enumerate(names)
-        ]
+        if not places:
+            raise InputError("every column names its row: nothing can be learnt", got=list(names))
+        _say_blank(data, sorted(blank))
+        found = [_read(names[at], _column(data, at), known.get(names[at])) for at in places]
         columns, categories, values = zip(*found, strict=True)
         rows = np.column_stack(values).astype(np.float32)
-        return cls(data, schema or Schema(tuple(columns)), tuple(categories), rows)
+        schema = schema or Schema(tuple(columns))
+        return cls(data, schema, tuple(categories), rows, places, blank)
 
     def with_rows(self, rows: Rows) -> Any:
         """Return the frame or array with further rows at its end, all columns of their own type."""
-        columns = [
-            _written(rows[:, at], self.categories[at]) for at in range(len(self.schema.columns))
-        ]
+        columns: list[Any] = [[None] * len(rows) for _ in column_names(self.data)]
+        for at, place in enumerate(self.places):
+            if place not in self.blank:
+                columns[place] = _written(rows[:, at], self.categories[at])
         if isinstance(self.data, np.ndarray):
             more = np.empty((len(rows), len(columns)), self.data.dtype)
             for at, values in enumerate(columns):
@@ -85,6 +99,40 @@ class Frame:
             for name, values, dtype in zip(own.columns, columns, own.dtypes, strict=True)
         ]
         return library.concat([own, library.DataFrame(series)])
+
+
+def _names_rows(name: str, values: Any) -> bool:
+    """Tell whether a column names its rows."""
+    numbers = _numbers(values)
+    if numbers is not None:
+        return numbers_name_rows(name, numbers)
+    items = [item for item in _items(name, values) if item is not None]
+    if all(isinstance(item, str) for item in items):
+        return texts_name_rows(len(set(items)), len(items))
+    if all(type(item) in (int, float) for item in items):  # of an array of objects
+        return numbers_name_rows(name, np.array(items, np.float64))
+    return False
+
+
+def _say_blank(data: Any, blank: Sequence[int]) -> None:
+    """Warn of columns that synthetic rows leave empty, and refuse those that cannot be empty."""
+    if not blank:
+        return
+    names = [column_names(data)[at] for at in blank]
+    for at, name in zip(blank, names, strict=True):
+        dtype = _column(data, at).dtype
+        if isinstance(dtype, np.dtype) and dtype.kind in "iu":
+            raise InputError(
+                f"column {name!r} names its rows, and synthetic rows cannot leave it empty",
+                got=str(dtype),
+                fix="drop the column, or let its type have gaps, such as Int64 of pandas",
+            )
+    warnings.warn(
+        f"synthetic rows have no value of {', '.join(map(repr, names))}: these columns name real "
+        "rows; drop them if a model is not to see them",
+        UserWarning,
+        stacklevel=2,
+    )
 
 
 def column_names(data: Any) -> tuple[str, ...]:

@@ -3,7 +3,9 @@
 import copy
 from typing import Any
 
-from fedeas.dropin.pictures import check_form, picture
+import numpy as np
+
+from fedeas.dropin.pictures import check_form, check_pixels, picture
 from fedeas.dropin.synthetic import Order, synthesize
 from fedeas.errors import InputError
 
@@ -13,18 +15,30 @@ def augment_hugging_face(dataset: Any, label: str | None, order: Order) -> Any:
     image, label = _columns(dataset, label)
     # Labels only: images stay undecoded, and the user's transform is not called.
     labels = dataset.with_format("numpy", columns=[label])[:][label] if len(dataset) else []
-    made = synthesize(labels, dataset.features[label].names, order)
-    if not len(made.labels):
-        result = copy.copy(dataset)
-    else:
-        result = _with_rows(dataset, image, label, made.images, made.labels)
+
+    def with_rows(images: Any, marks: Any) -> Any:
+        check_pixels(images)
+        result = _with_rows(dataset, image, label, images, marks)
+        _check_rows(dataset, result)
+        return result
+
+    def check(images: Any) -> None:
+        with_rows(images[:1], np.zeros(1, np.int64))
+
+    made = synthesize(labels, dataset.features[label].names, order, check=check)
+    made_any = len(made.labels) > 0
+    result = with_rows(made.images, made.labels) if made_any else copy.copy(dataset)
     result.num_real = len(dataset)
-    if len(result) > len(dataset) > 0:
+    return result
+
+
+def _check_rows(dataset: Any, result: Any) -> None:
+    """Refuse synthetic rows that do not look like the real ones."""
+    if len(dataset):
         first, new = dataset[0], result[len(dataset)]
         for column in first:
             fix = "choose a generator of the same size and colours, or resize and convert before"
             check_form(column, new.get(column), first[column], fix)
-    return result
 
 
 def _with_rows(dataset: Any, image: str, label: str, images: Any, labels: Any) -> Any:

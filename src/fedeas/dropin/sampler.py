@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from fedeas.dropin.frames import Frame, is_frame
-from fedeas.dropin.tables import LabelNames, known_classes, tabular
+from fedeas.dropin.tables import LabelNames, known_classes, refuse_missing, tabular
 from fedeas.errors import InputError
 from fedeas.generators import (
     Classes,
@@ -25,6 +25,7 @@ from fedeas.generators import (
     check_classes,
     make_generator,
 )
+from fedeas.limits import check_cells
 from fedeas.policies import FedEAS
 from fedeas.targets import TargetLike
 
@@ -107,6 +108,7 @@ class FedEASSampler(BaseSampler):  # type: ignore[misc]
         **params : dict
             Not used.
         """
+        refuse_missing(y)
         check_classification_targets(y)
         rows, labels, one_vs_all = self._check_X_y(X, y)
         made, marks = self._fit_resample(rows, labels)
@@ -143,6 +145,8 @@ class FedEASSampler(BaseSampler):  # type: ignore[misc]
         }
         if not wanted.any():
             return X, y
+        more = int(wanted.sum())
+        check_cells(more * len(frame.schema), f"a table of {more:,} synthetic rows", "lower beta")
         drawn = np.repeat(np.arange(len(wanted)), wanted)
         random = check_random_state(self.random_state)
         seeds = random.randint(0, 2**62, drawn.size, dtype=np.int64).astype(np.uint64)

@@ -1,6 +1,8 @@
 """A client's synthetic images, from its own labels alone: generated once, then read from disk."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,18 +34,58 @@ class Synthetic:
 
 
 def synthesize(
-    labels: ArrayLike, classes: Classes | None, order: Order, own: OwnSamples | None = None
+    labels: ArrayLike,
+    classes: Classes | None,
+    order: Order,
+    own: OwnSamples | None = None,
+    check: Callable[[Bytes], None] | None = None,
+    before: Callable[[], None] | None = None,
 ) -> Synthetic:
     """Return the images that the policy wants for these labels, generated where missing.
 
-    Copies are made of the client's `own` images.
+    Parameters
+    ----------
+    labels : array of int
+        The client's own.
+    classes : sequence of str or int, optional
+        What the data set says about its classes.
+    order : Order
+        What the samples follow from besides.
+    own : OwnSamples, optional
+        The client's own samples, of which copies are made.
+    check : callable, optional
+        Is given the first images that are generated, and may refuse them.
+    before : callable, optional
+        Is called before any is, and may refuse the data set.
     """
+    found = order.classes is None and classes is not None
     classes = classes if order.classes is None else order.classes
     if classes is None:
         classes = _classes_of(order.samples.open_generator())
     real = _checked(labels, count_classes(classes))
     n = np.bincount(real, minlength=count_classes(classes))
-    return Synthetic(real, *order.samples.draw(n, classes, own=own))
+    if not order.samples.planned(n, classes).any():
+        if found:
+            warn_of_few_classes(order.samples, n)
+    elif before is not None:
+        before()
+    return Synthetic(real, *order.samples.draw(n, classes, own=own, check=check))
+
+
+def warn_of_few_classes(samples: ClientSamples, n: Ints) -> None:
+    """Warn that nothing is generated where a class that the client lacks may be unknown.
+
+    A folder of images shows the classes that one client has, and a policy fills those that it
+    knows. Not if one class more would change nothing.
+    """
+    with suppress(InputError):  # a policy that names the classes knows how many there are
+        if n.all() and samples.policy.local(np.append(n, 0)).any():
+            warnings.warn(
+                f"client {samples.client}: {n.size} classes found, nothing to generate; pass "
+                "classes= if the federation has more",
+                UserWarning,
+                stacklevel=2,
+            )
 
 
 def _checked(labels: ArrayLike, classes: int) -> Ints:

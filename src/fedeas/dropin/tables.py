@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from fedeas.dropin.arrays import Arrays
 from fedeas.dropin.frames import Frame
-from fedeas.dropin.synthetic import Order, synthesize
+from fedeas.dropin.synthetic import Order, synthesize, warn_of_few_classes
 from fedeas.errors import InputError
 from fedeas.generators import Classes, Generator, OwnArrays
+from fedeas.limits import check_cells
 from fedeas.specs import parse
 
 Ints = NDArray[np.int64]
@@ -26,6 +27,7 @@ class LabelNames:
     @classmethod
     def of(cls, labels: NDArray[Any], classes: Classes | None) -> "LabelNames":
         """Take the classes that are given, in their order, or those of the labels."""
+        refuse_missing(labels)
         found = np.unique(labels).tolist()
         if classes is None:
             return cls(tuple(found))
@@ -58,6 +60,24 @@ class LabelNames:
         return made
 
 
+def refuse_missing(labels: Any) -> None:
+    """Refuse labels of which some are missing: None, NaN, or a missing value of pandas."""
+    missing = np.array([_is_missing(label) for label in np.asarray(labels).ravel()], bool)
+    if missing.any():
+        raise InputError(
+            f"{int(missing.sum()):,} rows have no label",
+            got=f"row {int(missing.argmax())}",
+            fix="leave these rows out, or say what they are",
+        )
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)  # noqa: PLR0124 - only NaN is not itself
+    except TypeError:  # the missing value of pandas is neither
+        return True
+
+
 def tabular(generator: str | Generator) -> str | Generator:
     """Return a generator for one client's rows: `gaussian` without settings learns from them."""
     if isinstance(generator, str) and parse(generator, "generator") == ("gaussian", {}):
@@ -87,7 +107,13 @@ def augment_table(data: Any, labels: Any, order: Order) -> Arrays:
     real = names.encode(marks)
     texts = [str(name) for name in names.classes]
     own = OwnArrays(frame.rows, real, frame.schema)
-    made = synthesize(real, texts, Order(replace(samples, generator=generator)), own)
+    samples = replace(samples, generator=generator)
+    n = np.bincount(real, minlength=len(texts))
+    wanted = int(samples.planned(n, texts).sum())
+    check_cells(wanted * len(frame.schema), f"a table of {wanted:,} synthetic rows", "lower beta")
+    if not wanted and order.classes is None and not hasattr(generator, "classes"):
+        warn_of_few_classes(samples, n)
+    made = synthesize(real, None, Order(samples, texts), own)
     if not len(made.labels):
         return Arrays(data, labels, len(marks))
     new = names.decode(made.labels, marks)

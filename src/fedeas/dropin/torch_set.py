@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset, Subset
 
-from fedeas.dropin.pictures import check_form, picture
+from fedeas.dropin.pictures import check_form, check_pixels, form, picture
 from fedeas.dropin.synthetic import Order, Synthetic, synthesize
 from fedeas.errors import InputError, first_line
 
@@ -55,14 +55,7 @@ class Augmented(Dataset[Any]):
 
     def _check(self) -> None:
         """Refuse what a data loader could not put into one batch."""
-        first = self.real[0]
-        if not isinstance(first, tuple | list) or len(first) != 2:
-            raise InputError(
-                "samples are not pairs of an image and a label",
-                got=type(first).__name__,
-                allowed="(image, label)",
-                fix="let the data set return an image and a label",
-            )
+        first = _first_pair(self.real)
         self._like = first[1]
         try:
             image, label = self[self.num_real]
@@ -83,7 +76,36 @@ def augment_torch(
         raise InputError(
             "need one label per sample", got=len(own), allowed=f"{len(dataset)} labels, in order"
         )
-    return Augmented(dataset, synthesize(own, _inherited(dataset, "classes"), order), transform)
+
+    def check(images: NDArray[np.uint8]) -> None:
+        check_pixels(images)
+        Augmented(dataset, Synthetic(own, images[:1], np.zeros(1, np.int64)), transform)
+
+    def before() -> None:
+        if len(dataset) and transform is None and _inherited(dataset, "transform") is None:
+            image = _first_pair(dataset)[0]
+            if not hasattr(image, "getbands"):
+                raise InputError(
+                    "synthetic samples are PIL images, and the data set returns something else",
+                    got=form(image),
+                    fix=_FIX,
+                )
+
+    made = synthesize(own, _inherited(dataset, "classes"), order, check=check, before=before)
+    return Augmented(dataset, made, transform)
+
+
+def _first_pair(dataset: Any) -> Any:
+    """Return the first sample of a data set; refuse one that is not an image and a label."""
+    first = dataset[0]
+    if not isinstance(first, tuple | list) or len(first) != 2:
+        raise InputError(
+            "samples are not pairs of an image and a label",
+            got=type(first).__name__,
+            allowed="(image, label)",
+            fix="let the data set return an image and a label",
+        )
+    return first
 
 
 def _labels(dataset: Any) -> NDArray[Any]:

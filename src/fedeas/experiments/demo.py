@@ -51,7 +51,7 @@ def write_digits(folder: Path) -> None:
     try:
         from PIL import Image
         from sklearn.datasets import load_digits
-    except ImportError:
+    except ModuleNotFoundError:
         raise MissingExtraError("the demo", "demo") from None
     images, labels = load_digits(return_X_y=True)
     pixels = np.clip(images.reshape(-1, 8, 8) * 16, 0, 255).astype(np.uint8)

@@ -20,7 +20,7 @@ from fedeas.generators.own.request import VERSION, simulated_request
 from fedeas.locks import locked
 from fedeas.privacy.accounting import DELTA
 from fedeas.progress import progress
-from fedeas.specs import parse
+from fedeas.specs import parse, quoted
 
 _SETTINGS = ("epsilon", "delta", "way", "steps", "seeded_noise")
 
@@ -59,7 +59,7 @@ def made_spec(spec: str, federation: Federation, seed: int) -> str:
                         federation.data, sites, seed=seed, training=training, out=folder,
                         report=update, **chosen,
                     )  # fmt: skip
-    return f"own(model={folder})"
+    return f"own(model={quoted(str(folder))})"
 
 
 def own_epsilon(spec: str) -> float | None:

@@ -33,7 +33,13 @@ from fedeas.flower.grids import check_grid, on_grid
 from fedeas.flower.log import Line, RoundLog
 from fedeas.flower.rounds import Trained, run_rounds
 from fedeas.flower.simulated import Simulation, simulated_members
-from fedeas.generators import Generator, check_classes, open_generator, stated_quality
+from fedeas.generators import (
+    Generator,
+    check_classes,
+    check_stated_classes,
+    open_generator,
+    stated_quality,
+)
 from fedeas.generators.training_data import describe_training
 from fedeas.methods.registry import make_method
 from fedeas.plan import Plan
@@ -100,6 +106,7 @@ def prepare(config: Config) -> Prepared:
                 f"policy {config.augment.policy!r} generates {plan.total:,} samples",
                 fix="name a generator in [augment]",
             )
+        check_stated_classes(federation.data.classes, spec)
         spec = made_spec(spec, federation, config.seed)
         generator = open_generator(spec, _offered(config))
         check_classes(federation.data.classes, generator)

@@ -24,7 +24,7 @@ def check_trackers(names: Sequence[str]) -> None:
             raise InputError("unknown tracker", got=name, allowed=", ".join(_NEEDED))
         try:
             import_module(_NEEDED[name])
-        except ImportError:
+        except ModuleNotFoundError:
             raise MissingExtraError(f"tracking with {name}", name) from None
 
 

@@ -19,6 +19,7 @@ from fedeas.cores import usable_cores
 from fedeas.errors import FedeasError, InputError, MissingExtraError
 from fedeas.flower.exchange import wait_for_nodes
 from fedeas.flower.private import set_identity, set_message_id
+from fedeas.specs import place_of
 
 Result = TypeVar("Result")
 GRIDS = ("inline", "ray")
@@ -28,6 +29,7 @@ _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 _LOG = logging.getLogger("fedeas.flwr")
+_CLIENTS = logging.getLogger(__name__)
 _PATIENCE = 120.0  # seconds for the nodes of a simulation to come up
 _RUN = 1
 _SERVER = 1  # node id; clients follow
@@ -53,6 +55,7 @@ class InlineGrid(Grid):
         }
         self._waiting: dict[str, Message] = {}
         self._sent = 0
+        self.failure: Exception | None = None  # the first that is not of ours
         set_identity(_RUN, _SERVER)
 
     def get_node_ids(self) -> Iterable[int]:
@@ -83,7 +86,10 @@ class InlineGrid(Grid):
         except FedeasError as error:
             reason = str(error)
         except Exception as error:  # as on the other grids: a client's error is its reply
-            reason = f"{type(error).__name__}: {error}"
+            number = context.node_config["partition-id"]
+            _CLIENTS.error("client %s raised %s", number, type(error).__name__, exc_info=error)
+            self.failure = self.failure or error
+            reason = f"{type(error).__name__}: {error}{place_of(error)}"
         return Message(Error(code=0, reason=reason), reply_to=message)
 
     def send_and_receive(
@@ -120,7 +126,13 @@ def on_grid(
     """
     check_grid(kind)
     if kind == "inline":
-        return main(InlineGrid(app, clients))
+        grid = InlineGrid(app, clients)
+        try:
+            return main(grid)
+        except FedeasError as error:
+            if grid.failure is None:
+                raise
+            raise error from grid.failure  # with the traceback of the client's own code
     return _on_ray(app, clients, threads, main, gpus)
 
 
@@ -133,7 +145,7 @@ def check_grid(kind: str) -> None:
             os.environ.setdefault(name, value)  # before its first import
         try:
             import_module("ray")
-        except ImportError:
+        except ModuleNotFoundError:
             raise MissingExtraError("the grid 'ray'", "ray") from None
 
 

@@ -27,6 +27,7 @@ from fedeas.privacy.accounting import DELTA
 from fedeas.privacy.queries.sample_sum import SampleSum
 from fedeas.privacy.release import Release
 from fedeas.privacy.secure_sum.identity import Members
+from fedeas.specs import quoted
 
 OWN = "own"  # as a site's generator: the one that the federation makes
 RECORD, HEARD = "own-generator", "heard"
@@ -163,7 +164,7 @@ def take_generator(message: Message, data: Dataset, folder: Path) -> Message:
 
 def taken_generator(folder: Path) -> str:
     """Return the name of the generator that a site was given last."""
-    return f"own(model={_taken(folder)})"
+    return f"own(model={quoted(str(_taken(folder)))})"
 
 
 def taken_quality(folder: Path) -> list[float]:

@@ -2,6 +2,8 @@
 
 import importlib
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,6 +13,7 @@ from fedeas.cores import wait_without_spinning
 from fedeas.data import load_images
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError, MissingExtraError
+from fedeas.files import parse_json, read_text
 from fedeas.generators.copies import Copies
 from fedeas.generators.gaussian import gaussian_of_data
 from fedeas.generators.local_gaussian import LocalGaussian
@@ -31,10 +34,10 @@ def heavy(module: str, purpose: str, extra: str) -> Any:
     wait_without_spinning()
     try:
         return importlib.import_module(module)
-    except ImportError as error:
+    except ModuleNotFoundError as error:  # not one that is there and broken
         if (error.name or "").startswith("fedeas"):
             raise
-        raise MissingExtraError(purpose, extra) from None
+        raise MissingExtraError(purpose, extra) from error
 
 
 def _diffusion(
@@ -175,9 +178,29 @@ def open_generator(spec: str, offered: tuple[tuple[str, object], ...] = ()) -> G
     return make_generator(spec, **dict(offered))
 
 
+def check_stated_classes(classes: Classes, spec: str) -> None:
+    """Refuse a diffusion model of other classes by its metadata, before its libraries are loaded.
+
+    What cannot be read is left to whoever opens the model.
+    """
+    name, settings = parse(spec, "generator")
+    if name != "diffusion":
+        return
+    model = str(settings.get("model", ""))
+    stated = None
+    for folder in (Path(__file__).parent / "models" / model, Path(model)):
+        with suppress(InputError, TypeError, KeyError):
+            stated = parse_json(read_text(folder / "generator.json"), model)["classes"]
+    if isinstance(stated, list):
+        _check_known(classes, [str(known) for known in stated])
+
+
 def check_classes(classes: Classes, generator: Generator) -> None:
     """Refuse a generator of other classes; spelling may differ, as 'T-shirt/top' does."""
-    known: Sequence[str] | None = getattr(generator, "classes", None)
+    _check_known(classes, getattr(generator, "classes", None))
+
+
+def _check_known(classes: Classes, known: Sequence[str] | None) -> None:
     if known is None:
         return
     same = len(known) == count_classes(classes)
@@ -186,8 +209,8 @@ def check_classes(classes: Classes, generator: Generator) -> None:
     if not same:
         raise InputError(
             "the data and the generator have different classes",
-            got=classes if isinstance(classes, int) else list(classes),
-            allowed=", ".join(known),
+            got=f"{classes} classes" if isinstance(classes, int) else list(classes),
+            allowed=f"{len(known)}: {', '.join(known)}",
             fix="choose another generator, or rename the classes if only their names differ",
         )
 

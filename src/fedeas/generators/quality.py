@@ -43,7 +43,7 @@ def frechet_distance(real: Iterable[Bytes], drawn: Iterable[Bytes], features: ob
     try:
         import torch
         from torchmetrics.image.fid import FrechetInceptionDistance
-    except ImportError:
+    except ModuleNotFoundError:
         raise MissingExtraError("a Fréchet distance", "quality") from None
     metric = FrechetInceptionDistance(feature=features).set_dtype(torch.float64)
     with torch.inference_mode():
@@ -155,13 +155,15 @@ class Filtered:
             raise InputError("not a number of tries", got=tries, allowed="1 to 100")
         self._inner, self._classify, self._tries = inner, classify, tries
         self.classes = getattr(inner, "classes", None)
+        self.schema = getattr(inner, "schema", None)
+        self.least_batch: int = getattr(inner, "least_batch", 1)
         digest = hashlib.sha256(f"{inner.fingerprint}\n{name}\n{tries}".encode()).hexdigest()
         self.fingerprint = f"filtered-{digest}"
         self.drawn = self.unmet = 0
 
     def sample(self, labels: Ints, seeds: NDArray[np.uint64]) -> Array:
         """Draw samples, and redraw those that are judged wrong."""
-        samples = self._inner.sample(labels, seeds)
+        samples = np.array(self._inner.sample(labels, seeds))  # a copy: it may be the generator's
         self.drawn += len(labels)
         wrong = np.flatnonzero(self._classify(samples) != labels)
         for attempt in range(1, self._tries):

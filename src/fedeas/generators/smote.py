@@ -164,6 +164,6 @@ def _without_gaps(rows: Array, own: Array, categorical: NDArray[np.intp]) -> NDA
 def _library() -> Any:
     try:
         import imblearn.over_sampling
-    except ImportError:
+    except ModuleNotFoundError:
         raise MissingExtraError("the generator 'smote'", "imbalanced") from None
     return imblearn.over_sampling

@@ -19,7 +19,7 @@ def pyarrow(module: str) -> Any:
         import pyarrow.csv
         import pyarrow.parquet
         import pyarrow.types
-    except ImportError:
+    except ModuleNotFoundError:
         raise MissingExtraError("Parquet", "parquet") from None
     return getattr(pyarrow, module) if module else pyarrow
 

@@ -117,6 +117,6 @@ def _classes() -> tuple[Any, Any]:
     try:
         from datasets import Dataset
         from flwr_datasets.partitioner import Partitioner
-    except ImportError:
+    except ModuleNotFoundError:
         raise MissingExtraError("a flwr-datasets partitioner", "flower") from None
     return Dataset, Partitioner

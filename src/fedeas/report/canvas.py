@@ -79,7 +79,7 @@ def _style() -> AbstractContextManager[None]:
     """Return the context in which figures are drawn; matplotlib's own state is not changed."""
     try:
         from matplotlib import rc_context
-    except ImportError:
+    except ModuleNotFoundError:
         raise MissingExtraError("a picture", "plot") from None
     context: AbstractContextManager[None] = rc_context(_STYLE)
     return context

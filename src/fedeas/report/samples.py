@@ -48,7 +48,7 @@ def grid_picture(grid: Bytes, names: Sequence[str]) -> bytes:
     """Return a grid as PNG, with the name of the class before every row."""
     try:
         from PIL import Image, ImageDraw, ImageFont
-    except ImportError:
+    except ModuleNotFoundError:
         raise MissingExtraError("drawing samples", "data") from None
     rows, each, height, width, channels = grid.shape
     scale = max(2, _HIGH // height)

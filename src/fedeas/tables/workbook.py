@@ -59,7 +59,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 def _openpyxl() -> Any:
     try:
         import openpyxl
-    except ImportError:
+    except ModuleNotFoundError:
         raise MissingExtraError("an Excel workbook", "excel") from None
     return openpyxl
 

@@ -251,5 +251,5 @@ def _whole(name: str, value: object) -> int:
 def _diffusers() -> Any:
     try:
         return import_module("diffusers")
-    except ImportError:
+    except ModuleNotFoundError:
         raise MissingExtraError("the model 'unet'", "diffusion") from None

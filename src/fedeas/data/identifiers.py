@@ -1,0 +1,48 @@
+"""Columns that name a row, such as a patient's number: nothing is learnt from them.
+
+Whoever copies or imitates such a column gives real people's names to synthetic rows. A text names
+its row if (almost) no other row has it. Numbers do if they are whole, all different, and either
+follow each other without a gap or are in a column that is called so: an income may be all
+different too.
+"""
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas.data.schema import all_whole
+
+_FEW = 20  # texts that are never too many, and rows below which numbers tell nothing
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_NAMES = {
+    "account", "case", "customer", "encounter", "fall", "guid", "id", "identifier", "ids", "index",
+    "key", "mrn", "patient", "person", "pid", "record", "ssn", "subject", "uid", "user", "uuid",
+}  # fmt: skip
+
+
+def texts_name_rows(distinct: int, present: int) -> bool:
+    """Tell whether texts name their rows, from how many different ones how many rows have.
+
+    >>> texts_name_rows(200, 200), texts_name_rows(3, 200)
+    (True, False)
+    """
+    return 0 < distinct == present or distinct > max(_FEW, present / 2)
+
+
+def numbers_name_rows(name: str, numbers: NDArray[np.float64]) -> bool:
+    """Tell whether the numbers of a column name their rows; NaN are gaps.
+
+    >>> numbers_name_rows("visit", np.arange(1000.0, 1200.0))
+    True
+    >>> squares = np.arange(30.0) ** 2
+    >>> numbers_name_rows("area", squares), numbers_name_rows("patientId", squares)
+    (False, True)
+    """
+    present = np.unique(numbers[~np.isnan(numbers)])
+    if present.size <= _FEW or present.size < np.count_nonzero(~np.isnan(numbers)):
+        return False
+    if not all_whole(present):
+        return False
+    follow = bool(present[-1] - present[0] == present.size - 1)
+    return follow or not _NAMES.isdisjoint(word.lower() for word in _WORD.findall(name))
