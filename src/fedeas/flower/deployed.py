@@ -35,7 +35,7 @@ from fedeas.policy_settings import with_quality
 from fedeas.privacy.ledger import Ledger
 from fedeas.privacy.secure_sum.identity import Identity, Members, load_identity
 from fedeas.privacy.secure_sum.memory import own_folder
-from fedeas.settings.deployment import SiteConfig
+from fedeas.settings.deployment import SiteConfig, check_same_classes
 from fedeas.settings.reading import read_settings
 from fedeas.specs import parse
 from fedeas.targets import Target, aim_at_classes, inline_target
@@ -201,8 +201,7 @@ def _agreed(context: Context) -> SiteConfig:
     """
     config = _configured(context)
     of_run = read_classes(str(context.run_config.get("classes", "")), "the run")
-    if of_run != read_classes(config.classes, "the site"):
-        raise InputError("the run is about other classes than the site", got=of_run)
+    check_same_classes(read_classes(config.classes, "the site"), of_run)
     return config
 
 
