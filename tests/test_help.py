@@ -10,6 +10,8 @@ import pytest
 from fedeas.cli import app
 from fedeas.privacy.secure_sum.identity import Members, load_identity
 from fedeas.privacy.secure_sum.keys import identity_of, new_identity
+from pictures import draw_shapes
+from test_deployment import write_image
 from under_way import interrupted
 
 ROOT = Path(__file__).parents[1]
@@ -51,8 +53,9 @@ def desk(tmp_path):
     head = (ROOT / "examples" / "fashion.csv").read_text().splitlines()[0]
     (tmp_path / "counts.csv").write_text(f"{head}\na,9,0,0,1,2,0,4,0,0,0\nb,0,3,3,0,0,0,0,2,0,1\n")
     (tmp_path / "site.toml").write_text(
-        'partition-id = 0\nclasses = "a, b"\ndata = "images"\nstate = "state"\n'
+        'partition-id = 0\nclasses = "a, b"\ndata = "own"\nstate = "state"\n'
     )
+    write_image(tmp_path / "own" / "a", draw_shapes(1)[0][0])
     for name in ("examples", "configs"):
         (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path

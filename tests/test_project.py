@@ -1,7 +1,9 @@
 """What the project says about itself holds: its gates, the versions it names, its public names."""
 
 import doctest
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -98,11 +100,26 @@ def test_the_check_of_commands_sees_what_is_gone():
     assert missing('pip install ".[dev,pandsa]"') == ["pandsa"]
 
 
-def test_actions_are_pinned_by_their_major_version():
-    used = [step["uses"] for _, step in STEPS if "uses" in step]
-    assert len(used) > 10
-    for action in used:
-        assert re.fullmatch(r"[\w-]+/[\w-]+@(release/)?v\d+", action), action
+def test_actions_are_pinned_by_their_commits():
+    """A tag can be moved; the comment says which release a commit is, for those who read it."""
+    lines = [
+        line.strip(" -") for path in (GITHUB / "workflows").iterdir()
+        for line in path.read_text().splitlines() if "uses:" in line
+    ]  # fmt: skip
+    assert len(lines) > 10
+    for line in lines:
+        assert re.fullmatch(r"uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+    commits: dict[str, set[str]] = {}
+    for line in lines:
+        commits.setdefault(line.partition("@")[0], set()).add(line)
+    assert all(len(used) == 1 for used in commits.values())
+
+
+def test_what_builds_a_release_is_pinned():
+    pins = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().split()}
+    (installed,) = [line for _, c in COMMANDS for line in c.splitlines() if " twine" in line]
+    assert "--constraint constraints.txt" in installed
+    assert {"build", "twine", "hatchling"} <= pins
 
 
 def test_workflows_get_no_more_rights_than_they_need():
@@ -163,8 +180,8 @@ def test_the_release_is_published_without_a_token_and_only_after_it_was_tried():
 
 
 def test_the_release_compares_the_tag_with_the_version():
-    (line,) = [command for _, command in COMMANDS if "GITHUB_REF_NAME" in command]
-    assert "__version__ = " in line
+    (line,) = [command for _, command in COMMANDS if "__version__ = " in command]
+    assert "GITHUB_REF_NAME" in line
     text = (ROOT / "src" / "fedeas" / "__init__.py").read_text().splitlines()
     assert f'__version__ = "{fedeas.__version__}"' in text
 
@@ -187,10 +204,40 @@ def test_the_image_is_built_from_the_wheel_by_another_user_than_root():
     assert admitted == ["*", *(f"!{name}" for name in copied)]
     (wanted,) = re.findall(r"\[([\w,]+)\]\"", "\n".join(lines))
     assert set(wanted.split(",")) <= set(PROJECT["optional-dependencies"])
+    guide = (ROOT / "docs" / "deployment.md").read_text()
+    (told,) = set(re.findall(r"`fedeas\[([\w,]+)\]`", guide))
+    assert set(told.split(",")) <= set(wanted.split(","))
     (user,) = [line.split()[1] for line in lines if line.startswith("USER")]
     assert any(line.startswith("RUN useradd") and line.endswith(user) for line in lines)
     python = re.search(r"^FROM python:(3\.\d+)-slim$", lines[4])[1]
     assert python in CHECK["python"]
+
+
+def test_an_image_is_built_and_tried_before_it_is_pushed():
+    """In every change, and once more by the workflow that pushes it."""
+    assert ("ci/image", "docker/try fedeas") in COMMANDS
+    (pushed,) = [command for _, command in COMMANDS if "docker push" in command]
+    assert pushed.index("docker/try") < pushed.index("docker push")
+    trial = (ROOT / "docker" / "try").read_text()
+    assert trial.startswith("#!/usr/bin/env bash\n") and "set -euo pipefail" in trial
+    assert os.access(ROOT / "docker" / "try", os.X_OK)
+    subprocess.run(["bash", "-n", ROOT / "docker" / "try"], check=True)
+    tried = re.search(r'python -c "(.*?)"$', trial, re.S | re.M)[1]
+    program = tried.replace("os.getuid() != 0 and ", "")
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True)
+
+
+def test_services_are_limited_as_systemd_limits_them():
+    deploy = ROOT / "examples" / "federation" / "deploy"
+    services = yaml.safe_load((deploy / "compose.yaml").read_text())["services"]
+    for name, service in services.items():
+        unit = (deploy / f"fedeas-{name}.service").read_text()
+        memory = re.search(r"^MemoryMax=(\d+)G$", unit, re.M)[1]
+        assert service["mem_limit"] == f"${{FEDEAS_MEMORY:-{memory}g}}"
+        assert service["pids_limit"] == int(re.search(r"^TasksMax=(\d+)$", unit, re.M)[1])
+        assert "NoNewPrivileges=yes" in unit
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service["cap_drop"] == ["ALL"]
 
 
 def test_compose_builds_that_image():

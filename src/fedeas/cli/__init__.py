@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from fedeas.cli.cache import cache
+from fedeas.cli.check import check
 from fedeas.cli.compare import compare
 from fedeas.cli.demo import demo
 from fedeas.cli.fill import fill
@@ -45,6 +46,7 @@ app.command()(fill)
 app.command()(run)
 app.command()(sweep)
 app.command()(report)
+app.command()(check)
 app.command()(privacy)
 app.command()(demo)
 app.command()(new)

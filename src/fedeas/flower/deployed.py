@@ -39,7 +39,7 @@ from fedeas.privacy.ledger import Ledger
 from fedeas.privacy.queries.class_totals import least_share
 from fedeas.privacy.secure_sum.identity import Identity, Members, load_identity
 from fedeas.privacy.secure_sum.memory import own_folder
-from fedeas.settings.deployment import SiteConfig
+from fedeas.settings.deployment import SiteConfig, check_same_classes
 from fedeas.settings.reading import read_settings
 from fedeas.specs import parse
 from fedeas.targets import Target, inline_target
@@ -226,8 +226,7 @@ def _agreed(context: Context) -> SiteConfig:
     """
     config = _configured(context)
     of_run = read_classes(str(context.run_config.get("classes", "")), "the run")
-    if of_run != read_classes(config.classes, "the site"):
-        raise InputError("the run is about other classes than the site", got=of_run)
+    check_same_classes(read_classes(config.classes, "the site"), of_run)
     return config
 
 

@@ -1,5 +1,6 @@
 """Send messages and receive replies: a few in flight at a time, and never beyond a timeout."""
 
+import logging
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -10,6 +11,8 @@ from flwr.serverapp import Grid
 
 _POLL = 0.02  # seconds between polls for replies, at first
 _SLOWEST_POLL = 0.25  # and when none came for a while
+_TELL = 30.0  # seconds between two lines about nodes that are not connected
+_LOG = logging.getLogger("flwr")  # Flower streams it to `flwr run --stream`
 _RAISED = re.compile(r"<class '[\w.]+'>:<'(.*)'>")  # an error of a ClientApp, as Flower tells it
 
 
@@ -47,11 +50,19 @@ def exchange(
 
 def wait_for_nodes(grid: Grid, nodes: int, timeout: float) -> list[int]:
     """Wait up to `timeout` for this many nodes, and return those that are connected."""
-    deadline = time.monotonic() + timeout
+    begun = time.monotonic()
+    deadline, told = begun + timeout, begun
     while True:
         ids = sorted(grid.get_node_ids())
-        if len(ids) >= nodes or time.monotonic() > deadline:
+        now = time.monotonic()
+        if len(ids) >= nodes or now > deadline:
             return ids
+        if now > told + _TELL:
+            told = now
+            _LOG.info(
+                "%s of %s sites are connected; waiting for at most %.0f s more",
+                len(ids), nodes, deadline - now,
+            )  # fmt: skip
         time.sleep(_SLOWEST_POLL)
 
 

@@ -1,10 +1,12 @@
-"""The log of a run: the results of its rounds."""
+"""The log of a run: the results of its rounds, and an error as one line."""
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedeas.errors import FedeasError
 from fedeas.files import atomic_write
 
 Line = dict[str, Any]  # the results of a round
@@ -35,3 +37,16 @@ class RoundLog:
 
 def _text(line: Line) -> str:
     return json.dumps(line, default=float) + "\n"
+
+
+def log_errors_in_one_line() -> None:
+    """Have Flower log an error of ours as its message: where it was raised helps nobody."""
+    logging.getLogger("flwr").addFilter(_without_traceback)
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, FedeasError):
+        record.exc_info = record.exc_text = None
+        record.msg, record.args = "%s: %s", (record.getMessage(), error)
+    return True

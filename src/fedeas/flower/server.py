@@ -16,7 +16,7 @@ from fedeas.errors import InputError
 from fedeas.files import read_json, write_json
 from fedeas.flower.deployed import open_part, read_classes, row_policy
 from fedeas.flower.exchange import wait_for_nodes
-from fedeas.flower.log import Line, RoundLog
+from fedeas.flower.log import Line, RoundLog, log_errors_in_one_line
 from fedeas.flower.members import ask_sizes
 from fedeas.flower.negotiate import (
     Negotiated,
@@ -26,6 +26,7 @@ from fedeas.flower.negotiate import (
 )
 from fedeas.flower.own_generator import give_generator, make_generator_of_sites
 from fedeas.flower.rounds import Trained, run_rounds
+from fedeas.flower.watched_grid import WatchedGrid
 from fedeas.generators.card import Card
 from fedeas.generators.generator import heavy
 from fedeas.locks import locked
@@ -61,6 +62,8 @@ def serve(grid: Grid, config: Mapping[str, object]) -> Trained:
     config
         The run's configuration, as in `context.run_config`.
     """
+    log_errors_in_one_line()
+    grid = WatchedGrid(grid)
     settings = read_settings(RunConfig, config, "the run's configuration")
     data = _test_data(settings)
     task = Task.of(data)
@@ -143,8 +146,8 @@ def _aimed(
     spec, epsilon = settings.policy, settings.prior_epsilon
     like = inline_shares([1 / classes] * classes)
     row_policy(with_target(spec, like)).local([1] * classes)  # before anything is spent
-    nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
     needed = _needed(members, "the federation's class distribution")
+    nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
     prior = class_prior(grid, nodes, classes, needed, epsilon=epsilon, timeout=settings.timeout)
     policy = with_target(spec, inline_shares(prior.known_shares()))
     _LOG.info("class distribution of the federation, at epsilon %s: %s", epsilon, policy)
@@ -182,19 +185,16 @@ def _negotiated(
     members: Members | None,
 ) -> dict[str, object]:
     """Settle the policy with the sites, from noisy sums over all of them."""
-    known = ("total", "min_reduction", "max_share", "epsilon")
-    if strange := asked.keys() - set(known):
+    aims = ("total",) if "total" in asked else ("min_reduction", "max_share")
+    if strange := asked.keys() - {"epsilon", *aims}:
         raise InputError(
-            "a negotiation has no such setting", got=sorted(strange)[0], allowed=", ".join(known)
+            f"{NEGOTIATE} has no such setting, or not together with the others",
+            got=sorted(strange)[0],
+            allowed="total, or min_reduction and max_share; and epsilon",
         )
-    if "total" in asked and (conditions := asked.keys() & {"min_reduction", "max_share"}):
-        raise InputError(
-            "a negotiation takes a total or conditions, not both", got=sorted(conditions)[0],
-            fix="leave out the total, or the conditions",
-        )  # fmt: skip
+    needed = _needed(members, "a negotiation")
     nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
     ask: Callable[..., Negotiated] = negotiate_price if "total" in asked else negotiate_beta
-    needed = _needed(members, "a negotiation")
     found = ask(grid, nodes, classes, needed, **asked, timeout=settings.timeout)
     choice = found.choice
     chosen = choice.policy

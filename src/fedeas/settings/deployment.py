@@ -5,6 +5,7 @@ Both are configurations of Flower's: flat, with '-' for '_'.
 
 import statistics
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -141,6 +142,18 @@ class RunConfig(Deployment, frozen=True, kw_only=True, rename="kebab"):
             # More rounds, or some without noise, would cost a site more than epsilon in all.
             named += [self.rounds, self.secure]
         return content_hash(named)
+
+
+def check_same_classes(site: Sequence[str], run: Sequence[str]) -> None:
+    """Refuse a run about other classes than a site's, or in another order; names the first."""
+    for at, (own, other) in enumerate(zip_longest(site, run)):
+        if own != other:
+            raise InputError(
+                f"the run is about other classes than the site: class {at} differs",
+                got=other,
+                allowed=str(own),
+                fix="give the site and the run the same classes, in the same order",
+            )
 
 
 class RoundSum(Settings, frozen=True):

@@ -1,0 +1,240 @@
+"""Whether a site is ready for a run: what its owner wrote, tried as the site will use it.
+
+Nothing is sent, and no folder is made: the owner may not be the user that the site runs as.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from fedeas.cores import usable_cores
+from fedeas.data import Dataset
+from fedeas.errors import FedeasError, InputError
+from fedeas.flower.deployed import open_part, read_classes, row_policy
+from fedeas.flower.limits import RefusalLog, check_training
+from fedeas.flower.own_generator import OWN, taken_generator
+from fedeas.flower.queries import EXACT, TRAIN
+from fedeas.generators.generator import check_classes, open_generator
+from fedeas.methods.registry import METHODS
+from fedeas.policies import NoGeneration
+from fedeas.privacy.ledger import Ledger
+from fedeas.privacy.queries.registry import QUERIES
+from fedeas.privacy.secure_sum.identity import Identity, Members, load_identity
+from fedeas.privacy.secure_sum.memory import own_folder
+from fedeas.settings.deployment import RunConfig, SiteConfig, check_same_classes
+from fedeas.specs import did_you_mean, parse
+from fedeas.targets import FEDERATION
+from fedeas.tensors import choose_device
+
+
+class Finding(NamedTuple):
+    """What was looked at, what it is or what is wrong with it."""
+
+    what: str
+    said: str
+    wrong: bool = False
+
+
+def check_site(site: SiteConfig, run: RunConfig | None = None) -> Iterator[Finding]:
+    """Look at everything that a site's configuration names, and yield what is found.
+
+    Parameters
+    ----------
+    site
+        What the owner of the site wrote.
+    run
+        The configuration of a run that it is to take part in.
+    """
+    for what, look in (
+        ("classes", _classes),
+        ("data", _data),
+        ("members", _members),
+        ("generator", _generator),
+        ("state", _state),
+        ("budget", _budget),
+        ("allow", _allow),
+        ("methods", _methods),
+        ("device", lambda own: str(choose_device(own.device))),
+    ):
+        yield _tried(what, look, site)
+    if run is not None:
+        for look in (_run_classes, _run_members, _run_training, _run_policy):
+            yield _tried("run", lambda own, look=look: look(own, run), site)
+
+
+def _tried(what: str, look: Callable[[SiteConfig], str], site: SiteConfig) -> Finding:
+    try:
+        return Finding(what, look(site))
+    except FedeasError as error:
+        return Finding(what, str(error), wrong=True)
+    except Exception as error:  # a generator may be anybody's code
+        return Finding(what, f"{type(error).__name__}: {error}", wrong=True)
+
+
+def _classes(site: SiteConfig) -> str:
+    return ", ".join(read_classes(site.classes, "the site"))
+
+
+def _data(site: SiteConfig) -> str:
+    with _opened(site) as data:
+        shape = " x ".join(map(str, data.samples.shape[1:]))
+        held = len(set(data.labels[: data.train_size].tolist()))
+        return f"{data.train_size:,} samples of {shape}, of {held} of {len(data.classes)} classes"
+
+
+@contextmanager
+def _opened(site: SiteConfig) -> Iterator[Dataset]:
+    """Open the site's data as a turn does; a site that never ran gets no store by this."""
+    if not Path(site.data).exists():
+        raise InputError(f"there is no {site.data}", fix="set `data` to the site's own samples")
+    classes = read_classes(site.classes, "the site")
+    store = Path(site.state) / "store"
+    with tempfile.TemporaryDirectory() as other:
+        place = str(store if _writable(store) and store.exists() else other)
+        yield open_part("train", site.data, place, classes, site.schema, site.label)
+
+
+def _members(site: SiteConfig) -> str:
+    found = _listed(site)
+    if found is None:
+        if site.secure:
+            raise InputError("secure needs a key and the members", fix="set identity-key, members")
+        return "none: this site takes part in no secure sums"
+    members = found.members
+    return f"{members.names[found.place]} of {len(members)}, fingerprint {members.fingerprint}"
+
+
+def _listed(site: SiteConfig) -> Identity | None:
+    if not site.identity_key and not site.members:
+        return None
+    if not site.identity_key or not site.members:
+        raise InputError("a site needs identity-key and members, or neither")
+    return Identity.of(load_identity(site.identity_key), Members.load(site.members))
+
+
+def _generator(site: SiteConfig) -> str:
+    if not site.generator:
+        return "none: this site takes part only in runs with the policy `none`"
+    spec = site.generator
+    if spec == OWN:
+        try:
+            spec = taken_generator(Path(site.state) / "generator")
+        except InputError:
+            return "own: the federation's, which a run gives to this site"
+    opened = open_generator(spec, (("device", site.device),))
+    check_classes(read_classes(site.classes, "the site"), opened)
+    return site.generator
+
+
+def _state(site: SiteConfig) -> str:
+    for folder in (Path(site.state), site.cache_folder):
+        if folder.exists() and folder == Path(site.state):
+            own_folder(folder)
+        if not _writable(folder):
+            raise InputError(
+                f"this user cannot write to {folder}", fix="run this as the user of the SuperNode"
+            )
+    if RefusalLog(Path(site.state) / "refusals").exhausted(0):
+        raise InputError(
+            "the site has refused so many requests today that it reads no more",
+            fix="ask the server's operator why, then remove `refusals` in the state folder",
+        )
+    return site.state
+
+
+def _writable(folder: Path) -> bool:
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
+def _budget(site: SiteConfig) -> str:
+    if not site.members:
+        return "not needed without secure sums"
+    if not site.ledger_folder.exists():
+        return f"epsilon {site.epsilon:g} at delta {site.delta:g}, nothing spent"
+    ledger = Ledger.open(site.ledger_folder, site.epsilon, site.delta)
+    if ledger.left <= 0:
+        raise InputError(
+            "nothing is left of the privacy budget",
+            got=f"epsilon {ledger.epsilon_spent:.3g} of {site.epsilon:g}",
+            fix="look at `fedeas privacy`; with a larger epsilon the site gives more away",
+        )
+    return f"epsilon {ledger.epsilon_spent:.3g} of {site.epsilon:g} spent at delta {site.delta:g}"
+
+
+def _allow(site: SiteConfig) -> str:
+    _check_names(site.allow, "query", (*QUERIES, TRAIN, EXACT))
+    return site.allow
+
+
+def _methods(site: SiteConfig) -> str:
+    _check_names(site.methods, "method", tuple(METHODS.names()))
+    return site.methods
+
+
+def _check_names(listed: str, what: str, known: tuple[str, ...]) -> None:
+    for name in listed.split():
+        if name not in known:
+            fix = did_you_mean(name, known)
+            raise InputError(f"no such {what}", got=name, allowed=" ".join(known), fix=fix)
+
+
+def _run_classes(site: SiteConfig, run: RunConfig) -> str:
+    own, other = read_classes(site.classes, "the site"), read_classes(run.classes, "the run")
+    check_same_classes(own, other)
+    return "is about the same classes"
+
+
+def _run_members(site: SiteConfig, run: RunConfig) -> str:
+    found = _listed(site)
+    if run.secure and found is None:
+        raise InputError("the run is secure, this site has no key", fix="set identity-key, members")
+    if site.secure and not run.secure:
+        raise InputError(
+            "updates leave this site only in secure sums, the run is not secure",
+            fix="set secure = true in the run's configuration",
+        )
+    if found is None or not run.members or not Path(run.members).exists():
+        return "compare the fingerprint of its members with the server's by telephone"
+    theirs = Members.load(run.members)
+    if theirs.digest != found.members.digest:
+        raise InputError(
+            "the run has another list of members",
+            got=theirs.fingerprint,
+            allowed=found.members.fingerprint,
+            fix="give the server and all sites the same members.toml",
+        )
+    return "has the same members"
+
+
+def _run_training(site: SiteConfig, run: RunConfig) -> str:
+    federated = run.federated()
+    if (name := parse(run.method, "method")[0]) not in site.methods.split():
+        raise InputError(
+            "the site does not take part in this method", got=name, allowed=site.methods
+        )
+    check_training(site, federated.local, federated.model, federated.threads)
+    return f"trains by {run.method}, on {usable_cores()} cores here"
+
+
+def _run_policy(site: SiteConfig, run: RunConfig) -> str:
+    name, settings = parse(run.policy, "policy")
+    needed = [TRAIN] if run.secure and run.epsilon else []
+    if name == "negotiate":
+        needed.append("price" if "total" in settings else "beta")
+    elif settings.get("target") == FEDERATION:
+        needed.append("class-totals")
+    elif isinstance(row_policy(run.policy), NoGeneration):
+        return "generates nothing"
+    if lacking := [query for query in needed if query not in site.allow.split()]:
+        raise InputError("the run needs queries that `allow` lacks", got=" ".join(lacking))
+    if not site.generator:
+        raise InputError(
+            "the run generates, this site has no generator", got=run.policy, fix="set generator"
+        )
+    if run.generator_epsilon and site.generator != OWN:
+        return f"makes a generator of its own; this site uses {site.generator}"
+    return f"generates by {run.policy}"

@@ -1,0 +1,121 @@
+"""`fedeas check` tells a site's mistakes before a run, one line each, with what to do."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedeas.privacy.ledger import Ledger
+from fedeas.privacy.secure_sum.identity import Members, make_identity
+from fedeas.privacy.secure_sum.keys import identity_of
+from test_deployment import NAMES, config, settings, sites  # noqa: F401
+
+
+def written(path: Path, values: dict[str, object]) -> Path:
+    path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items()))
+    return path
+
+
+def site_toml(sites: Path, folder: Path, **changed: object) -> Path:  # noqa: F811
+    values = {k.replace("_", "-"): v for k, v in config(sites, folder, 0).to_dict().items()}
+    return written(folder / "site.toml", {**values, **changed})
+
+
+def wrong(out: str) -> dict[str, str]:
+    lines = [line.split(maxsplit=2) for line in out.splitlines()]
+    return {line[1]: line[2] for line in lines if line[0] == "wrong"}
+
+
+def test_a_site_that_is_ready_is_told_what_it_is(sites, tmp_path, fedeas):  # noqa: F811
+    before = sorted(tmp_path.rglob("*"))
+    path = site_toml(sites, tmp_path)
+    run = written(tmp_path / "run.toml", settings(sites, tmp_path / "run", secure=True))
+    done = fedeas("check", path, "--run", run)
+    assert (done.code, wrong(done.out)) == (0, {}), done.out
+    assert "32 samples" in done.out and "2 of 3 classes" in done.out
+    assert Members.load(sites / "members.toml").fingerprint in done.out
+    # Whoever looks may be another user than the site: no folder of the site's is made.
+    assert sorted(set(tmp_path.rglob("*")) - set(before)) == [run, path]
+
+
+def another_list(sites: Path, folder: Path) -> str:  # noqa: F811
+    keys = {f"other-{k}": identity_of(make_identity(folder / f"other-{k}.key")) for k in range(3)}
+    path = folder / "others.toml"
+    path.write_text(Members.of(keys).to_toml())
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "what", "said"),
+    [
+        ({"data": "/nowhere"}, "data", "/nowhere"),
+        ({"classes": "dots, bar, frame"}, "data", "dot"),
+        ({"classes": "one"}, "classes", "one"),
+        ({"identity-key": "/no.key"}, "members", "fedeas members new-key"),
+        ({"identity-key": ""}, "members", "identity-key"),
+        ({"members": "OTHERS"}, "members", "not among the members"),
+        ({"generator": "difusion(model=x)"}, "generator", "diffusion"),
+        ({"generator": "federations:Animals"}, "generator", "classes"),
+        ({"generator": "federations:Nobody"}, "generator", "Nobody"),
+        ({"state": "/etc/passwd/site"}, "state", "/etc/passwd/site"),
+        ({"allow": "beta clas-totals"}, "allow", "class-totals"),
+        ({"methods": "fedavg fedporx"}, "methods", "fedprox"),
+        ({"device": "cuda:7"}, "device", "cuda"),
+        ({"identity-key": "", "members": "", "secure": True}, "members", "identity-key"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_fix(sites, tmp_path, fedeas, changed, what, said):  # noqa: F811
+    if changed.get("members") == "OTHERS":
+        changed = {"members": another_list(sites, tmp_path)}
+    done = fedeas("check", site_toml(sites, tmp_path, **changed))
+    assert done.code == 2
+    assert said in wrong(done.out)[what]
+    assert "Traceback" not in done.out + done.err
+
+
+def test_all_mistakes_are_told_at_once(sites, tmp_path, fedeas):  # noqa: F811
+    done = fedeas(
+        "check", site_toml(sites, tmp_path, **{"data": "/nowhere", "identity-key": "/no.key"})
+    )
+    assert done.code == 2
+    assert set(wrong(done.out)) == {"data", "members"}
+    assert "2 problems" in done.err
+
+
+def test_an_unknown_setting_is_told(sites, tmp_path, fedeas):  # noqa: F811
+    done = fedeas("check", site_toml(sites, tmp_path, epsilom=1.0))
+    assert done.code == 2
+    assert "epsilom" in done.err
+
+
+def test_a_spent_budget_is_told(sites, tmp_path, fedeas):  # noqa: F811
+    own = config(sites, tmp_path, 0)
+    Path(own.state).mkdir(mode=0o700)
+    ledger = Ledger.open(own.ledger_folder, own.epsilon, own.delta)
+    ledger.enter("beta", ledger.left, server="1", run="1", key=b"a")
+    done = fedeas("check", site_toml(sites, tmp_path))
+    assert done.code == 2
+    assert set(wrong(done.out)) == {"budget"}
+
+
+@pytest.mark.parametrize(
+    ("site", "run", "said"),
+    [
+        ({}, {"classes": NAMES.replace("bar", "bars")}, "bars"),
+        ({"secure": True}, {}, "secure = true"),
+        ({}, {"batch": 4096}, "4096"),
+        ({"methods": "fedavg"}, {"method": "moon"}, "moon"),
+        ({"generator": ""}, {}, "fedeas(beta=12)"),
+        ({}, {"members": "OTHERS"}, "another list of members"),
+        ({"allow": "class-totals"}, {"policy": "negotiate"}, "beta"),
+    ],
+)
+def test_a_run_that_the_site_would_refuse_is_told(
+    sites, tmp_path, fedeas, site, run, said  # noqa: F811
+):  # fmt: skip
+    if run.get("members") == "OTHERS":
+        run = {"members": another_list(sites, tmp_path)}
+    path = written(tmp_path / "run.toml", settings(sites, tmp_path / "run", **run))
+    done = fedeas("check", site_toml(sites, tmp_path, **site), "--run", path)
+    assert done.code == 2
+    assert said in wrong(done.out)["run"]

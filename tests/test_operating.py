@@ -1,0 +1,87 @@
+"""What the operator of a federation reads: the stage, who answered, and errors in one line."""
+
+import logging
+
+import pytest
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedeas import InputError
+from fedeas.flower.exchange import exchange
+from fedeas.flower.grids import InlineGrid
+from fedeas.flower.log import log_errors_in_one_line
+from fedeas.flower.server import serve
+from fedeas.flower.watched_grid import WatchedGrid
+from test_deployment import settings, sites  # noqa: F401
+
+
+def asked(seconds: float, kind: str, clients: int = 3) -> None:
+    """Ask sites that take some seconds each, by a clock of our own."""
+    now = [100.0]
+    app = ClientApp()
+
+    def answer(message: Message, context: Context) -> Message:
+        now[0] += seconds
+        return Message(RecordDict(), reply_to=message)
+
+    app.query("secure_keys")(answer)
+    app.train()(answer)
+    grid = WatchedGrid(InlineGrid(app, clients), lambda: now[0])
+    messages = [
+        Message(RecordDict(), node, kind, ttl=600.0, group_id="7") for node in grid.get_node_ids()
+    ]
+    assert len(list(exchange(grid, messages, clients, 600.0))) == clients
+
+
+def lines(caplog) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "flwr"]
+
+
+def test_the_stream_says_the_stage_who_answered_and_how_long_yet(caplog):
+    with caplog.at_level(logging.INFO, "flwr"):
+        asked(40.0, "query.secure_keys")
+    assert lines(caplog) == [
+        "secure sum, keys: 1 of 3 sites have answered after 40 s; waiting for at most 560 s more",
+        "secure sum, keys: 3 of 3 sites have answered, after 120 s",
+    ]
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "flwr"):
+        asked(30.0, "train", clients=4)
+    assert lines(caplog)[0].startswith("round 7, training: 1 of 4 sites have answered after 30 s")
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "flwr"):
+        asked(1.0, "train")
+    assert lines(caplog) == []  # nothing to wait for
+
+
+def test_an_error_of_ours_is_one_line_and_another_keeps_its_traceback(caplog):
+    log_errors_in_one_line()
+    logger = logging.getLogger("flwr")
+    mine = InputError("clients 1 are missing", got="2 of 3")
+    for error in (mine, ValueError("a bug")):
+        try:
+            raise error
+        except Exception as raised:
+            logger.error("%s raised an exception", "ServerApp", exc_info=raised)  # as Flower does
+    ours, other = [record for record in caplog.records if record.name == "flwr"]
+    assert ours.exc_info is None
+    assert ours.getMessage() == f"ServerApp raised an exception: {mine}"
+    assert other.exc_info is not None
+
+
+@pytest.mark.parametrize(
+    ("policy", "got"),
+    [
+        ("negotiate(total=5000, min_reduction=0.5)", "min_reduction"),
+        ("negotiate(total=5000, max_share=0.5)", "max_share"),
+        ("negotiate(beta=12)", "beta"),
+    ],
+)
+def test_a_negotiation_that_cannot_be_asks_nobody(sites, tmp_path, policy, got):  # noqa: F811
+    class Nobody(InlineGrid):
+        def get_node_ids(self):
+            raise AssertionError("a site was asked")
+
+    with pytest.raises(InputError) as refused:
+        serve(Nobody(ClientApp(), 0), settings(sites, tmp_path / "run", policy=policy))
+    assert got in str(refused.value)
