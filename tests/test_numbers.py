@@ -571,6 +571,18 @@ def test_a_page_has_no_other_numbers(page):
     assert [listed for listed in NO_FIGURES[page] if listed not in words(text)] == []
 
 
+@pytest.mark.parametrize(
+    "page", sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
+)
+def test_what_a_benchmark_measured_has_a_record_or_says_that_it_has_none(page):
+    """In the paragraph that names the benchmark, or in the next one."""
+    paragraphs = (ROOT / page).read_text(encoding="utf-8").split("\n\n")
+    for paragraph, following in zip(paragraphs, [*paragraphs[1:], ""], strict=True):
+        _, benchmark, rest = paragraph.partition("benchmarks/")
+        if benchmark and NUMBER.search(rest.partition("`")[2]):
+            assert re.search(r"data/[\w-]+\.|no\s+record", paragraph + following), paragraph
+
+
 def test_only_the_loss_on_real_sites_survives_the_correction(monkeypatch):
     """As the studies correct: all comparisons of the three tables, of loans, of the paper."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
