@@ -169,6 +169,37 @@ def test_the_readme_is_short_and_says_first_what_it_is_for():
         assert word in text, word
 
 
+@pytest.mark.parametrize(
+    "name", ["SECURITY.md", "docs/security.md", "docs/privacy_noise.md", "docs/privacy_queries.md"]
+)
+def test_pages_on_security_begin_with_what_nobody_has_reviewed(name):
+    beginning = " ".join((ROOT / name).read_text()[:1200].split())
+    assert "xperimental" in beginning
+    assert re.search(r"reviewed by a third party", beginning)
+
+
+def test_what_is_said_of_secaggplus_is_so():
+    """The table of the security page, on the Flower that is installed."""
+    from flwr.app import ConfigRecord
+    from flwr.client.mod.secure_aggregation.secaggplus_mod import SecAggPlusState, _unmask
+    from flwr.common.secure_aggregation.secaggplus_constants import Key, Stage
+    from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
+    from flwr.server.workflow import SecAggPlusWorkflow
+
+    workflow = SecAggPlusWorkflow(3, 2)
+    assert (workflow.clipping_range, workflow.quantization_range) == (8.0, 2**22)
+    assert len(Stage.all()) == 4
+    # Two seeds of 256 bits that are equal once they are folded to 32 bits have the same masks.
+    seeds = bytes(32), b"abcd" * 2 + bytes(24)
+    masks = [pseudo_rand_gen(seed, 2**32, [(50,)])[0] for seed in seeds]
+    assert (masks[0] == masks[1]).all()
+    # A node that is said to have survived and to be gone: the client gives both of its secrets.
+    state = SecAggPlusState(threshold=2)
+    state.rd_seed_share_dict, state.sk1_share_dict = {1: b"seed", 2: b"other"}, {1: b"key"}
+    lists = ConfigRecord({Key.ACTIVE_NODE_ID_LIST: [1, 2], Key.DEAD_NODE_ID_LIST: [1]})
+    assert {b"seed", b"key"} < set(_unmask(state, lists)[Key.SHARE_LIST])
+
+
 # What readers did not understand, and what is there instead.
 CLEARER = {
     "nothing and weigh nothing": "no samples and is ignored",
