@@ -4,6 +4,7 @@ Every attack is also run against a client as it was before, where it succeeds.
 """
 
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,25 +13,35 @@ import torch
 from flwr.app import Message
 from hypothesis import given, settings, strategies
 from hypothesis.extra.numpy import arrays
+from scipy import stats
 
 from fedeas import InfeasibleError
 from fedeas.flower import client as client_module
+from fedeas.flower import queries as queries_module
 from fedeas.flower import records
-from fedeas.flower.deployed import make_deployed_app
+from fedeas.flower import secure_sum as secure_sum_module
+from fedeas.flower.deployed import make_deployed_app, open_deployed
 from fedeas.flower.exchange import exchange
 from fedeas.flower.grids import InlineGrid
+from fedeas.flower.queries import ask
 from fedeas.flower.robust import clip_update
 from fedeas.flower.secure_round import Layout, content_digest, encode_question, whole_update
 from fedeas.flower.secure_sum import Sums, finish_sum, new_session, read_replies
 from fedeas.methods.registry import make_method
-from fedeas.privacy.accounting import rho_for
+from fedeas.privacy.accounting import DELTA, rho_for
 from fedeas.privacy.ledger import Ledger
+from fedeas.privacy.noise import Noise
+from fedeas.privacy.queries.class_totals import ClassTotals
+from fedeas.privacy.queries.registry import encode_query
+from fedeas.privacy.secure_sum.client import Client
 from fedeas.privacy.secure_sum.identity import Members, make_identity
 from fedeas.privacy.secure_sum.keys import identity_of
 from fedeas.privacy.secure_sum.server import Server
 from fedeas.settings.deployment import RoundSum
-from fedeas.settings.training import ModelSettings
+from fedeas.settings.training import Local, ModelSettings
+from fedeas.training.loop import fit
 from fedeas.training.models import make_model
+from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 from pictures import CLASSES, draw_shapes, encoded
 
@@ -200,9 +211,11 @@ class Cheating:
         return [entry.query for entry in ledger.entries]
 
 
-def looking_for(image: np.ndarray, big: float = 1e30) -> dict[str, torch.Tensor]:
+def looking_for(
+    image: np.ndarray, big: float = 1e30, model: str = "mlp"
+) -> dict[str, torch.Tensor]:
     """Return weights whose training overflows if, and only if, this image is there."""
-    model = make_model(ModelSettings("mlp"), TASK, 0)
+    model = make_model(ModelSettings(model), TASK, 0)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
@@ -232,7 +245,7 @@ def test_weights_that_overflow_at_one_image_do_not_tell_whether_it_is_there(
 ):
     number, there = TARGETS[target]
     if client != "now":
-        monkeypatch.setattr(client_module, "check_values", lambda tensors: None)
+        monkeypatch.setattr(client_module, "check_values", lambda *_, **__: None)
     if client == "as it was":
         monkeypatch.setattr(Layout, "words", old_words)
     server = Cheating(place, tmp_path)
@@ -250,3 +263,234 @@ def test_weights_that_overflow_at_one_image_do_not_tell_whether_it_is_there(
     in_sight = largest > 8 * noise + SITES * UNITS
     assert in_sight == (client == "as it was" and there)
     assert server.entries(0) == ["train"]
+
+
+@pytest.mark.parametrize("client", ["now", "as it was"])
+def test_training_that_overflows_is_no_refusal_without_noise_either(
+    place, tmp_path, monkeypatch, client
+):
+    """A site that refused, and the others not, would tell the server whose the image is."""
+    if client == "as it was":
+        monkeypatch.setattr(Layout, "_sound", lambda self, after, added: (after, added))
+    server = Cheating(place, tmp_path, allow="train exact")
+    fit = client_module.fit
+
+    def train(model, samples, *others):
+        steps = fit(model, samples, *others)
+        images, _ = samples.take(np.arange(len(samples)))
+        if any(np.array_equal(image, IMAGES[3]) for image in images):
+            with torch.no_grad():
+                model.fc.bias.fill_(math.nan)
+        return steps
+
+    monkeypatch.setattr(client_module, "fit", train)
+    found = server.round(everywhere(0.01))
+    assert (server.nodes[0] in found.nodes) == (client == "now")
+    assert set(server.nodes[1:]) <= set(found.nodes)
+
+
+# Noise is the owner's
+
+
+def stolen_histogram(server: Cheating, k: int) -> np.ndarray:
+    """Return a site's label counts from two sums without noise, one of them without the site.
+
+    From weights of zero only the last bias moves: towards every label by its share.
+    """
+    start = {name: torch.zeros_like(value) for name, value in everywhere(0.0).items()}
+    totals = []
+    for nodes in (server.nodes, [n for i, n in enumerate(server.nodes) if i != k]):
+        found = server.round(start, nodes)
+        samples = (HELD // SITES) * len(found.nodes)
+        totals.append(server.layout.read(found.words, samples).weights.total()["fc.bias"])
+    moved = (totals[0] - totals[1]).numpy() / 0.05
+    return np.rint(moved + HELD / SITES / len(CLASSES)).astype(int)
+
+
+@pytest.mark.parametrize("allow", [None, "train", "class-totals beta price", "exact beta"])
+def test_a_server_cannot_leave_the_noise_out(place, tmp_path, allow):
+    """By default, or with a budget, no sum without noise leaves a site: `exact` allows it."""
+    server = Cheating(place, tmp_path, **({"allow": allow} if allow else {}))
+    with pytest.raises(InfeasibleError, match="too few clients"):
+        server.round(everywhere(0.01))
+    if allow == "class-totals beta price":
+        with pytest.raises(InfeasibleError, match="too few clients"):
+            server.round(everywhere(0.01), rho=0.01)
+
+
+@pytest.mark.parametrize("client", ["allowing it", "as it was"])
+def test_two_exact_sums_are_one_sites_labels(place, tmp_path, monkeypatch, client):
+    """What the switch is for; once the noise was the server's choice, whatever the owner said."""
+    if client == "as it was":
+        for module in (client_module, queries_module):
+            monkeypatch.setattr(module, "training_cost", lambda asked, allow: asked["rho"])
+    allow = "class-totals beta price" if client == "as it was" else "train exact"
+    server = Cheating(place, tmp_path, allow=allow)
+    own = np.bincount(LABELS[HELD // 2 : 3 * HELD // 4], minlength=len(CLASSES))
+    assert stolen_histogram(server, 2).tolist() == own.tolist()
+    assert all(server.entries(k) == [] for k in range(SITES))
+
+
+def test_the_directions_of_updates_do_not_leave_a_site(place, tmp_path):
+    server = Cheating(place, tmp_path, allow="train exact")
+    with pytest.raises(InfeasibleError, match="too few clients"):
+        server.round(everywhere(0.01), drift=True)
+
+
+# The ledger
+
+
+def test_a_site_short_of_budget_refuses_before_the_others_pay(place, tmp_path, caplog):
+    server = Cheating(place, tmp_path, epsilon=1.0)
+    first = next(iter(server.grid._contexts.values()))
+    first.node_config["epsilon"] = 0.4
+    other = list(server.grid._contexts.values())[1]
+    other.node_config["epsilon"] = 0.4
+    rho = rho_for(0.5)
+    for asked in range(2):
+        with pytest.raises(InfeasibleError, match="too few clients for a secure sum at keys") as no:
+            server.round(everywhere(0.01), rho=rho)
+        assert "wait longer" not in no.value.fix, asked
+        assert all(name in str(no.value) for name in ("site-0", "site-1"))
+    assert all(server.entries(k) == [] for k in range(SITES))
+    # The server is told nothing of it; the site's own log says what was asked, and what is left.
+    assert f"rho {rho:.4g} for train" in caplog.text
+    assert "0.4" not in str(no.value)
+
+
+def test_a_query_that_one_site_cannot_pay_for_costs_nobody(place, tmp_path, caplog):
+    server = Cheating(place, tmp_path, epsilon=1.0)
+    for context in list(server.grid._contexts.values())[:2]:
+        context.node_config["epsilon"] = 0.4
+    with pytest.raises(InfeasibleError, match="at keys"):
+        ask(server.grid, server.nodes, ClassTotals(3), server.members, epsilon=0.5)
+    assert all(server.entries(k) == [] for k in range(SITES))
+    assert "privacy budget of epsilon 0.4" in caplog.text
+
+
+def test_a_site_without_its_key_says_so_in_its_own_log(place, tmp_path, caplog):
+    server = Cheating(place, tmp_path)
+    for context in list(server.grid._contexts.values())[:2]:
+        context.node_config["identity-key"] = str(place / "lost.key")
+    with pytest.raises(InfeasibleError, match="at keys") as failure:
+        ask(server.grid, server.nodes, ClassTotals(3), server.members)
+    assert "lost.key" in caplog.text
+    assert "lost.key" not in str(failure.value)
+
+
+@pytest.mark.parametrize("client", ["now", "as it was"])
+def test_a_sum_whose_record_is_lost_is_paid_for_again(place, tmp_path, monkeypatch, client):
+    """The same session gets new noise then, and the average of many answers is exact."""
+    if client == "as it was":  # the session was the key
+        masked = Client.masked
+        monkeypatch.setattr(
+            Client, "masked",
+            lambda self, request, release: masked(self, request, lambda _: release(self._session)),
+        )  # fmt: skip
+    server = Cheating(place, tmp_path)
+    query = ClassTotals(3)
+    session = new_session({**encode_query(query), "rho": 0.001}, query.length)
+    answers = []
+    for _ in range(3):
+        monkeypatch.setattr(secure_sum_module, "new_session", lambda *_: session)
+        found = secure_sum_module.secure_sum(
+            server.grid, server.nodes, {}, query.length, server.members, 600.0
+        )
+        answers.append(found.words.tobytes())
+        # Answered again it is not.
+        with pytest.raises(InfeasibleError, match="at keys"):
+            secure_sum_module.secure_sum(
+                server.grid, server.nodes, {}, query.length, server.members, 600.0
+            )
+        for k in range(SITES):
+            shutil.rmtree(tmp_path / str(k) / "sums")
+            (tmp_path / str(k) / "refusals").unlink(missing_ok=True)
+    assert len(set(answers)) == 3
+    paid = 3 if client == "now" else 1
+    assert all(server.entries(k) == ["class-totals"] * paid for k in range(SITES))
+
+
+# An audit with a canary
+
+
+TINY = "mlp(width=4)"  # 295 numbers
+
+
+def tiny(value: float, dtype=torch.float32) -> dict[str, torch.Tensor]:
+    like = make_model(ModelSettings(TINY), TASK, 0).state_dict()
+    return {k: torch.full(v.shape, value, dtype=dtype) for k, v in like.items()}
+
+
+def trained(site, weights, canary: bool, rate: float) -> dict[str, torch.Tensor]:
+    """Return where a site's training ends, with the first of its images or without it."""
+    model = make_model(ModelSettings(TINY), TASK, 0)
+    model.load_state_dict(weights)
+    samples = Samples.of(site.real.data, np.arange(0 if canary else 1, len(site.real)))
+    local = Local(epochs=1, batch=64, learning_rate=rate)
+    fit(model, samples, local, np.random.default_rng(0))
+    return dict(model.state_dict())
+
+
+def proven(words, before, ends, epsilon: float = 1.0, strength: float = 1.0, trials=1000) -> float:
+    """Return the epsilon that sums with and without a canary prove, with 95 % confidence.
+
+    All other sites collude but one. The server knows both words, and looks along the line between
+    them, which is the best test there is. Thresholds are fixed beforehand.
+    """
+    layout = layout_of(before, 1.0, rho_for(epsilon, DELTA), TINY)
+    without, there = (words(layout, end, {}, 10, 0, 0).view(np.int64).astype(float) for end in ends)
+    moved = float(np.linalg.norm(there - without))
+    if not moved:
+        return 0.0
+    promised = layout.noise(MEMBERS)
+    noise = Noise(strength * promised.sigma, promised.honest)
+    bytes_of = np.random.default_rng(1).bytes
+    sums = np.zeros((2 * trials, layout.length))
+    for _ in range(noise.honest):
+        sums += noise.part(sums.size, bytes_of).reshape(sums.shape)
+    along = sums @ (there - without) / moved + np.repeat([0.0, moved], trials)
+    best, level = 0.0, 0.05 / 6
+    for threshold in (moved / 2, moved, moved + noise.sigma):
+        false, true = (int((part > threshold).sum()) for part in np.split(along, 2))
+        most_false = stats.beta.ppf(1 - level, false + 1, trials - false)
+        least_true = stats.beta.ppf(level, true, trials - true + 1) if true else 0.0
+        if least_true > DELTA:
+            best = max(best, math.log((least_true - DELTA) / most_false))
+    return best
+
+
+MEMBERS = Members.of({str(k): k.to_bytes(32) for k in range(SITES)})
+WEIGHTS = {"ordinary": 0.0, "overflowing": 1e30, "as large as may be sent": 4000.0}
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_an_audit_of_training_proves_no_more_than_is_claimed(place, tmp_path, weights):
+    site = open_deployed(next(iter(Cheating(place, tmp_path).grid._contexts.values())))
+    first = site.real.take(np.arange(1))[0][0]
+    before = dict(make_model(ModelSettings(TINY), TASK, 0).state_dict())
+    if weights != "ordinary":
+        before = looking_for(first, WEIGHTS[weights], TINY)
+    rate = 1.0 if weights == "as large as may be sent" else 0.05
+    ends = [trained(site, before, canary, rate) for canary in (False, True)]
+    assert proven(Layout.words, before, ends) <= 1
+    if weights == "overflowing":  # as it was, the canary is seen whenever it is there
+        assert not all(t.isfinite().all() for t in ends[1].values())
+        assert all(t.isfinite().all() for t in ends[0].values())
+        assert proven(old_words, before, ends) > 1
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_the_audit_of_training_catches_a_tenth_of_the_noise(epsilon):
+    """Of the two ends of training that are furthest apart."""
+    before, ends = tiny(0.0), (tiny(-1.0), tiny(1.0))
+    assert 0 < proven(Layout.words, before, ends, epsilon) <= epsilon
+    assert proven(Layout.words, before, ends, epsilon, strength=0.1) > epsilon
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_the_audit_of_training_finds_nothing_in_numbers_that_are_not_finite(odd):
+    lost = tiny(0.0)
+    next(iter(lost.values())).view(-1)[0] = odd
+    ends = (tiny(0.001), lost)
+    assert proven(Layout.words, tiny(0.0), ends) <= 1
+    assert proven(old_words, tiny(0.0), ends) > 1

@@ -349,7 +349,7 @@ def test_too_few_clients_are_named_and_waiting_is_advised_only_where_somebody_is
         return server, failure.value
 
     server, refused = failed({10: "keys: the site refuses", 12: "keys: the site refuses"})
-    assert "node 10: keys: the site refuses" in str(refused)
+    assert "node 10, node 12: keys: the site refuses" in str(refused)
     assert all(name in str(refused) for name in server._members.names)  # whose keys did not come
     assert "wait longer" not in refused.fix
     for others in ({}, {10: "keys: the site refuses", 11: "keys: no reply in time"}):

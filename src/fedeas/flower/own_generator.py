@@ -19,10 +19,11 @@ from fedeas.data import Dataset
 from fedeas.errors import InputError
 from fedeas.files import atomic_write
 from fedeas.flower.exchange import exchange, reason
-from fedeas.flower.queries import DELTA, ask
+from fedeas.flower.queries import ask
 from fedeas.generators.generator import heavy
 from fedeas.generators.own.card import CARD, WEIGHTS, Card
 from fedeas.per_name import planned_quality
+from fedeas.privacy.accounting import DELTA
 from fedeas.privacy.queries.sample_sum import SampleSum
 from fedeas.privacy.release import Release
 from fedeas.privacy.secure_sum.identity import Members

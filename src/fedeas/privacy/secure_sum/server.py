@@ -254,9 +254,13 @@ class Server:
 
     def _too_few(self, stage: str, found: int, needed: int) -> InfeasibleError:
         """Say who is missing, and why: each of them has an owner who can be called."""
-        why = [f"{self._name(node)}: {said}" for node, said in self.left_out.items()]
-        if strangers := [n for p, n in enumerate(self._members.names) if p not in self._nodes]:
-            why.append(f"no keys of {_listed(strangers)}")
+        reasons: dict[str, list[str]] = {}
+        for node, said in self.left_out.items():
+            reasons.setdefault(said, []).append(self._name(node))
+        why = [f"{_listed(whose)}: {said}" for said, whose in reasons.items()]
+        unknown = [n for p, n in enumerate(self._members.names) if p not in self._nodes]
+        if unknown and not self.left_out.keys() <= self._names.keys():
+            why.append(f"no keys of {_listed(unknown)}")
         listed = _listed(why, "; ")
         silent = not self.left_out or any(
             said.endswith(NO_REPLY) for said in self.left_out.values()
