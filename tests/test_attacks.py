@@ -41,7 +41,9 @@ from fedeas.settings.deployment import SiteConfig
 from fedeas.settings.reading import read_settings
 from fedeas.settings.training import Local, ModelSettings
 from fedeas.training.models import make_model
+from fedeas.training.samples import Samples
 from fedeas.training.task import Task
+from hostile import equal
 from pictures import encoded
 from reconstruction import Seen, reconstruct
 from sums import identities
@@ -484,6 +486,38 @@ def test_too_large_a_plan_is_cut_rather_than_refused(site, tmp_path):
             made[segment.label] += segment.size
     assert made.tolist() == (wanted * 100 // wanted.sum()).tolist()
     assert 80 < made.sum() <= 100
+
+
+class Failing(Squares):
+    """Fails as a GPU does."""
+
+    fingerprint = "failing-1"
+
+    def sample(self, labels, seeds):
+        raise RuntimeError("out of memory")
+
+
+def test_what_fails_once_labels_are_known_is_no_refusal(site, caplog, monkeypatch):
+    """Whether anything is generated follows from the labels, and so would a refusal."""
+    site.context.node_config |= {"generator": "test_attacks:Failing"}
+    alone = records.tensors(site.ask(policy="none").content, "weights")
+    reply = site.ask(policy="full-balance", experiment="y")
+    assert equal(records.tensors(reply.content, "weights"), alone)
+    assert "out of memory" in caplog.text  # the owner reads why
+    fit = client_module.fit
+
+    def failing(model: object, samples: Samples, *others: object) -> int:
+        if isinstance(samples.data.samples, np.memmap):
+            raise RuntimeError("no such kernel")
+        return fit(model, samples, *others)
+
+    monkeypatch.setattr(client_module, "fit", failing)
+    for number, method in enumerate(("fedavg", "moon", "scaffold"), 1):
+        reply = site.ask(method=method, experiment=method)
+        assert equal(records.tensors(reply.content, "weights"), fresh_weights()), number
+    assert "no such kernel" in caplog.text
+    monkeypatch.setattr(client_module, "fit", lambda *a: 1 / 0)  # on blank samples too
+    assert site.refuses()
 
 
 def test_a_refusal_is_always_the_same_and_soon_the_only_answer(site, caplog):

@@ -393,6 +393,16 @@ def test_fedeas_privacy_shows_what_was_spent_on_what(fedeas, folder):
     assert [answer["query"] for answer in told["answers"]] == ["beta"] * 3
 
 
+def test_fedeas_privacy_names_servers_only_where_they_are_known(fedeas, folder, tmp_path):
+    assert "server" in fedeas("privacy", folder).out.splitlines()[2]
+    for server in ("", "7"):  # unknown, or the run's number, as it was once entered
+        ledger = Ledger.open(tmp_path / f"own{server}")
+        ledger.enter("beta", RHO, server=server, run="7", key=b"a")
+        heading = fedeas("privacy", ledger.folder).out.splitlines()[2]
+        assert "run" in heading
+        assert "server" not in heading
+
+
 def test_fedeas_privacy_reads_the_budget_of_a_site(fedeas, folder, tmp_path):
     site = tmp_path / "site.toml"
     site.write_text(

@@ -25,6 +25,7 @@ from fedeas.flower.deployed import make_deployed_app, row_policy
 from fedeas.flower.grids import InlineGrid
 from fedeas.flower.limits import REFUSAL
 from fedeas.flower.own_generator import RECORD as GENERATOR
+from fedeas.flower.queries import ask
 from fedeas.flower.secure_round import Layout, content_digest, encode_question
 from fedeas.flower.secure_sum import new_session
 from fedeas.generators.own import refined
@@ -34,6 +35,8 @@ from fedeas.per_name import planned_quality
 from fedeas.policies.registry import make_policy
 from fedeas.policy_settings import with_quality
 from fedeas.privacy.ledger import Ledger
+from fedeas.privacy.queries.class_totals import ClassTotals
+from fedeas.privacy.queries.image_moments import ImageMoments
 from fedeas.privacy.queries.registry import QUERIES, read_query
 from fedeas.privacy.secure_sum.identity import Members, make_identity
 from fedeas.privacy.secure_sum.keys import identity_of
@@ -62,7 +65,7 @@ TASK = Task(len(CLASSES), SHAPE, (0.5,), (0.5,))
 class Site:
     """A deployed site with some samples, and all that can be seen of how it answers."""
 
-    def __init__(self, folder: Path, name: str, members: Path) -> None:
+    def __init__(self, folder: Path, name: str, number: int) -> None:
         rng = np.random.default_rng(0)
         for label, count in zip(CLASSES, SITES[name], strict=True):
             for k in range(count):
@@ -73,7 +76,8 @@ class Site:
         node = {
             "partition-id": 0, "classes": ", ".join(CLASSES), "data": str(folder / name),
             "state": str(self.state), "device": "cpu", "generator": "own", "max-samples": 30,
-            "identity-key": str(folder / "0.key"), "members": str(members), "max-steps": 20,
+            "identity-key": str(folder / f"{number}.key"),
+            "members": str(folder / "members.toml"), "max-steps": 20,
             "max-epochs": 3, "max-batch": 64, "allow": " ".join((*QUERIES, "train", "exact")),
         }  # fmt: skip
         self.context = Context(1, 2, node, RecordDict(), {"classes": ", ".join(CLASSES)})
@@ -96,18 +100,21 @@ class Site:
         self.forget()
         TOUCHED.clear()
         reply = self.send(content, kind)
+        return (
+            reply.error.reason if reply.has_error() else None,
+            bool(TOUCHED) if reply.has_error() else None,
+            *self.left(),
+        )
+
+    def left(self) -> tuple[list[object], dict[str, int]]:
+        """Return what is in the ledger, and the names and sizes of files."""
         ledger = Ledger.open(self.state / "ledger", 3.0, 1e-6)
         files = {
             str(path.relative_to(self.state)): path.stat().st_size
             for path in self.state.rglob("*")
             if path.is_file() and path.relative_to(self.state).parts[0] not in ("cache", "store")
         }
-        return (
-            reply.error.reason if reply.has_error() else None,
-            bool(TOUCHED) if reply.has_error() else None,
-            [(entry.query, entry.rho) for entry in ledger.entries],
-            files,
-        )
+        return [(entry.query, entry.rho) for entry in ledger.entries], files
 
 
 TOUCHED: list[str] = []  # what was looked at of a site's own samples
@@ -131,7 +138,7 @@ def sites(tmp_path_factory) -> list[Site]:
     folder = tmp_path_factory.mktemp("neighbours")
     keys = {f"s{k}": identity_of(make_identity(folder / f"{k}.key")) for k in range(4)}
     (folder / "members.toml").write_text(Members.of(keys).to_toml())
-    made = [Site(folder, name, folder / "members.toml") for name in SITES]
+    made = [Site(folder, name, number) for number, name in enumerate(SITES)]
     first = generator(folder)
     for site in made:
         assert not site.send(first, "query.own_generator").has_error()
@@ -358,6 +365,24 @@ def test_queries_are_refused_alike(sites, question):
     first, *others = [site.seen(content, "query.secure_keys") for site in sites]
     assert others == [first] * len(others)
     assert sound or first[:2] == (REFUSAL, False)
+
+
+def test_a_whole_sum_leaves_the_same_at_all_sites(sites):
+    """They are the members of one federation here, and go through all five stages."""
+    grid = InlineGrid(make_deployed_app(), len(sites))
+    nodes = list(grid.get_node_ids())
+    for node, site in zip(nodes, sites, strict=True):
+        site.forget()
+        grid._contexts[node] = site.context
+    members = Members.load(sites[0].context.node_config["members"])
+    for query in (ClassTotals(4), ImageMoments(4, SHAPE, 2)):
+        assert len(ask(grid, nodes, query, members, epsilon=1.0).nodes) == len(sites)
+        assert len({repr(site.left()) for site in sites}) == 1
+    with pytest.raises(FedeasError, match=REFUSAL):  # there is not so much left
+        ask(grid, nodes, ClassTotals(4), members, epsilon=2.9)
+    left = [site.left() for site in sites]
+    assert left == [left[0]] * len(left)
+    assert [name for name, _ in left[0][0]] == ["class-totals", "image-moments"]
 
 
 @given(stage=st.sampled_from(("shares", "masked", "agree", "unmask")), content=st.binary())

@@ -13,6 +13,7 @@ from fedeas import FedEAS, InfeasibleError, InputError, LabelCounts, WaterFill
 from fedeas.privacy.queries.beta import RAMP, BetaQuery
 from fedeas.privacy.queries.beta_bounds import _integral, _largest_share, _ranges, _smallest_share
 from fedeas.privacy.queries.class_totals import ClassTotals, onto_simplex
+from fedeas.privacy.queries.column_counts import ColumnCounts
 from fedeas.privacy.queries.effects import (
     Estimate,
     choose_by_conditions,
@@ -23,6 +24,7 @@ from fedeas.privacy.queries.embedding import EmbeddingSum
 from fedeas.privacy.queries.image_moments import ImageMoments, ImageProducts
 from fedeas.privacy.queries.price import PriceQuery
 from fedeas.privacy.queries.registry import QUERIES, encode_query, read_query
+from fedeas.privacy.queries.row_moments import RowMoments
 from fedeas.privacy.secure_sum.messages import RefusedError
 from fedeas.select import path
 from strategies import counts
@@ -444,3 +446,23 @@ def test_frequencies_are_bounded():
         kind(10, (28, 28, 1), 16)
         with pytest.raises(InputError, match="17"):
             kind(10, (28, 28, 1), 17)
+
+
+VALUES = st.sampled_from((0.0, 1.0, -1.0, 2.5, 1e30, -1e30, 1e-40, math.nan, math.inf, -math.inf))
+
+
+@given(st.lists(st.tuples(VALUES, VALUES), max_size=6), st.sampled_from((1e-5, 1.0, 1e5)))
+def test_no_row_of_a_table_makes_a_query_fail(rows, radius):
+    """Settings are checked before samples are opened: afterwards nothing may depend on them."""
+    samples = np.array(rows, np.float32).reshape(-1, 2)
+    labels = np.arange(len(samples)) % 3
+    counts = ColumnCounts(3, (2,), cuts=((0.0, 1.0), (-1e30, 1e30)))
+    moments = RowMoments(
+        3, (2,), levels=(3, 0), gaps=(True, False), cuts=((0.0, 1e30),),
+        places=((-1e6, 0.0, 1e6),), variances=((0.0, 1e6, 1.0),), radius=radius,
+    )  # fmt: skip
+    for query in (counts, moments):
+        answer = query.answer(samples, labels)
+        alone = [query.answer(samples[[k]], labels[[k]]) for k in range(len(samples))]
+        assert np.array_equal(answer, np.sum(alone, axis=0) if alone else np.zeros(query.length))
+        assert all(np.linalg.norm(one) <= query.sensitivity for one in alone)

@@ -235,8 +235,10 @@ def _start(message: Message, site: Site, request: _Request) -> _Start:
     # Rounding to other numbers, or an overflow, would depend on the samples: refused before any.
     records.check_like(before, dict(model.state_dict()), "weights")
     check_values(before)
-    placed = ({k: v.to(device) for k, v in each.items()} for each in (before, received, own))
-    start = _Start(*placed, model)
+    before, received, own = (
+        {k: v.to(device) for k, v in each.items()} for each in (before, received, own)
+    )
+    start = _Start(before, received, own, model)
     if site.limits is not None:
         _rehearse(site, request, start)
     return start

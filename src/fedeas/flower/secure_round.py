@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from fedeas.flower.members import Node
 
 _LOG = logging.getLogger(__name__)
+_SERVER_LOG = logging.getLogger("flwr")  # Flower streams it to `flwr run --stream`
 _UNITS = 2**24  # whole numbers that a clipping norm is counted in
 _BLOCK = 2**14  # numbers up to _UNITS whose squares add up in 63 bits
 
@@ -251,6 +252,9 @@ class SecureRounds:
         self._rho = 0.0
         if deployment is not None and deployment.epsilon:
             self._rho = rho_for(deployment.epsilon, deployment.delta) / federated.rounds
+        if self._deployed and not self._rho:
+            _SERVER_LOG.info("updates are added up without noise: only sites that allow it answer "
+                             "(`exact` in `allow` of site.toml)")  # fmt: skip
 
     def question(
         self, number: int, weights: Tensors, method: Tensors, samples: int, cap: int | None

@@ -58,7 +58,7 @@ class Entry(NamedTuple):
 class _State(NamedTuple):
     """Where the files stand: how many entries, the last one's checksum, and what they cost."""
 
-    count: int
+    entries: int
     last: str
     spent: Fraction  # exactly: what thousands of roundings add up to is not lost
     size: int  # bytes up to the end of the last entry
@@ -254,7 +254,7 @@ class Ledger:
         An answer is sent again while its sum is under way. Beyond, the same key is entered and paid
         for as another answer, which promises no less than it should.
         """
-        if not state.count:
+        if not state.entries:
             return None
         start = max(0, state.size - _RECENT)
         with (self.folder / _ENTRIES).open("rb") as file:
@@ -282,10 +282,10 @@ class Ledger:
         return self._write(state, b"")
 
     def _append(self, state: _State, entry: Entry) -> None:
-        line = sealed({**entry._asdict(), "number": state.count, "previous": state.last}).encode()
-        _, last = _parsed(line, state.count, state.last)
+        line = sealed({**entry._asdict(), "number": state.entries, "previous": state.last}).encode()
+        _, last = _parsed(line, state.entries, state.last)
         spent = state.spent + Fraction(entry.rho)
-        self._write(state._replace(count=state.count + 1, last=last, spent=spent), line)
+        self._write(state._replace(entries=state.entries + 1, last=last, spent=spent), line)
 
     def _write(self, state: _State, line: bytes) -> _State:
         """Put a line after what could be read, then the head; both are on disk afterwards."""
@@ -304,7 +304,7 @@ class Ledger:
                 found = os.fstat(file.fileno())
             self._sync_folder()  # before the head: it must never know a file that is not there
             head = {
-                "entries": state.count, "last": state.last, "spent": str(state.spent),
+                "entries": state.entries, "last": state.last, "spent": str(state.spent),
                 "file": [found.st_size, found.st_mtime_ns],
             }  # fmt: skip
             write_json(self.folder / _HEAD, head)

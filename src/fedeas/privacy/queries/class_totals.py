@@ -9,6 +9,7 @@ from fedeas.errors import InfeasibleError
 from fedeas.privacy.queries.query import SCALE, Floats, Ints, Query
 
 _CLEAR = 3.0  # standard errors by which a total must exceed zero
+_NOTHING = 1e-12  # of a share, by rounding
 
 
 def least_share(classes: int) -> float:
@@ -42,7 +43,8 @@ class Prior(NamedTuple):
         """
         least = np.minimum(self.errors, 1 / len(self.shares))
         shares = np.maximum(self.shares, least)
-        shares = np.where(shares > 0, np.maximum(shares, 2 * least_share(len(shares))), 0.0)
+        told = np.maximum(shares, 2 * least_share(len(shares)))
+        shares = np.where(shares > _NOTHING, told, 0.0)
         return [float(f"{share:.4g}") for share in shares / shares.sum()]
 
 
