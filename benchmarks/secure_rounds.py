@@ -74,7 +74,10 @@ def over_superlink(sites: int, rounds: int) -> dict[str, object]:
         with tempfile.TemporaryDirectory() as place:
             own = Loopback(Path(place), sites)
             # The first round also generates.
-            own.prepare(rounds=rounds + 1, policy="fedeas(beta=5)", timeout=600.0, secure=secure)
+            own.prepare(
+                site={"allow": "train exact"}, rounds=rounds + 1, policy="fedeas(beta=5)",
+                timeout=600.0, secure=secure,
+            )  # fmt: skip
             try:
                 own.start()
                 if not own.run():

@@ -9,11 +9,12 @@ import pytest
 from scipy import stats
 from scipy.special import gammaln
 
-from fedeas import InfeasibleError
+from fedeas import InfeasibleError, InputError
 from fedeas.privacy.secure_sum import client as client_module
 from fedeas.privacy.secure_sum import graph as graph_module
 from fedeas.privacy.secure_sum.client import Client, _Own, agreement, bind_session, signed_keys
 from fedeas.privacy.secure_sum.graph import mean_degree, quorum
+from fedeas.privacy.secure_sum.identity import Members
 from fedeas.privacy.secure_sum.keys import (
     add_mask,
     add_pair_mask,
@@ -175,16 +176,34 @@ def test_no_two_lists_of_survivors_have_a_quorum():
         assert 2 * quorum(n) - n >= n / 3
 
 
+def test_no_list_of_members_allows_for_as_many_colluders_as_two_quorums_share():
+    """They and two halves of the others could sign two lists: one part of noise instead of six."""
+    for n in range(3, 60):
+        shared = 2 * quorum(n) - n
+        keys = {str(k): k.to_bytes(32) for k in range(n)}
+        assert Members.of(keys, shared - 1).honest >= 1
+        with pytest.raises(InputError, match="colluding out of range") as refusal:
+            Members.of(keys, shared)
+        assert refusal.value.got == shared
+    # Until now any number below a quorum was accepted: of 20 members, eight colluders and two
+    # groups of six others make two lists of a quorum each, with no honest member in common.
+    friends, rest = set(range(8)), np.array_split(np.arange(8, 20), 2)
+    lists = [friends | set(part) for part in rest]
+    assert min(map(len, lists)) == quorum(20) == 14
+    assert set.intersection(*lists) == friends
+
+
 def test_a_server_cannot_name_a_low_threshold(monkeypatch):
     """There is no threshold in any message: with few survivors a client does not go on."""
     cohort = Cohort(vectors_of(9)).reach("agree")
     for few in range(1, quorum(9)):
         with pytest.raises(RefusedError, match="too few clients"):
             cohort.answer("agree", 10, cohort.survivors(0, range(few)))
+    who = identities(9)
     # A client that takes any majority signs, and unmasks what five of nine have left in a sum.
     monkeypatch.setattr(client_module, "quorum", lambda n: n // 2 + 1)
     monkeypatch.setattr(graph_module, "quorum", lambda n: n // 2 + 1)
-    lenient = Cohort(vectors_of(9)).reach("agree")
+    lenient = Cohort(vectors_of(9), who=who).reach("agree")
     assert lenient.answer("agree", 10, lenient.survivors(0, range(5)))
 
 

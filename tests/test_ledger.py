@@ -1,21 +1,35 @@
 """A site's ledger: what was answered is never forgotten, and the owner's budget is never passed."""
 
+import hashlib
+import inspect
 import json
 import math
 import os
 import shutil
 import stat
+import statistics
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from fedeas import InputError, Ledger
-from fedeas.privacy.accounting import UNIT, epsilon_of, rho_for
+from fedeas.files import sealed, write_json
+from fedeas.flower.queries import ask
+from fedeas.privacy.accounting import (
+    DELTA,
+    UNIT,
+    UNIT_REPLACED,
+    epsilon_of,
+    replace_one_epsilon,
+    rho_for,
+)
+from fedeas.privacy.ledger import Entry
 from fedeas.privacy.queries.registry import QUERIES
-from fedeas.settings.deployment import SiteConfig
+from fedeas.settings.deployment import Deployment, SiteConfig
 from fedeas.settings.reading import read_settings
 
 RHO = 0.01
@@ -116,6 +130,101 @@ def test_names_that_a_server_chose_are_short_and_printable(tmp_path):
     assert entry.server == r"\x1b[31mred\n"
     assert len(entry.run) == 100
     assert (entry.epsilon, entry.delta) == (3.0, 1e-6)
+
+
+def test_an_answer_that_cannot_be_paid_for_is_known_before_it_is_entered(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger", epsilon=1.0)
+    ledger.check("beta", ledger.budget)
+    with pytest.raises(InputError, match="privacy budget"):
+        ledger.check("beta", 1.01 * ledger.budget)
+    assert not (tmp_path / "ledger").exists()
+    enter(ledger, "a", 0.7 * ledger.budget)
+    with pytest.raises(InputError, match="privacy budget") as refusal:
+        ledger.check("beta", 0.5 * ledger.budget)
+    assert f"{0.3 * ledger.budget:.4g}" in refusal.value.allowed
+    ledger.check("beta", 0.3 * ledger.budget)
+    assert len(ledger.entries) == 1
+
+
+def test_a_budget_is_enough_for_ten_thousand_answers_however_little_they_cost(tmp_path):
+    ledger = Ledger.open(tmp_path / "ledger")
+    enter(ledger, "a", 1e-300)
+    assert ledger.entries[0].rho == ledger.budget / 10_000
+    enter(ledger, "a", 1e-300)  # the same answer, at the same cost
+    assert len(ledger.entries) == 1
+
+
+def many_entries(folder: Path, count: int, head: bool = True) -> None:
+    """Write a ledger as earlier versions did, with cheap entries."""
+    folder.mkdir(parents=True, mode=0o700)
+    previous, lines = "0" * 64, []
+    for number in range(count):
+        key = hashlib.sha256(str(number).encode()).hexdigest()
+        entry = Entry("2026-01-01T00:00:00+00:00", "beta", 1e-9, "1", "1", key, 3.0, 1e-6)
+        lines.append(sealed({**entry._asdict(), "number": number, "previous": previous}))
+        previous = hashlib.sha256(lines[-1].rstrip("\n").encode()).hexdigest()
+    (folder / ENTRIES).write_text("".join(lines))
+    if head:
+        write_json(folder / HEAD, [count, previous])
+
+
+def entered_in(ledger: Ledger, prefix: str, times: int = 20) -> float:
+    """Return the median seconds of an entry, without those of a busy disk."""
+    taken = []
+    for number in range(times):
+        start = time.process_time()
+        enter(ledger, f"{prefix} {number}", ledger.budget / 10_000)
+        taken.append(time.process_time() - start)
+    return statistics.median(taken)
+
+
+def test_an_entry_takes_no_longer_after_many_than_after_none(tmp_path, monkeypatch):
+    """And a ledger of an earlier version goes on: it is read as a whole once."""
+    many_entries(tmp_path / "old", 3000)
+    old, new = Ledger.open(tmp_path / "old"), Ledger.open(tmp_path / "new")
+    reads, read = [], Ledger._read
+    monkeypatch.setattr(Ledger, "_read", lambda self: reads.append(1) or read(self))
+    enter(old, "first")
+    assert len(reads) == 1
+    slow, fast = entered_in(old, "x"), entered_in(new, "x")
+    assert slow < 5 * fast + 0.002
+    assert len(reads) == 2  # the one of the new ledger, which had no file
+    assert old.spent == pytest.approx(3000e-9 + RHO + 20 * old.budget / 10_000)
+    assert len(reads) == 2
+    # As it was: every line is read and checked for every entry.
+    monkeypatch.setattr(Ledger, "_state", lambda self: self._read()[1])
+    assert entered_in(old, "y", 3) > 10 * slow
+
+
+def test_what_the_head_says_is_what_the_entries_add_up_to(tmp_path):
+    """Thousandths of a budget pass it neither by rounding nor are the last of them refused."""
+    ledger = Ledger.open(tmp_path / "ledger")
+    assert asked_until_refused(ledger, ledger.budget / 999) == 999
+    assert ledger.spent == pytest.approx(math.fsum(e.rho for e in ledger.entries), rel=1e-15)
+
+
+def test_a_head_is_believed_only_while_the_entries_are_as_it_left_them(folder):
+    """The same size, and another time: every line is read again."""
+    lines = (folder / ENTRIES).read_text()
+    (folder / ENTRIES).write_text(lines.replace('"rho": 0.01', '"rho": 0.00', 1))
+    later = (folder / ENTRIES).stat().st_mtime_ns + 10**9
+    os.utime(folder / ENTRIES, ns=(later, later))
+    assert "line 1" in refuses_everything(folder)
+    (folder / ENTRIES).write_text(lines)
+    os.utime(folder / ENTRIES, ns=(later, later))
+    enter(Ledger.open(folder), "new")
+    assert len(Ledger.open(folder).entries) == 4
+
+
+def test_there_is_one_delta():
+    """An epsilon at another delta is another epsilon: 1 at 1e-5 is 1.13 at 1e-6."""
+    site = inspect.signature(SiteConfig).parameters["delta"].default
+    run = inspect.signature(Deployment).parameters["delta"].default
+    assert {DELTA, site, run, Ledger.open("x").delta, inspect_delta(ask)} == {1e-6}
+
+
+def inspect_delta(function) -> float:
+    return inspect.signature(function).parameters["delta"].default
 
 
 # Killed, damaged, removed
@@ -231,7 +340,7 @@ def test_an_older_or_another_ledger_in_its_place_refuses_everything(folder, tmp_
 
 def test_a_head_that_is_gone_or_damaged_refuses_everything(folder):
     head = (folder / HEAD).read_text()
-    (folder / HEAD).write_text(head.replace("[3", "[1"))
+    (folder / HEAD).write_text(head.replace('"entries": 3', '"entries": 1'))
     assert "head.json is damaged" in refuses_everything(folder)
     (folder / HEAD).unlink()
     assert "missing or old" in refuses_everything(folder)
@@ -269,12 +378,29 @@ def test_fedeas_privacy_shows_what_was_spent_on_what(fedeas, folder):
     assert shown.out.startswith("3 answers")
     assert shown.out.count("north") == 3
     epsilon = epsilon_of([RHO] * 3, 1e-6)
-    assert f"spent: 16.2 % of the budget, epsilon {epsilon:.3g} of 3 at delta 1e-06" in shown.out
-    assert UNIT in shown.out
+    budget = rho_for(3.0, 1e-6)
+    assert f"spent: epsilon {epsilon:.3g} of 3 at delta 1e-06" in shown.out
+    assert f"(rho 0.03 of {budget:.4g}, 16.2 %)" in shown.out
+    # Both units: who knows the number of samples knows whether there is one more.
+    replaced = replace_one_epsilon(3 * RHO, 1e-6)
+    assert f"Epsilon {epsilon:.3g} is the privacy of {UNIT}." in shown.out
+    assert f"{UNIT_REPLACED}: epsilon {replaced:.3g}." in shown.out
+    assert replaced > 2 * epsilon
     told = json.loads(fedeas("privacy", folder, "--json").out)
-    assert told["unit"] == UNIT
+    assert (told["unit"], told["unit_replaced"]) == (UNIT, UNIT_REPLACED)
+    assert told["epsilon_spent_replaced"] == pytest.approx(replaced)
     assert told["rho_spent"] + told["rho_left"] == pytest.approx(told["rho"])
     assert [answer["query"] for answer in told["answers"]] == ["beta"] * 3
+
+
+def test_fedeas_privacy_names_servers_only_where_they_are_known(fedeas, folder, tmp_path):
+    assert "server" in fedeas("privacy", folder).out.splitlines()[2]
+    for server in ("", "7"):  # unknown, or the run's number, as it was once entered
+        ledger = Ledger.open(tmp_path / f"own{server}")
+        ledger.enter("beta", RHO, server=server, run="7", key=b"a")
+        heading = fedeas("privacy", ledger.folder).out.splitlines()[2]
+        assert "run" in heading
+        assert "server" not in heading
 
 
 def test_fedeas_privacy_reads_the_budget_of_a_site(fedeas, folder, tmp_path):
@@ -285,7 +411,7 @@ def test_fedeas_privacy_reads_the_budget_of_a_site(fedeas, folder, tmp_path):
     )
     shown = fedeas("privacy", site).out
     assert "of 1 at delta 1e-07" in shown
-    assert "left:  0.0 %" in shown
+    assert "left:  nothing; more was spent before the budget was lowered" in shown
     # A folder alone has the budget of its last answer.
     Ledger.open(folder, 8.0, 1e-5).enter("price", RHO, server="south", run="8", key=b"d")
     assert "of 8 at delta 1e-05" in fedeas("privacy", folder).out
@@ -296,7 +422,7 @@ def test_fedeas_privacy_on_an_empty_a_missing_and_a_damaged_ledger(fedeas, folde
     empty.mkdir(mode=0o755)
     shown = fedeas("privacy", empty)
     assert shown.code == 0
-    assert shown.out.startswith("no answers yet\nspent: 0.0 % of the budget, epsilon 0 of 3")
+    assert shown.out.startswith("no answers yet\nspent: epsilon 0 of 3")
     assert stat.S_IMODE(empty.stat().st_mode) == 0o755
     assert not list(empty.iterdir())  # looking at it changes nothing
     missing = fedeas("privacy", tmp_path / "typo")

@@ -29,6 +29,7 @@ STEPS = {
     "secure_sum": ["benchmarks/secure_sum.py"],
     "secure_rounds": ["benchmarks/secure_rounds.py", "--superlink"],
     "noise": ["benchmarks/noise.py"],
+    "ledger": ["benchmarks/ledger.py"],
     "private_beta": ["benchmarks/private_beta.py"],
     "negotiation_leak": ["benchmarks/negotiation_leak.py", "--trials", "2"],
     "own_generator": ["benchmarks/own_generator.py"],

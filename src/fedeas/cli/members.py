@@ -36,7 +36,7 @@ def show_members(
     key: Path | None = typer.Option(None, "--key", help="A private key that should be in it."),
     as_json: bool = show.json_option(),
 ) -> None:
-    """Show the members of a federation, and the fingerprint to compare by telephone.
+    """Show the members of a federation, and the fingerprint to compare, not through the server.
 
     Example: `fedeas members show members.toml --key identity.key`
     """

@@ -9,7 +9,10 @@ from fedeas.cli import show
 from fedeas.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fedeas import Ledger
+    from fedeas.privacy.ledger import Entry
 
 
 def privacy(
@@ -18,7 +21,7 @@ def privacy(
     ),
     as_json: bool = show.json_option(),
 ) -> None:
-    """Show what a site has spent of its privacy budget: on what, when, for which server and run.
+    """Show what a site has spent of its privacy budget: on what, when, in which run.
 
     The budget is that of site.toml; for a folder, that of the last answer.
 
@@ -26,36 +29,53 @@ def privacy(
     """
     from fedeas.generators.generator import heavy
 
-    unit: str = heavy("fedeas.privacy.accounting", "the privacy ledger", "privacy").UNIT
+    accounting = heavy("fedeas.privacy.accounting", "the privacy ledger", "privacy")
     found = _open(ledger)
     entries = found.entries
+    added, replaced = found.epsilon_spent, found.epsilon_spent_replaced
     if as_json:
         amounts = {
-            "unit": unit, "epsilon": found.epsilon, "delta": found.delta,
-            "epsilon_spent": found.epsilon_spent, "rho": found.budget,
+            "unit": accounting.UNIT, "epsilon": found.epsilon, "delta": found.delta,
+            "epsilon_spent": added, "unit_replaced": accounting.UNIT_REPLACED,
+            "epsilon_spent_replaced": replaced, "rho": found.budget,
             "rho_spent": found.spent, "rho_left": found.left,
         }  # fmt: skip
         show.print_json({**amounts, "answers": [entry._asdict() for entry in entries]})
         return
     if entries:
-        table = show.new_table(
-            show.count_of(len(entries), "answer"), ("when (UTC)", False), ("query", False),
-            ("server", False), ("run", False), ("rho", True), ("of budget", True),
-        )  # fmt: skip
-        for entry in entries:
-            when = entry.time.partition("+")[0].replace("T", " ")
-            cost = [f"{entry.rho:.4g}", show.percent(entry.rho / found.budget)]
-            table.add_row(when, entry.query, entry.server, entry.run, *cost)
-        show.print_table(table)
+        _print_entries(entries, found.budget)
     else:
         typer.echo("no answers yet")
-    part = found.spent / found.budget
+    spent, budget = found.spent, found.budget
     typer.echo(
-        f"spent: {show.percent(part)} of the budget, epsilon {found.epsilon_spent:.3g} of "
-        f"{found.epsilon:g} at delta {found.delta:g}"
+        f"spent: epsilon {added:.3g} of {found.epsilon:g} at delta {found.delta:g} "
+        f"(rho {spent:.4g} of {budget:.4g}, {show.percent(spent / budget)})"
     )
-    typer.echo(f"left:  {show.percent(max(0.0, 1 - part))} (rho {found.left:.4g})")
-    typer.echo(f"Epsilon is the privacy of {unit}.")
+    if spent > budget:
+        typer.echo("left:  nothing; more was spent before the budget was lowered")
+    else:
+        typer.echo(f"left:  rho {found.left:.4g} ({show.percent(found.left / budget)})")
+    typer.echo(f"Epsilon {added:.3g} is the privacy of {accounting.UNIT}.")
+    typer.echo(
+        f"Servers know how many samples there are; then it is that of {accounting.UNIT_REPLACED}: "
+        f"epsilon {replaced:.3g}."
+    )
+    typer.echo("Answers add up in rho, and epsilon grows more slowly: of rho the per cents are.")
+
+
+def _print_entries(entries: "Sequence[Entry]", budget: float) -> None:
+    """Print a line for every answer; servers only where they are known."""
+    servers = any(entry.server not in ("", entry.run) for entry in entries)
+    table = show.new_table(
+        show.count_of(len(entries), "answer"), ("when (UTC)", False), ("query", False),
+        *([("server", False)] if servers else []), ("run", False), ("rho", True),
+        ("of the budget's rho", True),
+    )  # fmt: skip
+    for entry in entries:
+        when = entry.time.partition("+")[0].replace("T", " ")
+        cost = [f"{entry.rho:.4g}", show.percent(entry.rho / budget)]
+        table.add_row(when, entry.query, *([entry.server] if servers else []), entry.run, *cost)
+    show.print_table(table)
 
 
 def _open(path: Path) -> "Ledger":

@@ -13,20 +13,23 @@ from flwr.clientapp import ClientApp
 from fedeas.errors import InputError
 from fedeas.flower import records
 from fedeas.flower.limits import check_method, check_task, check_training
-from fedeas.flower.secure_round import Layout, content_digest, read_question
+from fedeas.flower.queries import check_cost, training_cost
+from fedeas.flower.secure_round import Layout, content_digest, encode_question, read_question
 from fedeas.flower.secure_sum import Summand, answer_secure_sum, begin_sum, reply_with
 from fedeas.flower.site import OpenSite, Site
 from fedeas.flower.state import Kept
 from fedeas.methods.method import Method, Outcome, Turn
 from fedeas.methods.registry import make_method
+from fedeas.privacy.ledger import Ledger
 from fedeas.privacy.secure_sum.identity import Members
 from fedeas.privacy.secure_sum.memory import end_sums
 from fedeas.privacy.secure_sum.messages import STAGES, RefusedError, Words
 from fedeas.seeds import child_rng
+from fedeas.settings.deployment import SiteConfig
 from fedeas.settings.reading import read_settings
 from fedeas.settings.training import Local, ModelSettings
 from fedeas.specs import parse
-from fedeas.tensors import Tensors, choose_device
+from fedeas.tensors import Tensors, check_values, choose_device
 from fedeas.training.loop import fit, keep_memory, use_threads
 from fedeas.training.models import Classifier, make_model
 from fedeas.training.optimizers import find_optimizer
@@ -148,7 +151,18 @@ def _train_secretly(message: Message, site: Site, request: _Request) -> Message:
     def words(asked: object) -> Words:
         return _update_words(asked, message, site, request, identity.members)
 
-    return reply_with(begin_sum(session, Summand(identity, words, site.sums)), message)
+    def check(asked: object) -> None:
+        if site.limits is not None:
+            _check_sum(asked, site.limits)
+
+    summand = Summand(identity, words, site.sums, check=check)
+    return reply_with(begin_sum(session, summand), message)
+
+
+def _check_sum(asked: object, limits: SiteConfig) -> None:
+    """Refuse a round's sum that the owner of the site does not allow, or that it cannot pay for."""
+    rho = training_cost(encode_question(read_question(asked)), limits.allow.split())
+    check_cost("train", rho, Ledger.open(limits.ledger_folder, limits.epsilon, limits.delta))
 
 
 def _update_words(
@@ -185,6 +199,9 @@ def _turn(message: Message, site: Site, request: _Request) -> _Result:
     received = {k: v.to(device) for k, v in records.tensors(message.content, "method").items()}
     # A simulation runs its own config; what a real server names has to be installed here.
     model = _made(request.model, request.task, installed=site.limits is not None).to(device)
+    # Rounding to other numbers, or an overflow, would depend on the samples: refused before any.
+    records.check_like(before, dict(model.state_dict()), "weights")
+    check_values(before)
     model.load_state_dict(before)
     own = kept.after(request.last) if method.keeps else {}
     turn = Turn(

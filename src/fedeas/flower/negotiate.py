@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 from flwr.serverapp import Grid
 
-from fedeas.flower.queries import DELTA, TIMEOUT, ask
+from fedeas.flower.queries import TIMEOUT, ask
 from fedeas.policies.matched import check_total
+from fedeas.privacy.accounting import DELTA
 from fedeas.privacy.queries.beta import BetaQuery
 from fedeas.privacy.queries.class_totals import ClassTotals, Prior
 from fedeas.privacy.queries.effects import Choice, choose_by_conditions, choose_within

@@ -10,7 +10,7 @@ At the server:
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedeas.errors import InputError
 from fedeas.flower.secure_sum import Summand, answer_secure_sum, secure_sum
-from fedeas.privacy.accounting import rho_for, sigma_for
+from fedeas.privacy.accounting import DELTA, rho_for, sigma_for
 from fedeas.privacy.ledger import Ledger
 from fedeas.privacy.noise import Noise
 from fedeas.privacy.queries.registry import QUERIES, AnyQuery, encode_query, read_query
@@ -31,7 +31,6 @@ from fedeas.privacy.secure_sum.identity import Identity, Members
 from fedeas.privacy.secure_sum.messages import RefusedError, Words
 
 TIMEOUT = 600.0  # seconds that each of the five stages may take
-DELTA = 1e-6
 TRAIN = "train"  # the sum of a round's updates, which another message begins
 EXACT = "exact"  # allows sums without noise, which carry no guarantee
 
@@ -95,13 +94,17 @@ def answer_queries(app: ClientApp, hold: Callable[[Context], Holding]) -> None:
             words: Words = found.view(np.uint64)
             return words
 
+        def check(asked: object) -> None:
+            check_cost(*_cost(asked, holding), holding.ledger)
+
         def release(asked: object, key: bytes) -> None:
             name, rho = _cost(asked, holding)
             if rho and holding.ledger is not None:
+                # Flower tells a site the run, and nothing of the server that it could rely on.
                 run = str(context.run_id)
-                holding.ledger.enter(name, rho, server=run, run=run, key=key)
+                holding.ledger.enter(name, rho, server="", run=run, key=key)
 
-        return Summand(holding.identity, words, holding.folder, release)
+        return Summand(holding.identity, words, holding.folder, release, check)
 
     answer_secure_sum(app, site)
 
@@ -158,14 +161,40 @@ def ask(
 def _cost(asked: object, holding: Holding) -> tuple[str, float]:
     """Return what a sum is called in the ledger, and what it costs."""
     if isinstance(asked, dict) and asked.get("query") == TRAIN:
-        rho = asked.get("rho", 0.0)
-        if type(rho) is not float or not 0 <= rho < 1e6:
-            raise RefusedError("not a query that this site answers")
-        if rho and (TRAIN not in holding.allow or holding.ledger is None):
-            raise RefusedError("the owner of this site does not allow noisy training")
-        return TRAIN, rho
+        return TRAIN, training_cost(asked, holding.allow)
     query, _, rho = _read(asked, holding)
     return query.name, rho
+
+
+def training_cost(asked: dict[str, Any], allow: Collection[str]) -> float:
+    """Return what a round's sum costs, if the owner of the site allows it.
+
+    Whether there is noise is the owner's choice and not the server's: a sum without any needs
+    `exact`, as every other.
+    """
+    rho = asked.get("rho", 0.0)
+    if type(rho) is not float or not 0 <= rho < 1e6:
+        raise RefusedError("not a query that this site answers")
+    needed = (TRAIN,) if rho else (TRAIN, EXACT)
+    if missing := set(needed) - set(allow):
+        raise RefusedError(
+            "the owner of this site does not allow this sum of updates",
+            got="a sum with noise" if rho else "a sum without noise",
+            fix=f"add {' and '.join(sorted(missing))} to `allow` in site.toml, or train with "
+            "clip-norm and epsilon",
+        )
+    if asked.get("drift"):
+        raise RefusedError("the direction of an update shows its length: it is not added up here")
+    return rho
+
+
+def check_cost(name: str, rho: float, ledger: Ledger | None) -> None:
+    """Refuse a sum that the site could not pay for, before other sites pay for it."""
+    if not rho:
+        return
+    if ledger is None:
+        raise RefusedError("this site has no ledger, so it adds no noise")
+    ledger.check(name, rho)
 
 
 def _read(asked: object, holding: Holding) -> tuple[AnyQuery, Noise | None, float]:

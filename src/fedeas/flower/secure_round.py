@@ -2,16 +2,22 @@
 
 Replies are added as whole numbers on every grid, so that masks cancel exactly and the model has the
 same bits with a secure sum as without. With noise, updates are clipped and have equal weights.
+
+Whether training ended in finite numbers depends on the samples, and so would a refusal. A client
+whose training did not sends an update of zero instead, and says so in its own log.
 """
 
+import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from flwr.app import Message
 from flwr.serverapp import Grid
+from numpy.typing import NDArray
 
 from fedeas.errors import InfeasibleError, InputError
 from fedeas.flower.exchange import exchange
@@ -28,10 +34,16 @@ from fedeas.privacy.secure_sum.server import Server
 from fedeas.settings.deployment import Deployment, RoundSum
 from fedeas.settings.reading import read_settings
 from fedeas.settings.training import Federated
-from fedeas.tensors import LARGEST, Tensors, tensors_digest
+from fedeas.tensors import LARGEST, Tensors, check_values, tensors_digest
 from fedeas.training.models import Classifier
 
-_FINEST = 2.0**24  # whole numbers that a clipping norm is counted in
+if TYPE_CHECKING:
+    from fedeas.flower.members import Node
+
+_LOG = logging.getLogger(__name__)
+_SERVER_LOG = logging.getLogger("flwr")  # Flower streams it to `flwr run --stream`
+_UNITS = 2**24  # whole numbers that a clipping norm is counted in
+_BLOCK = 2**14  # numbers up to _UNITS whose squares add up in 63 bits
 
 
 def encode_question(question: RoundSum) -> dict[str, object]:
@@ -77,8 +89,12 @@ class Layout:
 
     @property
     def sensitivity(self) -> float:
-        """How far one sample moves a client's words: both updates are clipped, then rounded."""
-        return 2 * _FINEST + math.sqrt(self.length)
+        """How far one sample moves a client's words under noise: each has a norm of up to _UNITS.
+
+        That is all that is used of them, so it holds whatever the server sends, whatever training
+        leads to, and for a sample replaced as well as added or removed.
+        """
+        return 2.0 * _UNITS
 
     def noise(self, members: Members) -> Noise:
         """Return the noise of the sum; both sides compute it from its cost."""
@@ -92,26 +108,37 @@ class Layout:
     ) -> Words:
         """Return a client's words; noise is added by the caller."""
         question = self._question
+        if question.rho:
+            (part,) = self._parts
+            moved = [(after[k].double() - part[k].double()).reshape(-1).cpu() for k in sorted(part)]
+            counts = np.zeros(2, np.int64)
+            return np.append(whole_update(torch.cat(moved).numpy(), question.clip), counts).view(
+                np.uint64
+            )
+        after, added = self._sound(after, added)
         if question.clip:
             after = clip_update(self._before, after, question.clip)
-        if question.rho:
-            scale = _FINEST / question.clip
-            groups = [
-                {k: ((after[k].double() - b.double()) * scale).round() for k, b in part.items()}
-                for part in self._parts
-            ]
-        else:
-            weight, of = question.weight(samples), ExactSum(question.most)
-            moved = direction(self._before, after, self._trained) if question.drift else {}
-            if question.drift and not moved:  # nothing has changed
-                moved = {k: torch.zeros_like(self._before[k]) for k in self._trained}
-            groups = [of.terms(tensors, weight) for tensors in (after, moved, added)]
+        weight, of = question.weight(samples), ExactSum(question.most)
+        moved_to = direction(self._before, after, self._trained) if question.drift else {}
+        if question.drift and not moved_to:  # nothing has changed
+            moved_to = {k: torch.zeros_like(self._before[k]) for k in self._trained}
+        groups = [of.terms(tensors, weight) for tensors in (after, moved_to, added)]
         flat = [
             group[name].reshape(-1).to(torch.int64).cpu().numpy()
             for group, part in zip(groups, self._parts, strict=True)
             for name in sorted(part)
         ]
         return np.concatenate([*flat, np.array([trained_on, steps])]).astype(np.int64).view("u8")
+
+    def _sound(self, after: Tensors, added: Tensors) -> tuple[Tensors, Tensors]:
+        """Return what training led to, or no change at all if it cannot be added up."""
+        try:
+            check_values(after)
+            check_values(added)
+        except InputError as error:
+            _LOG.warning("an update of zero is sent: %s", error)
+            return self._before, {k: torch.zeros_like(v) for k, v in self._added.items()}
+        return after, added
 
     def read(self, words: Words, weight: int) -> "RoundSums":
         """Return what the sum of the clients' words says."""
@@ -154,7 +181,7 @@ class MeanUpdate:
     """The mean of clipped updates under noise, each with the same weight."""
 
     def __init__(self, totals: Tensors, clients: int, clip: float) -> None:
-        self._totals, self.weight, self._scale = totals, clients, _FINEST / clip
+        self._totals, self.weight, self._scale = totals, clients, _UNITS / clip
 
     def mean(self, like: Tensors) -> Tensors:
         """Return the weights after the round; what is not floating point stays as it was."""
@@ -163,6 +190,38 @@ class MeanUpdate:
             for k, total in self._totals.items()
         }
         return {**like, **{k: v.to(like[k].dtype) for k, v in moved.items()}}
+
+
+def whole_update(moved: NDArray[np.float64], clip: float) -> NDArray[np.int64]:
+    """Return an update in whole numbers, `_UNITS` to a norm of `clip`, of a norm up to `_UNITS`.
+
+    The norm of what is returned is at most `_UNITS` for every input. An update that is not finite
+    becomes zero. Any other is divided by the larger of its norm and `clip`, so that no number
+    passes 1, multiplied by `_UNITS`, and rounded towards zero, which lengthens nothing. Errors of
+    floating point could leave the norm above by a few parts in 10**15. So the squares are added up
+    as whole numbers, without any error, and where they pass the bound all numbers are scaled down.
+
+    >>> whole_update(np.array([3.0, -4.0]), clip=10.0).tolist()
+    [5033164, -6710886]
+    >>> whole_update(np.array([np.nan, 1.0]), clip=10.0).tolist()
+    [0, 0]
+    """
+    if not np.isfinite(moved).all():
+        _LOG.warning("an update of zero is sent: training did not end in finite numbers")
+        return np.zeros(len(moved), np.int64)
+    largest = float(np.abs(moved).max(initial=0.0)) or 1.0
+    norm = largest * float(np.linalg.norm(moved / largest))  # no square is too large or small
+    whole = np.trunc(moved / max(norm, clip) * _UNITS).astype(np.int64)
+    while (square := _square(whole)) > _UNITS**2:
+        # Below 1, so at least the largest number gets smaller: this ends.
+        whole = np.trunc(whole * (_UNITS / math.sqrt(square))).astype(np.int64)
+    return whole
+
+
+def _square(whole: NDArray[np.int64]) -> int:
+    """Return the squared norm of whole numbers up to `_UNITS`, exactly."""
+    starts = range(0, len(whole), _BLOCK)
+    return sum(int(np.square(whole[at : at + _BLOCK]).sum()) for at in starts)
 
 
 def check_mean(weights: ExactSum, like: Tensors) -> None:
@@ -193,6 +252,9 @@ class SecureRounds:
         self._rho = 0.0
         if deployment is not None and deployment.epsilon:
             self._rho = rho_for(deployment.epsilon, deployment.delta) / federated.rounds
+        if self._deployed and not self._rho:
+            _SERVER_LOG.info("updates are added up without noise: only sites that allow it answer "
+                             "(`exact` in `allow` of site.toml)")  # fmt: skip
 
     def question(
         self, number: int, weights: Tensors, method: Tensors, samples: int, cap: int | None
@@ -211,10 +273,11 @@ class SecureRounds:
         )
 
     def sums(
-        self, session: str, layout: Layout, messages: Iterable[Message], nodes: Iterable[int]
+        self, session: str, layout: Layout, messages: Iterable[Message], nodes: Mapping[int, "Node"]
     ) -> Sums:
         """Train all clients of a round, and return the sum of their words."""
-        server = Server(session, layout.length, self._members)
+        names = {node: f"client {known.partition}" for node, known in nodes.items()}
+        server = Server(session, layout.length, self._members, names)
         timeout = self._federated.timeout
         replies = exchange(self._grid, messages, self._federated.window, timeout)
         begun = read_replies("training", replies, nodes, server.left_out)

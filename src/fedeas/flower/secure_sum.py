@@ -4,6 +4,7 @@ Does not import torch: in a deployment every message starts a new process.
 """
 
 import json
+import logging
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,8 +21,9 @@ from fedeas.privacy.secure_sum.client import Client
 from fedeas.privacy.secure_sum.identity import Identity, Members
 from fedeas.privacy.secure_sum.memory import end_sums, open_sum
 from fedeas.privacy.secure_sum.messages import STAGES, RefusedError, Words
-from fedeas.privacy.secure_sum.server import Server
+from fedeas.privacy.secure_sum.server import NO_REPLY, Server
 
+_LOG = logging.getLogger(__name__)
 RECORD = "secure-sum"
 MOST_WORDS = 2**24
 _LONGEST = 2**20  # characters of a session: a question may have a centre of every class
@@ -31,14 +33,17 @@ _WINDOW = 64  # messages in flight at a time
 class Summand(NamedTuple):
     """A site's part in a sum: who it is, its words for the question, and a folder of its own.
 
-    `release` is called before the masked words are sent, with the question and a key of the sum:
-    it enters what they cost, or refuses.
+    `check` is called with the question before anything is computed. It refuses what the site may
+    not answer or cannot pay for, while no site has paid yet. `release` is called before the masked
+    words are sent, with the question and what tells these words from all others: it enters what
+    they cost, or refuses. Both depend on the request, the owner's settings and the ledger alone.
     """
 
     identity: Identity
     words: Callable[[object], Words]
     folder: Path
     release: Callable[[object, bytes], None] = lambda asked, key: None
+    check: Callable[[object], None] = lambda asked: None
 
 
 class Sums(NamedTuple):
@@ -110,7 +115,7 @@ def read_replies(
         except InputError as error:
             left_out[node] = f"{stage}: {error}"
     for node in waiting:
-        left_out[node] = f"{stage}: no reply in time"
+        left_out[node] = f"{stage}: {NO_REPLY}"
 
 
 def _ask(
@@ -144,6 +149,7 @@ def _handler(
             raise
         except Exception as error:
             # An error message goes to the server and could hold a count: only its type is sent.
+            _LOG.warning("secure sum, %s: %s: %s", stage, type(error).__name__, error)
             raise RefusedError(f"a site could not answer: {type(error).__name__}") from error
         return reply_with(reply, message)
 
@@ -163,7 +169,7 @@ def _answer(stage: str, message: Message, site: Summand) -> bytes:
     client = _client(session, site)
     if stage == "masked":
         asked, _ = _read(session)
-        return client.masked(content, lambda: site.release(asked, session.encode()))
+        return client.masked(content, lambda key: site.release(asked, key))
     later = {"shares": client.shares, "agree": client.agree, "unmask": client.unmask}
     return later[stage](content)
 
@@ -172,7 +178,12 @@ def begin_sum(session: str, site: Summand) -> bytes:
     """Return a client's reply to the first stage; what other sums left on its disk goes."""
     end_sums(site.folder, but=session)
     asked, length = _read(session)
-    return _client(session, site).keys(lambda: _checked(site.words(asked), length))
+
+    def words() -> Words:
+        site.check(asked)
+        return _checked(site.words(asked), length)
+
+    return _client(session, site).keys(words)
 
 
 def _client(session: str, site: Summand) -> Client:

@@ -1,10 +1,13 @@
 """A site's ledger: what every answer has cost its samples, on disk before the answer is sent.
 
 Two files in a folder of the site's own. `entries.jsonl` has a line per answer, each with a checksum
-and the checksum of the line before. `head.json` has their number and the last checksum; it is
-written after the line and before `enter` returns. So a line that the head does not know was never
-answered. If lines that it does know are gone or changed, the ledger is not to be trusted, and
-everything is refused until the owner acts.
+and the checksum of the line before. `head.json` has their number, the last checksum and what they
+cost together; it is written after the line and before `enter` returns. So a line that the head does
+not know was never answered. If lines that it does know are gone or changed, the ledger is not to be
+trusted, and everything is refused until the owner acts.
+
+The head also has the size and the time of the entries' file. While they are as it says, an entry
+takes as long as the first one did; otherwise every line is read and checked.
 """
 
 import hashlib
@@ -14,19 +17,28 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedeas.errors import InputError
 from fedeas.files import read_json, sealed, unsealed, unwritable, write_json
 from fedeas.locks import locked
-from fedeas.privacy.accounting import UNIT, epsilon_of, rho_for
+from fedeas.privacy.accounting import (
+    DELTA,
+    UNIT,
+    epsilon_of,
+    replace_one_epsilon,
+    rho_for,
+)
 from fedeas.privacy.secure_sum.memory import own_folder
 
 _LOG = logging.getLogger(__name__)
 _ENTRIES, _HEAD = "entries.jsonl", "head.json"
 _LONGEST = 100  # characters of a name that a server chose
 _START = "0" * 64  # stands for the checksum before the first line
+_MOST_ANSWERS = 10_000  # that a budget is enough for, however little each of them costs
+_RECENT = 1 << 20  # bytes of the last entries, some 2,500, in which an answer sent again is found
 _RESTORE = "restore the folder from a backup, or remove it to begin at zero: what was spent is lost"
 
 
@@ -43,11 +55,12 @@ class Entry(NamedTuple):
     delta: float
 
 
-class _Content(NamedTuple):
-    """What is in the files: entries, the last one's checksum, and what a kill has left undone."""
+class _State(NamedTuple):
+    """Where the files stand: how many entries, the last one's checksum, and what they cost."""
 
-    entries: tuple[Entry, ...]
+    entries: int
     last: str
+    spent: Fraction  # exactly: what thousands of roundings add up to is not lost
     size: int  # bytes up to the end of the last entry
     settled: bool  # whether the head knows the last entry, and nothing comes after it
 
@@ -56,7 +69,8 @@ class Ledger:
     """What a site's answers have cost one of its samples, and what may still be spent.
 
     Open one with `Ledger.open`. Amounts are in rho (zero-concentrated differential privacy), which
-    adds up; they hold for one sample of the site, added or removed.
+    adds up; they hold for one sample of the site, added or removed. No answer counts for less than
+    a ten-thousandth of the budget.
     """
 
     def __init__(self, folder: Path, epsilon: float, delta: float) -> None:
@@ -64,7 +78,7 @@ class Ledger:
         self.budget = rho_for(epsilon, delta)
 
     @classmethod
-    def open(cls, folder: Path | str, epsilon: float = 3.0, delta: float = 1e-6) -> "Ledger":
+    def open(cls, folder: Path | str, epsilon: float = 3.0, delta: float = DELTA) -> "Ledger":
         """Open the ledger in a folder; the first entry makes it.
 
         Parameters
@@ -80,16 +94,19 @@ class Ledger:
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """All answers that were entered, the oldest first."""
-        if not any((self.folder / name).exists() for name in (_ENTRIES, _HEAD)):
-            return ()  # without making a folder, or changing who may enter it
+        """All answers that were entered, the oldest first; every one of them is checked."""
+        if not self._exists():
+            return ()
         with self._locked():
-            return self._read().entries
+            return self._read()[0]
 
     @property
     def spent(self) -> float:
         """What the answers have cost together, in rho."""
-        return math.fsum(entry.rho for entry in self.entries)
+        if not self._exists():
+            return 0.0
+        with self._locked():
+            return float(self._state().spent)
 
     @property
     def left(self) -> float:
@@ -98,8 +115,23 @@ class Ledger:
 
     @property
     def epsilon_spent(self) -> float:
-        """What the answers have cost together, as epsilon at the ledger's delta."""
-        return epsilon_of((entry.rho for entry in self.entries), self.delta)
+        """What the answers have cost together, as epsilon of one sample added or removed."""
+        spent = self.spent
+        return epsilon_of([spent] if spent else [], self.delta)
+
+    @property
+    def epsilon_spent_replaced(self) -> float:
+        """What the answers have cost together, as epsilon of one sample replaced by any other."""
+        spent = self.spent
+        return replace_one_epsilon(spent, self.delta) if spent else 0.0
+
+    def check(self, query: str, rho: float) -> None:
+        """Raise `InputError` if an answer of this cost could not be entered now.
+
+        It depends on the ledger and the request alone. A site asks it before a sum begins: if it
+        refused only when others have entered theirs, they would have paid for nothing.
+        """
+        self._check_budget(_plain(query), self._amount(rho), Fraction(self.spent))
 
     def enter(self, query: str, rho: float, *, server: str, run: str, key: bytes) -> None:
         """Enter an answer, on disk when this returns; raise `InputError` if it must not be sent.
@@ -117,39 +149,61 @@ class Ledger:
             answer sent again, and costs nothing.
 
         """
-        if not (math.isfinite(rho) and rho > 0):
-            raise InputError("the cost of an answer is out of range", got=rho, allowed="above 0")
-        query, digest = _plain(query), hashlib.sha256(key).hexdigest()
+        query, rho, digest = _plain(query), self._amount(rho), hashlib.sha256(key).hexdigest()
         with self._locked():
-            content = self._settle(self._read())
-            for entry in content.entries:
-                if entry.key == digest:
-                    if (entry.query, entry.rho) != (query, rho):
-                        raise InputError(
-                            "another answer was entered with this key", got=f"{query}, rho {rho:g}"
-                        )
-                    return
-            spent = math.fsum(entry.rho for entry in content.entries)
-            if math.fsum([spent, rho]) > self.budget * (1 + 1e-12):
-                raise InputError(
-                    f"this answer would pass the site's privacy budget of epsilon {self.epsilon:g} "
-                    f"at delta {self.delta:g} ({UNIT})",
-                    got=f"rho {rho:.4g} for {query}",
-                    allowed=f"{max(0.0, self.budget - spent):.4g} is left",
-                    fix="the owner decides whether to raise epsilon in the site's configuration",
-                )
+            state = self._settle(self._state())
+            if (before := self._recent(digest, state)) is not None:
+                if before["query"] != query or before["rho"] < rho:
+                    raise InputError(
+                        "another answer was entered with this key", got=f"{query}, rho {rho:g}"
+                    )
+                return
+            self._check_budget(query, rho, state.spent)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             names = (query, rho, _plain(server), _plain(run), digest)
-            self._append(content, Entry(now, *names, self.epsilon, self.delta))
+            self._append(state, Entry(now, *names, self.epsilon, self.delta))
+
+    def _amount(self, rho: float) -> float:
+        """Return what an answer is entered with: a server cannot fill the disk with tiny ones."""
+        if not (math.isfinite(rho) and rho > 0):
+            raise InputError("the cost of an answer is out of range", got=rho, allowed="above 0")
+        return max(rho, self.budget / _MOST_ANSWERS)
+
+    def _check_budget(self, query: str, rho: float, spent: Fraction) -> None:
+        if spent + Fraction(rho) > self.budget * (1 + 1e-12):
+            raise InputError(
+                f"this answer would pass the site's privacy budget of epsilon {self.epsilon:g} "
+                f"at delta {self.delta:g} ({UNIT})",
+                got=f"rho {rho:.4g} for {query}",
+                allowed=f"{max(0.0, self.budget - float(spent)):.4g} is left",
+                fix="the owner decides whether to raise epsilon in the site's configuration",
+            )
+
+    def _exists(self) -> bool:
+        """Whether there is anything to read; looking makes no folder, nor changes its mode."""
+        return any((self.folder / name).exists() for name in (_ENTRIES, _HEAD))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with locked(self.folder, make=own_folder):
             yield
 
-    def _read(self) -> _Content:
+    def _state(self) -> _State:
+        """Return what the head says, if the entries' file is as it left it; else read all of it."""
+        head = self._head()
+        try:
+            found = (self.folder / _ENTRIES).stat()
+        except FileNotFoundError:
+            return self._read()[1]
+        if head.get("file") != [found.st_size, found.st_mtime_ns]:
+            return self._read()[1]
+        spent = Fraction(str(head["spent"]))
+        return _State(int(head["entries"]), str(head["last"]), spent, found.st_size, settled=True)
+
+    def _read(self) -> tuple[tuple[Entry, ...], _State]:
         """Read both files; refuse a ledger that is not what was written."""
-        known, checksum = self._head()
+        head = self._head()
+        known, checksum = head["entries"], head["last"]
         path = self.folder / _ENTRIES
         try:
             lines = path.read_bytes().splitlines(keepends=True)
@@ -176,56 +230,88 @@ class Ledger:
             raise self._damaged(f"{self.folder / _HEAD} is missing or old")
         complete = not lines or lines[-1].endswith(b"\n")
         settled = len(entries) == known and not torn and complete
-        return _Content(tuple(entries), last, size, settled)
+        spent = sum((Fraction(entry.rho) for entry in entries), Fraction(0))
+        return tuple(entries), _State(len(entries), last, spent, size, settled)
 
-    def _head(self) -> tuple[int, str]:
+    def _head(self) -> dict[str, Any]:
         path = self.folder / _HEAD
         if not path.exists():
-            return 0, _START
+            return {"entries": 0, "last": _START}
         try:
-            count, last = read_json(path)
-            return int(count), str(last)
-        except (InputError, TypeError, ValueError):
+            found = read_json(path)
+            if isinstance(found, list):  # without amounts, as they were once written
+                count, last = found
+                found = {"entries": int(count), "last": str(last)}
+            if type(found["entries"]) is not int or type(found["last"]) is not str:
+                raise ValueError("not a head")
+            return dict(found)
+        except (InputError, TypeError, ValueError, KeyError):
             raise self._damaged(f"{path} is damaged") from None
+
+    def _recent(self, digest: str, state: _State) -> dict[str, Any] | None:
+        """Return the entry with this key, if it is one of the last.
+
+        An answer is sent again while its sum is under way. Beyond, the same key is entered and paid
+        for as another answer, which promises no less than it should.
+        """
+        if not state.entries:
+            return None
+        start = max(0, state.size - _RECENT)
+        with (self.folder / _ENTRIES).open("rb") as file:
+            file.seek(start)
+            lines = file.read(state.size - start)
+        at = lines.find(f'"key": "{digest}"'.encode())
+        begin, end = lines.rfind(b"\n", 0, at) + 1, lines.find(b"\n", at) + 1
+        if at < 0 or (begin == 0 and start):
+            return None
+        try:
+            return dict(unsealed(lines[begin:end].decode("ascii"), "the line"))
+        except (InputError, UnicodeDecodeError):
+            raise self._damaged(f"a line of {self.folder / _ENTRIES} is damaged") from None
 
     def _damaged(self, what: str) -> InputError:
         return InputError(f"the privacy ledger is damaged: {what}", fix=_RESTORE)
 
-    def _settle(self, content: _Content) -> _Content:
+    def _settle(self, state: _State) -> _State:
         """Complete what a killed process left: what can be read counts, the rest was never sent."""
-        if content.settled:
-            return content
+        if state.settled:
+            return state
         _LOG.warning("%s: an entry was interrupted; the ledger is repaired", self.folder)
         for unfinished in self.folder.glob(f".*.{_HEAD}"):
             unfinished.unlink()
-        return self._write(content, b"")
+        return self._write(state, b"")
 
-    def _append(self, content: _Content, entry: Entry) -> None:
-        body = {**entry._asdict(), "number": len(content.entries), "previous": content.last}
-        line = sealed(body)
-        _, last = _parsed(line.encode(), len(content.entries), content.last)
-        self._write(content._replace(entries=(*content.entries, entry), last=last), line.encode())
+    def _append(self, state: _State, entry: Entry) -> None:
+        line = sealed({**entry._asdict(), "number": state.entries, "previous": state.last}).encode()
+        _, last = _parsed(line, state.entries, state.last)
+        spent = state.spent + Fraction(entry.rho)
+        self._write(state._replace(entries=state.entries + 1, last=last, spent=spent), line)
 
-    def _write(self, content: _Content, line: bytes) -> _Content:
+    def _write(self, state: _State, line: bytes) -> _State:
         """Put a line after what could be read, then the head; both are on disk afterwards."""
         path = self.folder / _ENTRIES
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
             with os.fdopen(handle, "r+b") as file:
-                file.truncate(content.size)
-                if content.size:
-                    file.seek(content.size - 1)
+                file.truncate(state.size)
+                if state.size:
+                    file.seek(state.size - 1)
                     line = line if file.read(1) == b"\n" else b"\n" + line
-                file.seek(content.size)
+                file.seek(state.size)
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
+                found = os.fstat(file.fileno())
             self._sync_folder()  # before the head: it must never know a file that is not there
-            write_json(self.folder / _HEAD, [len(content.entries), content.last])
+            head = {
+                "entries": state.entries, "last": state.last, "spent": str(state.spent),
+                "file": [found.st_size, found.st_mtime_ns],
+            }  # fmt: skip
+            write_json(self.folder / _HEAD, head)
             self._sync_folder()
         except OSError as error:
             raise unwritable(path, error) from None
-        return content._replace(size=content.size + len(line), settled=True)
+        return state._replace(size=state.size + len(line), settled=True)
 
     def _sync_folder(self) -> None:
         handle = os.open(self.folder, os.O_RDONLY)

@@ -185,7 +185,7 @@ class SiteConfig(Settings, frozen=True, rename="kebab"):
     # queries, runs and servers.
     epsilon: Annotated[float, Meta(gt=0, lt=1e6)] = 3.0
     delta: Annotated[float, Meta(gt=0, lt=1)] = 1e-6
-    allow: str = _QUERIES  # that it answers
+    allow: str = _QUERIES  # sums that it answers, with noise; with `exact`, also without
     identity_key: str = ""  # file of its private key, for secure sums: fedeas members new-key
     members: str = ""  # members.toml of the federation, compared with the other sites
     secure: bool = False  # whether updates leave it only in secure sums

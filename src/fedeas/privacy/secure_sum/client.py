@@ -112,11 +112,13 @@ class Client:
 
         return self._once("shares", request, share)
 
-    def masked(self, request: bytes, release: Callable[[], None] = lambda: None) -> bytes:
+    def masked(self, request: bytes, release: Callable[[bytes], None] = lambda _: None) -> bytes:
         """Return the client's words under its own mask and one with every neighbour, signed.
 
         What is signed is who it was told to have shared, which its masks depend on. `release` is
-        called before the words are fixed as sent: there a site enters what they cost.
+        called before the words are fixed as sent: there a site enters what they cost. It is given
+        the sum's name and this client's fresh keys, which were drawn together with the noise: if a
+        sum's record is lost, other keys and other noise are drawn, and are paid for again.
         """
 
         def cover() -> tuple[bytes, bytes]:
@@ -128,7 +130,7 @@ class Client:
                 raise RefusedError("not a sealed pair of every neighbour")
             first = began_by(self._session, began[:n])
             bound = shared_by(first, request[:n])
-            release()
+            release(self._session + own.public())
             total = own.words.copy()
             add_mask(total, own.seed, purpose(bound, self._at))
             seal_key, mask_key, opened = load_key(own.seal), load_key(own.mask), []

@@ -27,6 +27,15 @@ def quorum(members: int) -> int:
     return max(FEWEST, 2 * members // 3 + 1)
 
 
+def most_colluding(members: int) -> int:
+    """Return how many members may collude: one less than any two quorums have in common.
+
+    >>> [most_colluding(n) for n in (3, 4, 5, 10, 20, 100)]
+    [2, 1, 2, 3, 7, 33]
+    """
+    return 2 * quorum(members) - members - 1
+
+
 def mean_degree(members: int) -> int:
     """Return how many neighbours a member has, on average.
 

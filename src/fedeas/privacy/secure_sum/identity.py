@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedeas.errors import InputError
 from fedeas.files import read_toml
-from fedeas.privacy.secure_sum.graph import FEWEST, MOST, Graph, quorum
+from fedeas.privacy.secure_sum.graph import FEWEST, MOST, Graph, most_colluding, quorum
 from fedeas.privacy.secure_sum.keys import identity_of, new_identity
 from fedeas.privacy.secure_sum.messages import KEY, digest
 
@@ -24,7 +24,9 @@ class Members:
         The members' names, and their public Ed25519 keys.
     colluding
         How many members may work with the server. Each site adds so much noise that the others'
-        parts suffice even if these leave theirs out.
+        parts suffice even if these leave theirs out. Fewer than any two quorums have in common:
+        otherwise they could sign two lists of survivors, and one list's words would have less noise
+        than was counted on.
     """
 
     names: tuple[str, ...]
@@ -41,9 +43,10 @@ class Members:
             raise InputError("every member needs a name and a key of its own")
         if list(self.keys) != sorted(self.keys) or any(len(key) != KEY for key in self.keys):
             raise InputError("the members are not in the order of their keys")
-        if not 0 <= self.colluding < quorum(n):
+        most = most_colluding(n)
+        if not 0 <= self.colluding <= most:
             raise InputError(
-                "colluding out of range", got=self.colluding, allowed=f"0 to {quorum(n) - 1}"
+                "colluding out of range", got=self.colluding, allowed=f"0 to {most} of {n} members"
             )
 
     @classmethod

@@ -17,7 +17,8 @@ from typing import NamedTuple, Protocol
 from fedeas.errors import InputError
 from fedeas.privacy.secure_sum.messages import RefusedError
 
-_OVER = "over"  # the names of sums that were answered
+_ENDED = "ended"  # folder of empty files: the names of sums that are over
+_OVER = "over"  # the file of these names that was once written, and is still read
 
 
 class StageRecord(NamedTuple):
@@ -89,7 +90,7 @@ class FileStore:
             pass
         finally:
             written.unlink()
-        self._settle_folder()
+        _sync(self._path)  # after a power cut no stage may get a new answer
 
     def forget(self, stage: str) -> None:
         """Keep only the fact that a stage took place."""
@@ -103,14 +104,6 @@ class FileStore:
         with os.fdopen(handle, "wb") as file:
             file.write(said.pack())
         return path
-
-    def _settle_folder(self) -> None:
-        """Sync the folder itself to disk: after a power cut no stage may get a new answer."""
-        handle = os.open(self._path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def own_folder(path: Path) -> None:
@@ -143,7 +136,7 @@ def own_folder(path: Path) -> None:
 def open_sum(folder: Path, session: str) -> FileStore:
     """Open a client's record of a sum; a sum that is over is not taken part in again."""
     name = _name(session)
-    if name.encode() in _over(folder):
+    if (folder / _ENDED / name).exists() or name.encode() in _over(folder):
         raise RefusedError("this sum is over")
     return FileStore(folder / name)
 
@@ -157,7 +150,7 @@ def end_sums(folder: Path, but: str = "") -> None:
     if not folder.is_dir():
         return
     for path in folder.iterdir():
-        if path.is_dir() and path.name != (_name(but) if but else ""):
+        if path.is_dir() and path.name not in (_ENDED, _name(but) if but else ""):
             _note_over(folder, path.name)
             shutil.rmtree(path, ignore_errors=True)
 
@@ -175,8 +168,17 @@ def _over(folder: Path) -> frozenset[bytes]:
 
 def _note_over(folder: Path, name: str) -> None:
     """Note that a sum is over, on disk before its record goes."""
-    handle = os.open(folder / _OVER, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with os.fdopen(handle, "ab") as file:
-        file.write(b"\n" + name.encode())  # the line before may have been cut off
-        file.flush()
-        os.fsync(file.fileno())
+    ended = folder / _ENDED
+    own_folder(ended)
+    os.close(os.open(ended / name, os.O_WRONLY | os.O_CREAT, 0o600))
+    _sync(ended)
+    _sync(folder)
+
+
+def _sync(folder: Path) -> None:
+    """Put a folder's list of files on disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

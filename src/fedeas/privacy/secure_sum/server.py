@@ -1,7 +1,7 @@
 """The server's half of a secure sum: it relays messages between clients, and adds up."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -39,6 +39,8 @@ from fedeas.privacy.secure_sum.messages import (
 )
 from fedeas.privacy.secure_sum.shares import SHARE, join_weighted, weights_at_zero
 
+NO_REPLY = "no reply in time"
+_MOST_NAMED = 5  # clients in an error
 Replies = Iterable[tuple[int, bytes]]  # the node that was asked, and its reply, as they arrive
 Requests = dict[int, bytes]
 
@@ -47,14 +49,18 @@ class Server:
     """One sum: a method per stage, from the replies to one stage to the requests of the next.
 
     A client whose reply is missing or malformed is left out, and `left_out` says why. With too few
-    clients left there is no sum.
+    clients left there is no sum. Errors call nodes by `names`.
     """
 
-    def __init__(self, session: str, words: int, members: Members) -> None:
+    def __init__(
+        self, session: str, words: int, members: Members, names: Mapping[int, str] | None = None
+    ) -> None:
+        self._names = dict(names or {})
         self._session = bind_session(session, members.digest)
         self._members, self._graph, self._quorum = members, members.graph, quorum(len(members))
         self._words = words + 1  # the last one counts clients
         self._weights: dict[tuple[int, ...], dict[int, int]] = {}  # of shares, by whose they are
+        self._nodes: dict[int, int] = {}  # of the members whose keys came, by place
         self.left_out: dict[int, str] = {}
 
     def roster(self, replies: Replies) -> Requests:
@@ -62,7 +68,6 @@ class Server:
         given = dict(self._sized("keys", replies, KEY + SIGNED_KEYS))
         often = Counter(part for r in given.values() for part in pieces(r[: 3 * KEY], KEY))
         probe = load_key(new_key())
-        self._nodes: dict[int, int] = {}
         self._keys: dict[int, bytes] = {}
         for node, reply in given.items():
             if why := self._unsound(reply, often, probe):
@@ -71,6 +76,7 @@ class Server:
             place = self._members.place(reply[:KEY])
             assert place is not None  # noqa: S101 -- `_unsound` looked
             self._nodes[place], self._keys[place] = node, reply[KEY:]
+            self._names.setdefault(node, f"member {self._members.names[place]}")
         self._began = self._enough("keys", self._nodes)
         there = set(self._began)
         who = marks(there, len(self._members))
@@ -167,7 +173,7 @@ class Server:
         good = {p: s for p, s in shares.items() if digest(s) == self._dealt[of][p][hashed]}
         needed = self._graph.threshold(of)
         if len(good) < needed:
-            raise self._too_few(f"shares of client {self._nodes[of]}", len(good), needed)
+            raise self._too_few(f"shares of {self._name(self._nodes[of])}", len(good), needed)
         chosen = tuple(sorted(good)[:needed])
         if chosen not in self._weights:
             self._weights[chosen] = weights_at_zero(chosen)
@@ -197,11 +203,19 @@ class Server:
         """Return what is wrong with a client's introduction, or nothing."""
         identity, keys, signature = reply[:KEY], reply[KEY : 3 * KEY], reply[3 * KEY :]
         if self._members.place(identity) is None:
-            return "not a member of the federation"
+            return (
+                "not a member of the federation: its key (fedeas members show --key) is not in the "
+                "server's list"
+            )
         if any(often[part] > 1 for part in pieces(reply[: 3 * KEY], KEY)):
             return "a key appears twice"
         if not is_signed(identity, signature, signed_keys(self._session, keys)):
-            return "the keys are not signed for this sum"
+            name = self._members.names[self._members.place(identity) or 0]
+            return (
+                f"the keys of member {name} are not signed for this sum and this list of members: "
+                "compare the fingerprint of its list (fedeas members show) with "
+                f"{self._members.fingerprint}"
+            )
         try:
             for key in pieces(keys, KEY):
                 agree(probe, key)  # type: ignore[arg-type]
@@ -211,7 +225,7 @@ class Server:
 
     def _unshared(self, place: int) -> InfeasibleError:
         return InfeasibleError(
-            f"client {self._nodes[place]} shared something other than its secret",
+            f"{self._name(self._nodes[place])} shared something other than its secret",
             fix="run the sum without it",
         )
 
@@ -239,10 +253,32 @@ class Server:
         return found
 
     def _too_few(self, stage: str, found: int, needed: int) -> InfeasibleError:
-        first = next((f": {why}" for why in self.left_out.values()), "")
+        """Say who is missing, and why: each of them has an owner who can be called."""
+        reasons: dict[str, list[str]] = {}
+        for node, said in self.left_out.items():
+            reasons.setdefault(said, []).append(self._name(node))
+        why = [f"{_listed(whose)}: {said}" for said, whose in reasons.items()]
+        unknown = [n for p, n in enumerate(self._members.names) if p not in self._nodes]
+        if unknown and not self.left_out.keys() <= self._names.keys():
+            why.append(f"no keys of {_listed(unknown)}")
+        listed = _listed(why, "; ")
+        silent = not self.left_out or any(
+            said.endswith(NO_REPLY) for said in self.left_out.values()
+        )
         return InfeasibleError(
-            f"too few clients for a secure sum at {stage}{first}",
+            f"too few clients for a secure sum at {stage}" + (f" ({listed})" if listed else ""),
             got=found,
             allowed=f"from {needed}",
-            fix="start more clients, or wait longer for them",
+            fix="start more clients, or wait longer for them"
+            if silent
+            else "asking again changes nothing: the logs of these clients say why they refused, "
+            "and `fedeas privacy site.toml` there what is left of the budget",
         )
+
+    def _name(self, node: int) -> str:
+        return self._names.get(node, f"node {node}")
+
+
+def _listed(said: Sequence[str], between: str = ", ") -> str:
+    more = f"{between}and {len(said) - _MOST_NAMED} more" if len(said) > _MOST_NAMED else ""
+    return between.join(said[:_MOST_NAMED]) + more
