@@ -61,6 +61,7 @@ def check_story(said: Result, folder: Path) -> tuple[dict[str, str], dict[str, s
     page = (folder / "report" / "index.html").read_text()
     assert page.count("<img") >= 5
     assert "The first 8 of each class, not cherry-picked" in page
+    assert re.search(r"1,437 training images, of which the clients hold \d+", page)
     # The images were made before the runs; what they took is in every place that shows cost.
     made, seconds = re.search(r"generated ([\d,]+) images in (\d+) s", said.out).groups()
     assert ours["generated"] == made.replace(",", "")

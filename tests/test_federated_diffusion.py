@@ -76,6 +76,7 @@ def test_the_folder_is_an_ordinary_generator_with_a_card(model):
     assert head["steps"] == 2 * 4 * 2  # rounds x clients x steps
     assert head["design"]["channels"] == [8, 16]
     card = json.loads((model / "card.json").read_text())
+    assert card["samples"] == head["samples"] > 0
     assert (card["sites"], card["rounds"], card["epsilon"]) == (4, 2, None)
     assert card["guarantee"].startswith("none")
     lines = (model.parent / "log.jsonl").read_text().splitlines()

@@ -627,6 +627,38 @@ def test_sums_larger_than_their_counts_allow_are_refused(query, known):
             check_sums(query, lie, 900 if known else None)
 
 
+def test_progress_is_reported_site_by_site(shapes):
+    data, sites = shapes
+    said = []
+    make_own(data, sites, report=lambda *told: said.append(told))
+    assert [told[:2] for told in said] == 2 * [(k, 5) for k in range(1, 6)]
+    assert {told[2].split()[-1] for told in said} == {"image-moments", "image-products"}
+
+
+def test_a_killed_simulation_goes_on_with_its_sums(shapes, tmp_path, monkeypatch):
+    """It draws no second noise, and its card states what was asked for."""
+    data, sites = shapes
+
+    class KilledError(Exception):
+        pass
+
+    def kill(*_: object, **__: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patched, pytest.raises(KilledError):
+        patched.setattr("fedeas.generators.own.gaussians.image_normals", kill)
+        make_own(data, sites, out=tmp_path)
+    with pytest.raises(InputError, match="another request"):
+        make_own(data, sites, epsilon=3.0, out=tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("fedeas.generators.own.make.release", kill)  # nothing is asked again
+        made = make_own(data, sites, out=tmp_path)
+    assert made.card.epsilon == 1.0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "generator.json", "weights.safetensors",
+    ]  # fmt: skip
+
+
 def test_a_killed_training_ends_with_the_same_weights(shapes, tmp_path, monkeypatch):
     data, sites = shapes
     query = EmbeddingSum(3, SHAPE, features=40)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 
-from fedeas import FedEAS, InputError
+from fedeas import FedEAS, InfeasibleError, InputError
 from fedeas.cache import verify
 from fedeas.cache.verify import caches
 from fedeas.flower.deployed import make_deployed_app, open_site
@@ -23,6 +23,7 @@ from fedeas.generators.own.request import REQUEST
 from fedeas.per_name import planned_quality
 from fedeas.privacy.accounting import DELTA
 from fedeas.privacy.ledger import Ledger
+from fedeas.privacy.queries.image_moments import ImageMoments
 from fedeas.privacy.secure_sum.identity import Members
 from fedeas.settings.deployment import SiteConfig
 from rows import CLASSES as LEVELS
@@ -154,6 +155,25 @@ def test_the_card_counts_a_sum_that_a_server_lost(sites, tmp_path, monkeypatch):
     card = json.loads((tmp_path / "run" / "own-generator" / CARD).read_text())
     assert card["epsilon"] == pytest.approx(ledger.epsilon_spent, rel=1e-3)
     assert card["epsilon"] > 6  # not the 5 that were asked for
+
+
+def test_a_site_that_sends_more_than_its_images_ends_the_run(sites, tmp_path, monkeypatch):  # noqa: F811
+    """The sums are compared with what all sites say they have, and are not asked for again."""
+    plain = ImageMoments.answer
+
+    def lies(self: ImageMoments, samples: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        words = plain(self, samples, labels)
+        return 40 * words if len(labels) == sum(COUNTS[0]) else words
+
+    monkeypatch.setattr(ImageMoments, "answer", lies)
+    for _ in range(2):
+        grid = RealSites(sites, tmp_path, generator="own")
+        with pytest.raises(InfeasibleError, match="cannot be those of the sites' samples"):
+            serve(grid, settings(sites, tmp_path / "run", **GIVEN))
+    assert not (tmp_path / "run" / "own-generator" / CARD).exists()
+    mine = config(sites, tmp_path, 0, generator="own")
+    ledger = Ledger.open(mine.ledger_folder, 30.0, mine.delta)
+    assert [entry.query for entry in ledger.entries] == ["image-moments"]
 
 
 def test_a_server_that_dies_while_it_refines_images_pays_once(sites, tmp_path, monkeypatch):  # noqa: F811

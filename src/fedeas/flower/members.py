@@ -26,7 +26,6 @@ from fedeas.settings.training import Federated
 from fedeas.tensors import Tensors, check_values
 from fedeas.training.task import Task
 
-_WINDOW = 16  # messages in flight at a time
 _LOG = logging.getLogger("flwr")  # Flower streams it to `flwr run --stream`
 
 
@@ -218,15 +217,15 @@ def read_size(reply: Message, largest: int = MOST_SAMPLES) -> int:
 
 
 def ask_sizes(
-    grid: Grid, nodes: Sequence[int], seed: int, largest: int, timeout: float
+    grid: Grid, nodes: Sequence[int], federated: Federated, seed: int, largest: int
 ) -> dict[int, int]:
     """Ask nodes how many samples they have; those that do not answer rightly are left out."""
-    question = records.pack({}, {"seed": seed, "method": "fedavg"})
-    messages = [Message(question, node, HELLO, ttl=timeout) for node in nodes]
+    question = records.pack({}, {"seed": seed, "method": federated.method})
+    messages = [Message(question, node, HELLO, ttl=federated.timeout) for node in nodes]
     sizes = {}
-    for node, reply in exchange(grid, messages, _WINDOW, timeout):
+    for node, reply in exchange(grid, messages, federated.window, federated.timeout):
         try:
             sizes[node] = read_size(reply, largest)
-        except Exception:  # noqa: S112 - bytes from another party
+        except Exception:  # noqa: S112 - bytes from another party can raise anything
             continue
     return sizes

@@ -171,7 +171,9 @@ def _generator(
         grid, nodes, data, needed, folder, epsilon=settings.generator_epsilon,
         way=settings.generator_way, steps=settings.generator_steps, seed=settings.seed,
         timeout=settings.timeout,
-        samples=ask_sizes(grid, nodes, settings.seed, settings.largest, settings.timeout),
+        samples=ask_sizes(
+            grid, nodes, settings.federated(), settings.seed, settings.largest
+        ),
     )  # fmt: skip
     give_generator(grid, nodes, folder, settings.timeout)
     return made

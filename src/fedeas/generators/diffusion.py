@@ -76,6 +76,7 @@ def read_head(folder: Path) -> ModelMetadata:
             design[key] = tuple(design[key])
         height, width, colours = map(int, content.pop("shape"))
         classes = tuple(map(str, content.pop("classes")))
+        content["samples"] = int(content.get("samples", 0))
         return ModelMetadata(
             classes, (height, width, colours), design=UNetConfig(**design), **content
         )
