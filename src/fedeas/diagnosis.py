@@ -11,6 +11,7 @@ import numpy as np
 from fedeas import skew
 from fedeas.beta_choice import CLOSE
 from fedeas.counts import CountsLike, LabelCounts
+from fedeas.notebook import html_lines, record_frame
 from fedeas.targets import TargetLike, aim_shares, target_name
 
 GENERATE, COPIES, NOTHING, UNCLEAR = "generate", "copies", "nothing", "unclear"
@@ -55,7 +56,7 @@ class Diagnosis:
     advice_text : str
         The same in a sentence.
 
-    >>> print(diagnose([[90, 10, 0], [30, 40, 30]]).advice)
+    >>> print(diagnose([[90, 10, 0], [0, 40, 30]]).advice)
     generate
     """
 
@@ -84,6 +85,13 @@ class Diagnosis:
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain values."""
         return {**asdict(self), "dominant": self.dominant}
+
+    def to_pandas(self) -> Any:
+        """Return a pandas data frame of one row."""
+        return record_frame([self.to_dict()])
+
+    def _repr_html_(self) -> str:
+        return html_lines(f"Diagnosis: {self.advice}", self.lines())
 
     def __str__(self) -> str:
         return "\n".join(f"{head:<17}{text}" for head, text in self.lines())
@@ -175,8 +183,8 @@ def _advise(found: Diagnosis) -> tuple[str, str]:
         )
     if found.lacking < _LACKING:
         return COPIES, (
-            f"copies may do: {100 * found.lacking:.0f} % of what clients are short of is in classes "
-            f"with fewer than {FEW} samples; generating was ahead of copies from "
+            f"copies may do: {100 * found.lacking:.0f} % of what clients are short of is in "
+            f"classes with fewer than {FEW} samples; generating was ahead of copies from "
             f"{100 * _LACKING:.0f} % on"
         )
     return GENERATE, (
