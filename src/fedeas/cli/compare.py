@@ -93,7 +93,7 @@ def _print(comparison: "Comparison", cost: "Cost | None") -> None:
             show.percent(row.synthetic_share),
             f"{row.negative_gain:,}",
             "-" if row.budget_ratio is None else f"{row.budget_ratio:.1f}x",
-            f"{row.clients:,} x {row.classes:,}",
+            f"{row.clients:,} x {row.classes:,}" if row.total else "-",
             *([cost.of(row.total)] if cost else []),
         )
     show.print_table(shown)
