@@ -30,8 +30,9 @@ from fedeas import (
     plan_stream,
     skew,
 )
+from fedeas.beta_path import balancing_beta
 from fedeas.errors import InfeasibleError
-from fedeas.overfill import balancing_beta, overfilled
+from fedeas.overfill import overfilled
 from fedeas.per_name import make_per_name
 from fedeas.policies import OwnClasses, make_plan, reachable_reduction
 

@@ -1,3 +1,4 @@
+import copy
 import json
 import sys
 import warnings
@@ -19,6 +20,7 @@ from fedeas import (
     Uniform,
     WaterFill,
     choose_beta,
+    compare,
     diagnose,
     skew,
     tables,
@@ -248,3 +250,42 @@ def test_a_sample_costs_something(amount):
     for make in (Cost, lambda each: SiteCosts((1.0, each))):
         with pytest.raises(InputError):
             make(amount)
+
+
+def test_a_plan_says_in_python_too_where_it_overfills():
+    df = LabelCounts([[90, 60], [70, 80], [55, 0]], ["A", "B", "C"])
+    plan = FedEAS().plan(df)
+    assert plan.overfilled.client == "C"
+    assert "1 overfilled" in repr(plan)
+    assert "1 overfilled" in plan._repr_html_()
+    assert "overfilled" not in repr(FedEAS(beta=2).plan(df))
+    assert copy.deepcopy(plan).overfilled == plan.overfilled
+
+
+def test_a_loaded_plan_does_not_know_where_it_overfills(tmp_path):
+    FedEAS().plan(LabelCounts([[55, 0], [3, 4]])).save(tmp_path / "plan.json")
+    assert Plan.load(tmp_path / "plan.json").overfilled is None
+
+
+def test_answers_are_small_tables_in_a_notebook():
+    pytest.importorskip("pandas")
+    counts = LabelCounts([[90, 10, 0], [30, 40, 30]])
+    table = compare(counts)
+    assert len(repr(table)) < 600
+    assert "full-balance" in repr(table)
+    assert list(table.to_pandas().policy) == [row.policy for row in table]
+    assert diagnose(counts).to_pandas().advice.item() == "copies"
+    choice = choose_beta(counts)
+    assert choice.to_pandas().beta.item() == choice.beta
+    for answer in (table, diagnose(counts), choice):
+        assert answer._repr_html_().startswith("<table>")
+
+
+def test_compare_says_what_plans_cost(fedeas, tmp_path):
+    LabelCounts([[90, 10, 0], [30, 40, 30]]).save(tmp_path / "counts.csv")
+    shown = fedeas("compare", tmp_path / "counts.csv", "--beta", 12, "--cost", "2s")
+    assert "2min" in shown.out or "172" in shown.out
+    rows = json.loads(
+        fedeas("compare", tmp_path / "counts.csv", "--beta", 12, "--cost", "2s", "--json").out
+    )
+    assert rows[0]["cost"] == 2 * rows[0]["total"] == 172

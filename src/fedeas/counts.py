@@ -348,7 +348,7 @@ def distinct(values: ArrayLike, what: str) -> tuple[NDArray[Any], NDArray[np.int
         gaps = np.array([_is_gap(value) for value in given.reshape(-1).tolist()], bool)
     else:
         gaps = np.zeros(0, bool)
-    if np.ma.is_masked(values):
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         gaps = np.ma.getmaskarray(values)
     missing = int(gaps.sum())
     if missing:

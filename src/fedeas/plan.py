@@ -15,6 +15,7 @@ from fedeas.cost import Cost, SiteCosts
 from fedeas.counts import LabelCounts, names, whole_matrix
 from fedeas.errors import InputError
 from fedeas.notebook import data_frame, html_table, polars_frame
+from fedeas.overfill import Overfill, overfilled
 from fedeas.per_name import PerNameLike, described, make_per_name
 from fedeas.policy_settings import policy_name, quality_of, settings_of, settle
 from fedeas.scalars import plain
@@ -322,11 +323,17 @@ class Plan:
     def _repr_html_(self) -> str:
         return html_table(repr(self), self.samples, self.client_names, self.class_names)
 
+    @cached_property
+    def overfilled(self) -> Overfill | None:
+        """Where a scarce class ends above the client's largest one; None also for a loaded plan."""
+        return None if isinstance(self._source, str) else overfilled(self._source, self)
+
     def __repr__(self) -> str:
         busy = int((self.per_client > 0).sum())
+        beyond = "" if self.overfilled is None else f"; {self.overfilled.clients:,} overfilled"
         return (
             f"Plan({self.policy}: {self.total:,} samples for {busy:,} of {len(self.samples):,} "
-            f"clients, imbalance {-self.reduction:+.1%}, "
+            f"clients{beyond}, imbalance {-self.reduction:+.1%}, "
             f"synthetic share {self.synthetic_share:.1%})"
         ).replace("%", " %")
 

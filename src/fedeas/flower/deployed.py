@@ -34,7 +34,7 @@ from fedeas.flower.queries import Holding, answer_queries
 from fedeas.flower.site import Site, with_synthetic
 from fedeas.generators.generator import heavy
 from fedeas.policies import FedEAS, FillToMean, FullBalance, LocalPolicy, NoGeneration, WaterFill
-from fedeas.policy_settings import settle_row, with_quality
+from fedeas.policy_settings import with_quality
 from fedeas.privacy.ledger import Ledger
 from fedeas.privacy.queries.class_totals import least_share
 from fedeas.privacy.secure_sum.identity import Identity, Members, load_identity
@@ -42,7 +42,7 @@ from fedeas.privacy.secure_sum.memory import own_folder
 from fedeas.settings.deployment import SiteConfig, check_same_classes
 from fedeas.settings.reading import read_settings
 from fedeas.specs import parse
-from fedeas.targets import Target, inline_target
+from fedeas.targets import Target, aim_at_classes, inline_target
 from fedeas.training.samples import Samples
 
 OWN_FINGERPRINT = f"{OWN}-"  # how the fingerprint of such a generator begins
@@ -254,7 +254,7 @@ def _own_folder(config: SiteConfig) -> Path:
 def _augmented(config: SiteConfig, real: Samples, spec: str) -> Samples:
     """Return the site's real samples and its synthetic ones, generated on first use."""
     classes = real.data.classes
-    policy = settle_row(row_policy(spec), classes)
+    policy = aim_at_classes(row_policy(spec), classes)
     if isinstance(policy, NoGeneration):
         return real
     # Whether anything is wanted follows from the labels, so a lack is told before that is known.

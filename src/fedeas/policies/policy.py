@@ -161,6 +161,7 @@ def without_absent_classes(policy: _Local, classes: int) -> _Local:
         return policy
     smaller = retarget(policy, Target(t[t > 0].tolist()))
     quality = getattr(policy, "quality", None)
-    return (
-        replace(smaller, quality=quality.kept(t > 0, described("quality"))) if quality else smaller
-    )  # type: ignore[type-var]
+    if quality is None:
+        return smaller
+    kept = quality.kept(t > 0, described("quality"))
+    return replace(smaller, quality=kept)  # type: ignore[type-var]
