@@ -792,7 +792,7 @@ def test_parquet_is_checked_as_text_is(tmp_path, fedeas):
             {"Krankheit": ["flu", "covid"], "North": [120, 30], "South": [5, 6]}
         ),
         "is the sum of A and B": pd.DataFrame(
-            {"site": [*"ABCD"], "x": [120, 10, 130, 7], "y": [30, 300, 330, 9]}
+            {"site": [*"ABCD"], "flu": [120, 10, 130, 7], "cold": [30, 300, 330, 9]}
         ),
         "label '-1' seems to mean": pd.DataFrame({"site": [*"AABB"], "label": [0, 1, -1, 2]}),
     }  # fmt: skip
