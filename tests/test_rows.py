@@ -394,8 +394,8 @@ def test_the_counts_of_a_table_are_planned_by_its_sites(data, fedeas):
     done = fedeas("plan", path, "--by", "state", "--json")
     assert done.code == 0, done.err
     assert len(json.loads(done.out)["clients"]) == 50
-    wrong = fedeas("plan", path, "--by", "state", "--layout", "wide")
-    assert (wrong.code, "--by stands for" in wrong.err) == (2, True)
+    wrong = fedeas("plan", path, "--by", "state", "--layout", "counts")
+    assert (wrong.code, "--by" in wrong.err) == (2, True)
 
 
 # Learning from rows

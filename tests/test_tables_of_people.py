@@ -23,7 +23,7 @@ import polars as pl
 import pytest
 
 from fedeas import FedEAS, InputError, LabelCounts
-from fedeas.sources import read_counts
+from fedeas.sources import Columns, read_counts
 from fedeas.tables.arguments import at_terminal
 
 THREE = "Klinik;Pneumonie;COVID;Normal\nA;120;30;500\nB;10;300;20\nC;55;0;90\n"
@@ -769,3 +769,38 @@ def test_a_cell_in_the_last_corner_of_a_sheet_takes_no_time(tmp_path):
     with pytest.raises(InputError, match="1,048,576"):
         read_counts(tmp_path / "table.xlsx")
     assert timed(lambda: read_counts(tmp_path / "table.xlsx")) < 3
+
+
+# Parquet
+
+
+def test_parquet_is_checked_as_text_is(tmp_path, fedeas):
+    path = tmp_path / "table.parquet"
+    hot = {kind: [int(label == kind) for _, label in SHOTS] for kind in KINDS}
+    sites = {"site": [client for client, _ in SHOTS]}
+    images = {"image": [f"{i}.png" for i in range(len(SHOTS))]}
+    pd.DataFrame(images | sites | hot).to_parquet(path, index=False)
+    options = ["--layout", "wide", "--by", "site", "--drop-column", "image"]
+    planned = json.loads(fedeas("plan", path, *options, "--json").out)
+    assert planned["counts_hash"] == counted(SHOTS).fingerprint
+    refusals = {
+        "rows with all in column Sex": pd.DataFrame(
+            {"site": [*"AAAB"], "label": ["flu"] * 3 + ["x"], "Sex": ["m", "f", "all", "m"],
+             "count": [1, 2, 3, 4]}
+        ),
+        "are rows classes, or clients": pd.DataFrame(
+            {"Krankheit": ["flu", "covid"], "North": [120, 30], "South": [5, 6]}
+        ),
+        "is the sum of A and B": pd.DataFrame(
+            {"site": [*"ABCD"], "flu": [120, 10, 130, 7], "cold": [30, 300, 330, 9]}
+        ),
+        "label '-1' seems to mean": pd.DataFrame({"site": [*"AABB"], "label": [0, 1, -1, 2]}),
+    }  # fmt: skip
+    for says, frame in refusals.items():
+        frame.to_parquet(path, index=False)
+        count = Columns(count="count") if "count" in frame else None
+        with pytest.raises(InputError, match=says):
+            read_counts(path, count)
+    # The index of a data frame is a name for its rows: these are the clients.
+    SITES.to_parquet(path)
+    assert read_counts(path).counts == LabelCounts(SITES)

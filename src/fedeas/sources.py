@@ -171,7 +171,7 @@ def _counted(
                     raise _unlabelled(what, value)
             if names is None:
                 yield client, label, 1
-            elif isinstance(label, Integral) and 0 <= label < len(names):
+            elif isinstance(label, Integral) and 0 <= int(label) < len(names):
                 yield client, names[int(label)], 1
             else:
                 raise _unlabelled("label", label)

@@ -127,9 +127,12 @@ def options_in_messages() -> Iterator[None]:
     except InputError as error:
         if type(error) is not InputError:
             raise
-        parts = {"got": error.got, "allowed": error.allowed, "fix": error.fix}
-        texts = {k: at_terminal(v) if isinstance(v, str) else v for k, v in parts.items()}
-        raise InputError(at_terminal(error.what), **texts) from None
+        raise InputError(
+            at_terminal(error.what),
+            got=at_terminal(error.got) if isinstance(error.got, str) else error.got,
+            allowed=error.allowed,
+            fix=None if error.fix is None else at_terminal(error.fix),
+        ) from None
 
 
 def quality_option() -> Path | None:

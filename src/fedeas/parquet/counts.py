@@ -61,6 +61,8 @@ class Source:
                 )
             schema = schema.remove(schema.get_field_index(name))
         self.id_column = _id_column(schema, names_clients)
+        indexed = self.id_column is not None and self.id_column == _frame_index(schema)
+        self.heading = None if indexed else self.id_column
         self.columns: list[str] = [name for name in schema.names if name != self.id_column]
         if not self.columns:
             raise InputError(f"{path} has no counts", allowed="a column of counts per class")
@@ -70,6 +72,7 @@ class Source:
                 raise InputError(
                     f"{path} column {name!r} is of type {kind}",
                     allowed="whole numbers, and one first column of client names",
+                    fix=f"pass drop_columns={[name]!r} to leave it out",
                 )
         self.rows: int = self._file.metadata.num_rows
         self.meta = _load_meta(path, self._file.metadata.metadata)
@@ -147,6 +150,14 @@ def opened(
     with readable(path):
         source = Source(path, names_clients, drop)
     yield source
+
+
+def client_column(
+    path: Path, names_clients: Callable[[str], bool], drop: Sequence[str] = ()
+) -> str | None:
+    """Return the heading of the column of clients; None for the index of a data frame."""
+    with opened(path, names_clients, drop) as source:
+        return source.heading
 
 
 def saved_hash(path: Path) -> str | None:

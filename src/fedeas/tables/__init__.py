@@ -8,6 +8,7 @@ import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ from fedeas.tables.layout import Reading, choose
 from fedeas.tables.long import Entry, added_up, read_long, read_long_parquet, without
 from fedeas.tables.rows import Rows
 from fedeas.tables.table import COUNTS, LAYOUTS, LONG, WIDE, Columns, Options, Table
-from fedeas.tables.wide import read_wide
+from fedeas.tables.wide import may_be_transposed, read_wide
 from fedeas.tables.workbook import opened_sheet
 
 __all__ = [
@@ -224,11 +225,24 @@ def _read_parquet(path: Path, options: Options) -> tuple[Table, str]:
         table = Table(*parquet.read(path, names_clients))
         if content_hash(table) == saved:
             return replace(table, saved=True), WIDE
+    if options.layout == WIDE and options.by is not None:
+        return _read_rows(path, options, lambda: nullcontext(_parquet_rows(path)))
     reading = parquet_layout(path, options)
     if reading.layout != WIDE:
         return read_long_parquet(path, reading, options), reading.layout
     table = Table(*parquet.read(path, names_clients, options.drop_columns))
+    heading = parquet.client_column(path, names_clients, options.drop_columns)
+    if options.transpose is None and table.clients and table.classes and heading is not None:
+        doubts = may_be_transposed(heading, table.clients, table.classes)
+        table = replace(table, doubts=tuple(doubts))
     return _adjusted(table, replace(options, drop_columns=()), path), WIDE
+
+
+def _parquet_rows(path: Path) -> Rows:
+    names = parquet.column_names(path)
+    cells = parquet.value_rows(path, names, allow_null=True)
+    rows = (["" if cell is None else str(cell) for cell in row] for row in cells)
+    return Rows(path, enumerate(chain([names], rows)), "row")
 
 
 def _adjusted(table: Table, options: Options, path: Path) -> Table:

@@ -47,10 +47,9 @@ class _Body:
         self._width, self._drop_rows = len(head), options.drop_rows
         names = [name for name in (reading.client, reading.label, reading.count) if name]
         self.places = [list(head).index(name) for name in names]
-        others = [n for n in head if n not in names and n not in options.drop_columns]
-        # A count for men, one for women, and one for all.
-        self._groups = {n: list(head).index(n) for n in others} if reading.count else {}
-        self._totals: dict[str, str] = {}
+        beside = [n for n in head if n not in names and n not in options.drop_columns]
+        self._groups = _Groups(beside if reading.count else ())
+        self._beside = [list(head).index(name) for name in self._groups.names]
         self._hidden = 0
 
     def __iter__(self) -> Iterator[list[str]]:
@@ -60,18 +59,12 @@ class _Body:
                 continue
             check_width(self.rows, row, self._width)
             self._hidden += self.rows.line in self.rows.hidden_rows
-            for name, place in self._groups.items():
-                if names_total(row[place]):
-                    self._totals.setdefault(name, row[place])
+            self._groups.add(row[place] for place in self._beside)
             yield row
 
     def doubts(self) -> Iterator[Doubt]:
         """Yield what there is to doubt, once the rows are read."""
-        for name, value in self._totals.items():
-            yield Doubt(
-                f"rows with {shown(value)} in column {shown(name)} seem to be totals of others",
-                fix="remove these rows",
-            )
+        yield from self._groups.doubts()
         if self._hidden:
             yield Doubt(f"{self._hidden} rows are hidden", fix="show them or delete them")
 
@@ -79,14 +72,45 @@ class _Body:
 def read_long_parquet(path: Path, reading: Reading, options: Options) -> Table:
     """Read a Parquet file whose columns are known."""
     columns = [name for name in (reading.client, reading.label, reading.count) if name]
+    kinds = parquet.column_kinds(path)
+    groups = _Groups(
+        name
+        for name, kind in kinds.items()
+        if reading.count and kind == "text" and name not in (*columns, *options.drop_columns)
+    )
     entries = (
         (client, label, whole_number(count[0], f"{path} column {reading.count!r}") if count else 1)
         for client, label, *count in parquet.value_rows(path, columns)
     )
     table = added_up(entries, reading.understood)
-    known = parquet.column_names(path)
-    dropped = [name for name in options.drop_columns if name not in known]
-    return without(table, dropped, options.drop_rows, str(path))
+    if groups.names:
+        for row in parquet.value_rows(path, groups.names, allow_null=True):
+            groups.add("" if cell is None else str(cell) for cell in row)
+    dropped = [name for name in options.drop_columns if name not in kinds]
+    table = without(table, dropped, options.drop_rows, str(path))
+    return replace(table, doubts=tuple(groups.doubts()))
+
+
+class _Groups:
+    """Columns beside a count: a count for men, one for women, and one for all of them."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = list(names)
+        self._totals: dict[str, str] = {}
+
+    def add(self, cells: Iterable[str]) -> None:
+        """Look at the cells of a row."""
+        for name, cell in zip(self.names, cells, strict=True):
+            if names_total(cell):
+                self._totals.setdefault(name, cell)
+
+    def doubts(self) -> Iterator[Doubt]:
+        """Doubt rows that are totals."""
+        for name, value in self._totals.items():
+            yield Doubt(
+                f"rows with {shown(value)} in column {shown(name)} seem to be totals of others",
+                fix="remove these rows",
+            )
 
 
 def added_up(entries: Iterable[Entry], understood: str) -> Table:
