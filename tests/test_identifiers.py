@@ -104,3 +104,11 @@ def test_names_are_no_categories_even_if_asked_for(tmp_path):
     agreed.write_text(f'[{{"name": "patient", "categories": [{listed}], "whole": false}}]')
     with pytest.raises(InputError, match="'patient'"):
         load_table(table, schema=agreed, store=tmp_path / "store")
+
+
+def test_a_gaussian_is_not_fitted_to_numbers_of_rows():
+    rows, labels = np.column_stack([AGES, NUMBERS]).astype(np.float32), np.arange(REAL) % 2
+    with pytest.raises(InputError) as refused:
+        Gaussian.fit(rows, labels, ("a", "b"))
+    assert refused.value.got == "column 1"
+    Gaussian.fit(rows[:, :1], labels, ("a", "b"))

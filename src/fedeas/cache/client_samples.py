@@ -120,7 +120,7 @@ class ClientSamples:
         """Log how many samples are not made since the policy says that they are worth little."""
         if getattr(self.policy, "quality", None) is None or not is_dataclass(self.policy):
             return
-        policy = replace(self.policy, quality=None)  # type: ignore[type-var]
+        policy = replace(self.policy, quality=None)
         wanted = replace(self, policy=policy).planned(n, classes)
         if planned.sum() < wanted.sum():
             _LOG.warning(

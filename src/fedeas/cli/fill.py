@@ -44,10 +44,11 @@ def fill(
     """
     from fedeas.cache import Cache
     from fedeas.cache import fill as fill_cache
-    from fedeas.generators import make_generator
+    from fedeas.generators import check_stated_classes, make_generator
     from fedeas.plan import Plan
 
     plan = Plan.load(plan_file)
+    check_stated_classes(plan.classes or plan.samples.shape[1], generator)
     made = make_generator(generator)
     if judge is not None:
         made = judged = _filtered(made, judge, tries)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fedeas.counts import names
 from fedeas.data import ALL_FOUND, Dataset, TableOptions, load_data
+from fedeas.data.identifiers import numbers_name_rows
 from fedeas.data.kinds import Array
 from fedeas.data.protocol import held_out
 from fedeas.data.schema import Column, Schema, all_whole
@@ -241,6 +242,12 @@ def numeric_schema(rows: Array) -> Schema:
         raise InputError("not rows of a table", got=rows.shape, allowed="rows x columns")
     found = []
     for number, column in enumerate(np.asarray(rows).T):
+        if numbers_name_rows("", column):
+            raise InputError(
+                "a column numbers the rows: samples must not carry the numbers of real ones",
+                got=f"column {number}",
+                fix="leave it out, or say with schema= what it is",
+            )
         found.append(Column(str(number), whole=all_whole(column[~np.isnan(column)])))
     return Schema(tuple(found))
 
