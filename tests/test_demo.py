@@ -32,6 +32,7 @@ def test_the_demo_tells_its_story_and_can_be_told_again(tmp_path, monkeypatch, f
     assert again.code == 0, again.err
     assert {path: path.stat().st_mtime_ns for path in results} == results  # nothing ran again
     assert re.search(r"generated 0 images in 0 s, \d+ already cached", again.out)
+    assert "minutes this time)" in again.out  # the runs of before took longer: see the report
 
 
 @pytest.mark.slow

@@ -1,18 +1,21 @@
 """What the operator of a federation reads: the stage, who answered, and errors in one line."""
 
+import json
 import logging
 
 import pytest
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedeas import InputError
+from fedeas import InfeasibleError, InputError
+from fedeas.flower.deployed import SITES, make_deployed_app
 from fedeas.flower.exchange import exchange
 from fedeas.flower.grids import InlineGrid
+from fedeas.flower.limits import REFUSAL
 from fedeas.flower.log import log_errors_in_one_line
 from fedeas.flower.server import serve
 from fedeas.flower.watched_grid import WatchedGrid
-from test_deployment import settings, sites  # noqa: F401
+from test_deployment import NAMES, config, settings, sites  # noqa: F401
 
 
 def asked(seconds: float, kind: str, clients: int = 3) -> None:
@@ -67,6 +70,28 @@ def test_an_error_of_ours_is_one_line_and_another_keeps_its_traceback(caplog):
     assert ours.exc_info is None
     assert ours.getMessage() == f"ServerApp raised an exception: {mine}"
     assert other.exc_info is not None
+
+
+def test_a_site_names_the_class_that_differs_in_its_own_log_alone(
+    sites, tmp_path, caplog, monkeypatch  # noqa: F811
+):  # fmt: skip
+    folder = tmp_path / "configs"
+    folder.mkdir()
+    for k in range(2):
+        values = config(sites, tmp_path, k).to_dict().items()
+        lines = [f"{key.replace('_', '-')} = {json.dumps(value)}\n" for key, value in values]
+        (folder / f"{k}.toml").write_text("".join(lines))
+    monkeypatch.setenv(SITES, str(folder))
+    grid = InlineGrid(make_deployed_app(), 2)
+    for context in grid._contexts.values():
+        context.run_config = {"classes": NAMES.replace("bar", "bars")}
+    given = settings(sites, tmp_path / "run", members="") | {"sites": 2}
+    with pytest.raises(InfeasibleError) as ended, caplog.at_level(logging.WARNING, "fedeas"):
+        serve(grid, given)
+    (log, _) = [r.getMessage() for r in caplog.records if r.name == "fedeas"]
+    assert "class 1 differs" in log and "bars" in log
+    assert str(ended.value).count(REFUSAL) == 2
+    assert "bars" not in str(ended.value) and "differs" not in str(ended.value)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,8 +62,8 @@ def check_site(site: SiteConfig, run: RunConfig | None = None) -> Iterator[Findi
     ):
         yield _tried(what, look, site)
     if run is not None:
-        for look in (_run_classes, _run_members, _run_training, _run_policy):
-            yield _tried("run", lambda own, look=look: look(own, run), site)
+        for compare in (_run_classes, _run_members, _run_training, _run_policy):
+            yield _tried("run", partial(compare, run=run), site)
 
 
 def _tried(what: str, look: Callable[[SiteConfig], str], site: SiteConfig) -> Finding:

@@ -73,7 +73,7 @@ def _what_ran(runs: Sequence[Run]) -> Grid:
             ("clients in a round", spread([_in_a_round(s) for s in settings])),
             ("learning rate", spread([f["local"]["learning_rate"] for f in federated])),
             ("seeds", spread(sorted({result["seed"] for result in results}))),
-            ("hardware", spread([f"{o['machine']}, {o['device']}, {o['threads']} thread(s) per run"
+            ("hardware", spread([f"{o['machine']}, {o['device']}, {_threads(o['threads'])} per run"
                                  for o in on])),
             ("PyTorch", spread([o["torch"] for o in on])),
             ("code", spread([result["code_hash"][:8] for result in results])),
@@ -89,7 +89,11 @@ def _in_a_round(settings: Mapping[str, Any]) -> str:
     cut = settings["partition"]
     by_site = str(cut.get("recipe", "")).startswith("column")
     clients = "all sites" if by_site else cut["clients"]
-    return f"{settings['federated']['fraction']:.0%} of {clients}"
+    return f"{100 * settings['federated']['fraction']:.0f} % of {clients}"
+
+
+def _threads(number: int) -> str:
+    return "1 thread" if number == 1 else f"{number} threads"
 
 
 def _generated(results: Sequence[Result]) -> str:
