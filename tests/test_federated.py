@@ -279,7 +279,7 @@ def test_a_client_that_reports_nonsense_is_named_and_left_out(arrays, numbers, m
     assert message in wrong
     assert found.weights.mean(ends(ONES))["w"].tolist() == [1.0] * 4
     assert found.sums()["w"].tolist() == [5.0] * 4
-    found.check(1, 2, 0.5)
+    found.check(1, [7, 8], 0.5)
     with pytest.raises(
         InfeasibleError, match="round 1: 1 of 2 clients gave a valid reply: client 7"
     ):
