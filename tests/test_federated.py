@@ -280,10 +280,8 @@ def test_a_client_that_reports_nonsense_is_named_and_left_out(arrays, numbers, m
     assert found.weights.mean(ends(ONES))["w"].tolist() == [1.0] * 4
     assert found.sums()["w"].tolist() == [5.0] * 4
     found.check(1, [7, 8], 0.5)
-    with pytest.raises(
-        InfeasibleError, match="round 1: 1 of 2 clients gave a valid reply: client 7"
-    ):
-        found.check(1, 2, 1.0)
+    with pytest.raises(InfeasibleError, match="client 7"):
+        found.check(1, [7, 8], 1.0)
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\x80\x04K\x01.", None])
