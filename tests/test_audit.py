@@ -1,4 +1,4 @@
-"""The table of what an outside review found: every row says what became of it, and names tests that exist."""
+"""What an outside review found: every row says what became of it, and names tests that exist."""
 
 import re
 from functools import cache
