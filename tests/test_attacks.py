@@ -391,6 +391,7 @@ def test_a_state_that_has_no_room_is_not_written(site, tmp_path):
     assert refused[-1]
     assert 500_000 < size() <= 1_000_000
     assert site.refuses(round=-1, **asked)
+    assert site.refuses(round=10**300, last=10**300, **asked)
     assert site.refuses(round=1, last=-1, **asked)
     assert not site.refuses(round=3, last=3, **asked)  # what is needed no more makes room
     assert size() < 500_000

@@ -416,7 +416,9 @@ def test_samples_of_earlier_generators_are_removed(sites, tmp_path):
     site = sites[0]
     site.forget()
     for seed in range(3):
-        assert not site.send(generator(tmp_path, seed=seed), "query.own_generator").has_error()
+        given = generator(tmp_path, seed=seed)
+        for each in sites:  # all of them have the same one afterwards
+            assert not each.send(given, "query.own_generator").has_error()
         reply = site.send(training(policy="full-balance", experiment=str(seed)), "train")
         assert not reply.has_error()
         assert len(caches(site.state / "cache")) == 1
