@@ -202,13 +202,3 @@ def test_the_program_shown_runs(tmp_path, monkeypatch):
     program = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]
     exec(compile(program, "security.md", "exec"), shown)
     assert 1 <= shown["choose"](InlineGrid(shown["app"], 20)) <= 80
-
-
-def test_a_total_with_conditions_is_refused_before_any_site_is_asked():
-    from fedeas.flower.server import _negotiated
-
-    nobody = object()  # a grid without nodes, messages or anything else
-    for condition in ("min_reduction", "max_share"):
-        with pytest.raises(InputError) as error:
-            _negotiated(nobody, nobody, {"total": 5000, condition: 0.5}, 3, None)
-        assert condition in str(error.value)

@@ -18,7 +18,7 @@ from fedeas.per_name import (
     make_per_name,
     missing_number,
 )
-from fedeas.targets import Target, make_target
+from fedeas.targets import Target, aim_at_classes, make_target, retarget
 
 _P = TypeVar("_P")
 
@@ -81,7 +81,7 @@ def settle(policy: _P, counts: LabelCounts) -> _P:
     target = make_target(getattr(policy, "target", None))
     if target is not None:
         aim = target.for_counts(counts)
-        policy = _replaced(policy, {"target": None if aim.uniform else aim})
+        policy = retarget(policy, None if aim.uniform else aim)
     return settle_clients(settle_classes(policy, counts.class_names), counts.client_names)
 
 
@@ -105,10 +105,7 @@ def settle_classes(policy: _P, classes: Sequence[str] | int) -> _P:
 
     Of classes that only have a number, values by name are refused.
     """
-    target = make_target(getattr(policy, "target", None))
-    if target is not None and target.shares is not None:
-        policy = _replaced(policy, {"target": target.for_classes(classes)})
-    return _ordered(policy, CLASSES, classes)
+    return _ordered(aim_at_classes(policy, classes), CLASSES, classes)
 
 
 def settle_clients(policy: _P, clients: Sequence[str] | int) -> _P:

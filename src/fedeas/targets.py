@@ -221,6 +221,14 @@ def aim_shares(target: TargetLike, counts: LabelCounts) -> NDArray[np.float64]:
     return np.full(counts.C, 1 / counts.C) if made is None else made.for_counts(counts).array
 
 
+def aim_at_classes(policy: _P, classes: Sequence[str] | int) -> _P:
+    """Return a policy whose target, if it has one, is in the order of these classes."""
+    target = make_target(getattr(policy, "target", None))
+    if target is None or target.shares is None:
+        return policy
+    return retarget(policy, target.for_classes(classes))
+
+
 def retarget(policy: _P, target: Target | None) -> _P:
     """Return the same policy with another target."""
     if not is_dataclass(policy) or isinstance(policy, type):

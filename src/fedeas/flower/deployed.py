@@ -31,14 +31,14 @@ from fedeas.flower.queries import Holding, answer_queries
 from fedeas.flower.site import Site, with_synthetic
 from fedeas.generators.generator import heavy
 from fedeas.policies import FedEAS, FillToMean, FullBalance, LocalPolicy, NoGeneration, WaterFill
-from fedeas.policy_settings import settle_row, with_quality
+from fedeas.policy_settings import with_quality
 from fedeas.privacy.ledger import Ledger
 from fedeas.privacy.secure_sum.identity import Identity, Members, load_identity
 from fedeas.privacy.secure_sum.memory import own_folder
 from fedeas.settings.deployment import SiteConfig
 from fedeas.settings.reading import read_settings
 from fedeas.specs import parse
-from fedeas.targets import Target, inline_target
+from fedeas.targets import Target, aim_at_classes, inline_target
 from fedeas.training.samples import Samples
 
 SITES = "FEDEAS_SITES"  # names the folder of simulated sites' configurations
@@ -229,7 +229,7 @@ def _own_folder(config: SiteConfig) -> Path:
 
 def _augmented(config: SiteConfig, real: Samples, spec: str) -> Samples:
     """Return the site's real samples and its synthetic ones, generated on first use."""
-    policy = settle_row(row_policy(spec), real.data.classes)
+    policy = aim_at_classes(row_policy(spec), real.data.classes)
     if isinstance(policy, NoGeneration):
         return real
     # Whether anything is wanted follows from the labels, so a lack is told before that is known.

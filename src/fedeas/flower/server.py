@@ -185,11 +185,6 @@ def _negotiated(
         raise InputError(
             "a negotiation has no such setting", got=sorted(strange)[0], allowed=", ".join(known)
         )
-    if "total" in asked and (conditions := asked.keys() & {"min_reduction", "max_share"}):
-        raise InputError(
-            "a negotiation takes a total or conditions, not both", got=sorted(conditions)[0],
-            fix="leave out the total, or the conditions",
-        )  # fmt: skip
     nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
     ask: Callable[..., Negotiated] = negotiate_price if "total" in asked else negotiate_beta
     needed = _needed(members, "a negotiation")
