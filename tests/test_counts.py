@@ -1,3 +1,5 @@
+import copy
+import pickle
 import re
 from xml.etree import ElementTree
 
@@ -6,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedeas import InputError, LabelCounts
+from fedeas import FedEAS, InputError, LabelCounts
 from fedeas.counts import Fingerprint
 from strategies import counts
 
@@ -309,3 +311,45 @@ def test_counts_of_any_size_are_drawn(shape):
     assert axes.get_images()[0].get_array().shape == (min(40, shape[0]), shape[1])
     assert all(len(label.get_text()) <= 20 for label in axes.get_yticklabels())
     assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("column", ["labels", "clients"])
+@pytest.mark.parametrize(
+    "gap", [np.nan, None, np.datetime64("NaT"), pytest.param("NA", id="pandas NA")]
+)
+@pytest.mark.parametrize("kind", ["list", "object", "series"])
+def test_samples_without_a_label_or_a_client_are_refused(column, gap, kind):
+    pd = pytest.importorskip("pandas")
+    values = ["a", "b", pd.NA if gap == "NA" else gap, "b"]
+    if kind == "series":
+        values = pd.Series(values)
+    elif kind == "object":
+        values = np.array(values, object)
+    given = {"labels": [0, 1, 0, 1], "clients": ["x", "x", "y", "y"]} | {column: values}
+    with pytest.raises(InputError) as error:
+        LabelCounts.from_labels(**given)
+    assert "1 of 4" in str(error.value)
+    assert column[:-1] in str(error.value)
+
+
+def test_masked_labels_are_refused_and_mixed_ones_are_text():
+    with pytest.raises(InputError, match="1 of 3"):
+        LabelCounts.from_labels(np.array([0, np.nan, 1]), ["x", "x", "y"])
+    masked = np.ma.masked_array([0, 1, 1], [False, True, False])
+    with pytest.raises(InputError, match="1 of 3"):
+        LabelCounts.from_labels(masked, ["x", "x", "y"])
+    assert LabelCounts.from_labels([0, "a", 0], ["x", "x", "y"]).classes == ("0", "a")
+
+
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+)
+def test_a_copy_cannot_be_written_to(again):
+    counts = LabelCounts([[9, 1], [3, 4]], ["north", "south"])
+    plan = FedEAS().plan(counts)
+    assert plan.per_client.sum() == plan.total
+    for value, matrix in ((counts, "n"), (plan, "samples")):
+        other = again(value)
+        assert other == value
+        assert not getattr(other, matrix).flags.writeable
+        assert not (other.sizes if value is counts else other.per_client).flags.writeable

@@ -71,6 +71,13 @@ def test_the_rounds_of_images_are_those_of_their_record(monkeypatch):
     assert table in (ROOT / "docs" / "results.md").read_text()
 
 
+def test_the_advice_beside_what_paid_is_that_of_its_record(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    table = importlib.import_module("advice").markdown(ROOT / "docs" / "data" / "advice.csv")
+    assert table.count("\n") > 10
+    assert table in (ROOT / "docs" / "results.md").read_text()
+
+
 def test_the_reference_is_what_the_code_says():
     assert load_tool("reference").main(check=True) == 0
 

@@ -1,5 +1,7 @@
+import copy
 import json
 import sys
+import warnings
 from xml.etree import ElementTree
 
 import numpy as np
@@ -10,14 +12,21 @@ from hypothesis import strategies as st
 from fedeas import (
     Cost,
     FedEAS,
+    Greedy,
     InputError,
     LabelCounts,
     MissingExtraError,
     Plan,
     Uniform,
     WaterFill,
+    choose_beta,
+    compare,
+    diagnose,
     skew,
+    tables,
 )
+from fedeas.cost import SiteCosts
+from fedeas.policies import reachable_reduction
 from strategies import betas, counts
 
 FORMATS = [".csv", ".tsv", ".json", ".parquet"]
@@ -89,7 +98,6 @@ def test_counts_are_no_plan(paper_csv):
         {"policy": 3},
         {"counts_hash": None},
         {"cost": {"per": 1}},
-        {"surprise": 1},
         {"format": "plan/99"},
     ],
 )
@@ -188,3 +196,96 @@ def test_a_loaded_plan_is_drawn_with_its_counts(paper, tmp_path):
     with pytest.raises(InputError, match="made from other counts"):
         plan.plot(LabelCounts([[9, 0], [0, 5]]))
     assert len(plan.plot(paper).axes) == 2
+
+
+@pytest.mark.parametrize("ending", [".csv", ".json"])
+def test_a_plan_of_a_newer_version_is_read_or_its_version_is_named(paper, tmp_path, ending):
+    plan = FedEAS().plan(paper)
+    facts = plan._facts()
+    path = tmp_path / f"plan{ending}"
+
+    def write(facts):
+        tables.write(path, tables.Table(plan.samples, plan.clients, plan.classes, facts))
+
+    write({**facts, "carbon": 12})
+    assert Plan.load(path) == plan
+    write({**facts, "format": "plan/2"})
+    with pytest.raises(InputError) as error:
+        Plan.load(path)
+    assert "plan/2" in str(error.value)
+    write({key: value for key, value in facts.items() if key != "real"})
+    with pytest.raises(InputError):
+        Plan.load(path)
+
+
+def test_a_client_that_is_not_in_the_plan_is_named():
+    plan = FedEAS().plan(LabelCounts([[90, 10], [3, 40]], ["north", "south"]))
+    assert plan.sampling_strategy("south") == plan.sampling_strategy(1)
+    assert plan.sampling_strategy(np.int64(1)) == plan.sampling_strategy(1)
+    for wrong in ("west", 2, -1, None, True):
+        with pytest.raises(InputError) as error:
+            plan.sampling_strategy(wrong)
+        assert str(wrong) in str(error.value) or wrong is None
+
+
+def test_a_target_that_nobody_holds_is_refused_everywhere():
+    counts = LabelCounts([[9, 1, 0, 0], [3, 4, 0, 0]])
+    target = [0, 0, 1, 1]
+    for ask in (
+        lambda: Greedy(total=5, target=target).plan(counts),
+        lambda: WaterFill(total=5, target=target).plan(counts),
+        lambda: FedEAS(target=target).plan(counts),
+        lambda: FedEAS().plan(counts).scored_for(counts, target),
+        lambda: diagnose(counts, target),
+        lambda: choose_beta(counts, policy=FedEAS(target=target)),
+        lambda: reachable_reduction(counts, target),
+    ):
+        with warnings.catch_warnings(), pytest.raises(InputError, match="target"):
+            warnings.simplefilter("error")
+            ask()
+
+
+@pytest.mark.parametrize("amount", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_sample_costs_something(amount):
+    for make in (Cost, lambda each: SiteCosts((1.0, each))):
+        with pytest.raises(InputError):
+            make(amount)
+
+
+def test_a_plan_says_in_python_too_where_it_overfills():
+    df = LabelCounts([[90, 60], [70, 80], [55, 0]], ["A", "B", "C"])
+    plan = FedEAS().plan(df)
+    assert plan.overfilled.client == "C"
+    assert "1 overfilled" in repr(plan)
+    assert "1 overfilled" in plan._repr_html_()
+    assert "overfilled" not in repr(FedEAS(beta=2).plan(df))
+    assert copy.deepcopy(plan).overfilled == plan.overfilled
+
+
+def test_a_loaded_plan_does_not_know_where_it_overfills(tmp_path):
+    FedEAS().plan(LabelCounts([[55, 0], [3, 4]])).save(tmp_path / "plan.json")
+    assert Plan.load(tmp_path / "plan.json").overfilled is None
+
+
+def test_answers_are_small_tables_in_a_notebook():
+    pytest.importorskip("pandas")
+    counts = LabelCounts([[90, 10, 0], [30, 40, 30]])
+    table = compare(counts)
+    assert len(repr(table)) < 600
+    assert "full-balance" in repr(table)
+    assert list(table.to_pandas().policy) == [row.policy for row in table]
+    assert diagnose(counts).to_pandas().advice.item() == "copies"
+    choice = choose_beta(counts)
+    assert choice.to_pandas().beta.item() == choice.beta
+    for answer in (table, diagnose(counts), choice):
+        assert answer._repr_html_().startswith("<table>")
+
+
+def test_compare_says_what_plans_cost(fedeas, tmp_path):
+    LabelCounts([[90, 10, 0], [30, 40, 30]]).save(tmp_path / "counts.csv")
+    shown = fedeas("compare", tmp_path / "counts.csv", "--beta", 12, "--cost", "2s")
+    assert "2min" in shown.out or "172" in shown.out
+    rows = json.loads(
+        fedeas("compare", tmp_path / "counts.csv", "--beta", 12, "--cost", "2s", "--json").out
+    )
+    assert rows[0]["cost"] == 2 * rows[0]["total"] == 172

@@ -18,8 +18,8 @@ from fedeas import (
     beta_for_total,
     compare,
 )
-from fedeas.beta_path import path
-from fedeas.overfill import Overfill, balancing_beta, overfilled
+from fedeas.beta_path import balancing_beta, path
+from fedeas.overfill import Overfill, overfilled
 from fedeas.select import plainest_number
 from strategies import betas, counts
 

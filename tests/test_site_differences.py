@@ -315,3 +315,26 @@ def test_other_policies_are_priced_too(fedeas, files):
     assert made["cost"]["amount"] == pytest.approx(
         Uniform(total=90).plan(c).per_client @ [2, 0.5, 1]
     )
+
+
+def test_what_is_left_goes_to_those_who_are_not_too_dear():
+    """The first in the order of worth costs more than there is."""
+    counts = LabelCounts([[71, 2, 22], [26, 42, 35]])
+    plan = WaterFill(total=107, costs=[200, 50]).plan(counts)
+    assert plan.per_client.tolist() == [0, 2]
+    assert plan.score_after < plan.score_before
+
+
+@given(st.integers(0, 10**6))
+def test_nothing_that_would_help_can_still_be_paid(seed):
+    rng = np.random.default_rng(seed)
+    n = rng.integers(0, 60, (4, 3))
+    n[:, 0] += 1
+    costs, total = rng.uniform(1, 200, 4), float(rng.uniform(1, 800))
+    plan = WaterFill(total=total, costs=costs).plan(n)
+    left = total - float(plan.per_client @ costs)
+    assert left >= -1e-9
+    for k in np.flatnonzero(costs <= left):
+        for c in range(3):
+            more = plan.samples + (np.indices(n.shape) == np.array([k, c])[:, None, None]).all(0)
+            assert skew.imbalance(n, more) >= plan.score_after - 1e-12

@@ -136,3 +136,24 @@ def test_the_memory_of_a_stream_does_not_grow_with_its_length(tmp_path):
         )
         peaks.append(int(done.stdout) / 1024)
     assert peaks[1] - peaks[0] < 60
+
+
+def test_limits_and_qualities_by_name_are_those_of_the_plan(tmp_path):
+    """Also where a limit is that of one client, and where names are in another order."""
+    counts = LabelCounts([[80, 2], [1, 50], [7, 70]], ["north", "south", "west"], ["a", "b"])
+    counts.save(path := tmp_path / "counts.parquet")
+    for given in (
+        {"limits": {"north": 5}},
+        {"limits": {"west": 3, "north": 5}},
+        {"limits": [5, 1000, 3]},
+        {"quality": {"b": 0.5}},
+        {"quality": {"b": 0.5, "a": 0.25}, "target": {"b": 1, "a": 3}},
+    ):
+        policy = FedEAS(beta=12, **given)
+        out = tmp_path / "plan.parquet"
+        assert plan_stream(path, policy, out).total == policy.plan(counts).total, given
+        np.testing.assert_array_equal(Plan.load(out).samples, policy.plan(counts).samples)
+        assert Plan.load(out).settings == policy.plan(counts).settings
+    for wrong in ({"limits": {"nowhere": 5}}, {"limits": [1, 2]}, {"quality": {"c": 0.5}}):
+        with pytest.raises(InputError):
+            plan_stream(path, FedEAS(**wrong))

@@ -33,8 +33,8 @@ from fedeas import (
     plan_stream,
     skew,
 )
-from fedeas.beta_path import path, steps
-from fedeas.overfill import balancing_beta, overfilled
+from fedeas.beta_path import balancing_beta, path, steps
+from fedeas.overfill import overfilled
 from fedeas.policies import make_policy, price_for_total, settled_spec
 from fedeas.policies.levels import Levels
 from fedeas.policies.target_levels import TargetLevels

@@ -178,3 +178,20 @@ def test_one_broadcast_price_spends_a_total(paper):
 def test_one_client_cannot_know_its_part_of_a_total():
     with pytest.raises(InputError, match="use a price"):
         WaterFill(total=10).local([3, 1])
+
+
+def test_no_client_ends_further_from_a_target_than_it_was():
+    plan = WaterFill(total=9, target=[0.287, 0.713]).plan([[1, 3]])
+    assert plan.score_after <= plan.score_before
+    assert plan.total == 0
+
+
+@given(st.integers(0, 10**6), st.integers(0, 12), st.booleans())
+def test_few_samples_never_make_it_worse(seed, total, limited):
+    rng = np.random.default_rng(seed)
+    n = rng.integers(0, 6, (3, 3)) + np.eye(3, dtype=int)
+    target = rng.dirichlet([1] * 3).clip(0.01)
+    rule = WaterFill(total=total, target=target, limits=5 if limited else None)
+    plan = rule.plan(n)
+    before, after = skew.deviation(n, target), skew.deviation(n + plan.samples, target)
+    assert (after <= before + 1e-9).all()

@@ -1,6 +1,7 @@
 """Choose beta where none is given: by the paper's two conditions, or the best within the share."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -8,7 +9,9 @@ from fedeas import skew
 from fedeas.beta_path import path, steps
 from fedeas.counts import CountsLike, LabelCounts
 from fedeas.errors import InfeasibleError
+from fedeas.notebook import html_lines, record_frame
 from fedeas.policies.fedeas import FedEAS
+from fedeas.policy_settings import settle
 from fedeas.select import (
     BetaInterval,
     admissible_betas,
@@ -70,6 +73,13 @@ class BetaChoice:
             )
         return ""
 
+    def to_pandas(self) -> Any:
+        """Return a pandas data frame of one row, without the interval."""
+        return record_frame([{k: v for k, v in vars(self).items() if k != "interval"}])
+
+    def _repr_html_(self) -> str:
+        return html_lines("BetaChoice", [("beta", f"{self.beta:.9g}"), ("why", str(self))])
+
     def __str__(self) -> str:
         share, removed = f"{100 * self.max_share:g} %", f"{100 * self.min_reduction:g} %"
         got, used = f"{100 * self.reduction:.1f} %", f"{100 * self.synthetic_share:.1f} %"
@@ -105,7 +115,8 @@ def choose_beta(
     removes most below 25 % synthetic, ... % at ... %; no beta removes 50 %
     """
     check_conditions(min_reduction, max_share)
-    table, rule = LabelCounts.of(counts), policy or FedEAS()
+    table = LabelCounts.of(counts)
+    rule = settle(policy or FedEAS(), table)
     interval = None
     if skew.imbalance(table, target=rule.target) < CLOSE:
         beta, chosen_by = FedEAS().beta, NOTHING

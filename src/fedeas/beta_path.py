@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from fedeas import skew
 from fedeas.blocks import class_major, in_order, row_slices
 from fedeas.counts import LabelCounts
+from fedeas.overfill import matching_counts
 from fedeas.plan import reduction
 from fedeas.policies.fedeas import FedEAS
 from fedeas.policies.policy import without_absent_classes
@@ -109,6 +110,28 @@ def steps(
     after = before + np.cumsum(np.concatenate(scores)[order]) / counts.total
     totals = np.cumsum(np.concatenate(samples)[order])
     return BetaPath(at[last], totals[last], after[last], before, whole.total, exact=True)
+
+
+def balancing_beta(counts: LabelCounts, policy: FedEAS | None = None) -> float:
+    """Return the beta from which on some client is filled beyond its largest class.
+
+    >>> balancing_beta(LabelCounts([[10, 2, 0], [40, 40, 30]]))
+    9.3...
+    """
+    rule = settle(policy or FedEAS(), counts)
+    t = shares_of(rule.target, counts.C)
+    if t is not None and not t.all():
+        counts, rule = _aimed(counts, rule)
+        t = t[t > 0]
+    n = class_major(counts.n)
+    N = n.sum(axis=-1)
+    with np.errstate(divide="ignore"):
+        rate = rule.rate(n, N)
+        if t is None:
+            return float(np.min((n.max(axis=-1) + 1) / rate))
+        scarce = n < N[:, np.newaxis] * t
+        past = np.where(scarce, (matching_counts(n, t) + 1) / (counts.C * t), np.inf)
+        return float(np.min(past.min(axis=1) / rate))
 
 
 def _aimed(counts: LabelCounts, policy: FedEAS | None) -> tuple[LabelCounts, FedEAS]:

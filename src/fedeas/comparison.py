@@ -1,10 +1,12 @@
 """The matched-budget table: several policies on the same counts and the same total, no training."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from fedeas.counts import CountsLike, LabelCounts
 from fedeas.errors import InfeasibleError
+from fedeas.notebook import html_lines, record_frame
 from fedeas.plan import Plan
 from fedeas.policies import (
     FedEAS,
@@ -28,6 +30,7 @@ DEFAULT_POLICIES = (
     "copies",
     "class-weights",
 )
+_HEAD = ("policy", "total", "removed", "share")
 _CLASS_WEIGHTS = "class-weights"  # a method of training: it generates nothing
 
 
@@ -52,15 +55,57 @@ class Row:
     remark: str | None = None  # what the numbers do not say
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
-    """The rows of a matched-budget table and the total that was matched."""
+    """The rows of a matched-budget table and the total that was matched.
+
+    >>> compare(LabelCounts([[90, 10, 0], [30, 40, 30]]), ["fedeas", "uniform"])
+    Comparison at a total of 86 samples
+    policy   total  removed   share
+    fedeas      86   91.8 %  30.1 %
+    uniform     86   51.1 %  30.1 %
+    """
 
     total: int
     rows: tuple[Row, ...]
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
+
+    def to_pandas(self) -> Any:
+        """Return a pandas data frame with a row per policy."""
+        return record_frame([asdict(row) for row in self.rows])
+
+    def _cells(self) -> list[list[str]]:
+        def percent(part: float | None) -> str:
+            return "-" if part is None else f"{100 * part:.1f} %"
+
+        return [
+            [
+                row.policy,
+                "-" if row.total is None else f"{row.total:,}",
+                percent(row.reduction),
+                percent(row.synthetic_share),
+            ]
+            for row in self.rows
+        ]
+
+    def __repr__(self) -> str:
+        cells = [list(_HEAD), *self._cells()]
+        wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [
+            f"{name:<{wide[0]}}  "
+            + "  ".join(f"{cell:>{w}}" for cell, w in zip(rest, wide[1:], strict=True))
+            for name, *rest in cells
+        ]
+        return "\n".join([self._title, *lines])
+
+    def _repr_html_(self) -> str:
+        return html_lines(self._title, self._cells(), _HEAD)
+
+    @property
+    def _title(self) -> str:
+        return f"Comparison at a total of {self.total:,} samples"
 
 
 def compare(

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedeas.errors import InputError
+from fedeas.scalars import number
 from fedeas.tables import LARGEST
 from fedeas.tables.named import match_names, read_values
 
@@ -44,6 +46,9 @@ class Cost:
 
     per_sample: float
     unit: str = "s"
+
+    def __post_init__(self) -> None:
+        _check_amounts([self.per_sample])
 
     @classmethod
     def parse(cls, text: str) -> "Cost":
@@ -96,6 +101,9 @@ class SiteCosts:
     per_sample: tuple[float, ...]
     unit: str = "s"
 
+    def __post_init__(self) -> None:
+        _check_amounts(self.per_sample)
+
     @classmethod
     def load(cls, path: Path | str, clients: tuple[str, ...]) -> "SiteCosts":
         """Read a file of a cost per client: '0.8s', '0.002EUR'; a bare number is in seconds."""
@@ -140,6 +148,12 @@ class SiteCosts:
 def cost_text(amount: float, unit: str) -> str:
     """Return an amount of time or money as text."""
     return duration(amount) if unit == "s" else f"{amount:,.2f} {unit}"
+
+
+def _check_amounts(amounts: Iterable[float]) -> None:
+    """Refuse what a sample cannot cost."""
+    for amount in amounts:
+        number(amount, "not the cost of a sample", "a number above 0", lambda x: 0 < x < math.inf)
 
 
 def _parse(text: str) -> tuple[float, str]:

@@ -109,7 +109,7 @@ class LabelCounts:
                [1, 0, 0]])
         """
         class_names, label = _columns(labels, classes)
-        client_names, client = np.unique(np.asarray(clients), return_inverse=True)
+        client_names, client = distinct(clients, "client")
         if label.shape != client.shape or label.ndim != 1 or not label.size:
             raise InputError(
                 "labels and clients differ in length, or there are none",
@@ -235,6 +235,10 @@ class LabelCounts:
         """Let NumPy functions take counts as a matrix."""
         return np.array(self.n, dtype=dtype, copy=copy)  # type: ignore[call-overload, no-any-return]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy is checked and read-only too; an array that was pickled could be written to.
+        return type(self), (self.n, self.clients, self.classes)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LabelCounts) and self.fingerprint == other.fingerprint
 
@@ -330,11 +334,50 @@ def names(given: Sequence[str] | None, size: int, what: str) -> tuple[str, ...] 
     return None if chosen == tuple(map(str, range(size))) else chosen
 
 
+def distinct(values: ArrayLike, what: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the different labels or clients in order, and which of them every sample has.
+
+    >>> distinct(["b", "a", "b"], "label")[1]
+    array([1, 0, 1])
+    """
+    # NumPy would make the text 'nan' of a gap among text.
+    given = np.asarray(values, dtype=object if isinstance(values, list | tuple) else None)
+    if given.dtype.kind in "fcmM":
+        gaps = np.isnan(given) if given.dtype.kind in "fc" else np.isnat(given)
+    elif given.dtype.kind == "O":
+        gaps = np.array([_is_gap(value) for value in given.reshape(-1).tolist()], bool)
+    else:
+        gaps = np.zeros(0, bool)
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        gaps = np.ma.getmaskarray(values)
+    missing = int(gaps.sum())
+    if missing:
+        raise InputError(
+            f"samples without a {what}",
+            got=f"{missing:,} of {given.size:,}",
+            fix=f"leave these samples out, or name the {what} that they have",
+        )
+    try:
+        return np.unique(
+            np.array(given.tolist()) if given.dtype == object else given, return_inverse=True
+        )
+    except (TypeError, ValueError):
+        raise InputError(f"{what}s of different types", fix="make all of them text") from None
+
+
+def _is_gap(value: object) -> bool:
+    """Tell whether a value is missing: None, NaN, NaT or pandas' NA."""
+    try:
+        return value is None or bool(value != value)  # noqa: PLR0124 - NaN is not equal to itself
+    except (TypeError, ValueError):
+        return True
+
+
 def _columns(
     labels: ArrayLike, classes: Sequence[str] | int | None
 ) -> tuple[list[str], NDArray[np.intp]]:
     """Return the names of the classes, and the column of every label."""
-    found, place = np.unique(np.asarray(labels), return_inverse=True)
+    found, place = distinct(labels, "label")
     if classes is None:
         return [str(label) for label in found], place
     if isinstance(classes, int | Integral | str):

@@ -11,12 +11,16 @@ import numpy as np
 from fedeas import skew
 from fedeas.beta_choice import CLOSE
 from fedeas.counts import CountsLike, LabelCounts
+from fedeas.notebook import html_lines, record_frame
 from fedeas.targets import TargetLike, aim_shares, target_name
 
 GENERATE, COPIES, NOTHING, UNCLEAR = "generate", "copies", "nothing", "unclear"
-_LITTLE = 0.10  # part of the imbalance between clients below which it is the federation's own
+# How far the recorded studies support these numbers is in docs/results.md.
+LITTLE = 0.10  # part of the imbalance between clients below which it is the federation's own
 _CHANCE = 2.0  # times what clients of one distribution would differ by
-_LACKING = 0.25  # part of what is missing, in classes that a client hardly has
+_LACKING = 0.70  # part of what is missing, in classes that a client hardly has
+_NONE = 0.005  # a skew that is shown as 0.00
+_EXACT = 1e-12  # a score below it is 0 but for rounding
 FEW = 6  # samples of a class below which there is too little to copy: SMOTE takes six
 
 
@@ -43,6 +47,8 @@ class Diagnosis:
     lacking : float
         The part of what clients are short of, to have the target's shares at their size, that is
         in classes of which they have fewer than six samples: copies cannot help there.
+    scarce_classes : int
+        Classes of the target of which all clients together have fewer than six samples.
     chance : float
         The score that would lie between clients of these sizes if they differed only by chance.
     advice : str
@@ -50,7 +56,7 @@ class Diagnosis:
     advice_text : str
         The same in a sentence.
 
-    >>> print(diagnose([[90, 10, 0], [30, 40, 30]]).advice)
+    >>> print(diagnose([[90, 10, 0], [0, 40, 30]]).advice)
     generate
     """
 
@@ -64,18 +70,28 @@ class Diagnosis:
     label_skew: float
     size_skew: float
     lacking: float
+    scarce_classes: int
     chance: float
     advice: str = ""
     advice_text: str = ""
 
     @property
     def dominant(self) -> str:
-        """Which skew is larger, of labels or of sizes."""
+        """Which skew is larger, of labels or of sizes; 'no' where there is neither."""
+        if max(self.label_skew, self.size_skew) < _NONE:
+            return "no"
         return "label" if self.label_skew >= self.size_skew else "size"
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain values."""
         return {**asdict(self), "dominant": self.dominant}
+
+    def to_pandas(self) -> Any:
+        """Return a pandas data frame of one row."""
+        return record_frame([self.to_dict()])
+
+    def _repr_html_(self) -> str:
+        return html_lines(f"Diagnosis: {self.advice}", self.lines())
 
     def __str__(self) -> str:
         return "\n".join(f"{head:<17}{text}" for head, text in self.lines())
@@ -86,14 +102,13 @@ class Diagnosis:
         own = f"{rest} is the federation's own"
         if self.target != "uniform":
             own = f"{rest} lies between all of them and the target"
+        between = f"{100 * self.between:.1f} % of the imbalance; {own}"
+        differ = f"in labels {self.label_skew:.2f}, in sizes {self.size_skew:.2f}"
+        skew = "no skew" if self.dominant == "no" else f"{differ}: {self.dominant} skew dominates"
         return [
-            ("between clients", f"{100 * self.between:.1f} % of the imbalance; {own}"),
+            ("between clients", between if self.score >= _EXACT else "there is no imbalance"),
             ("empty pairs", f"{self.empty_pairs:,} of {self.pairs:,} client-class pairs"),
-            (
-                "skew",
-                f"labels {self.label_skew:.2f}, sizes {self.size_skew:.2f}: "
-                f"{self.dominant} skew dominates",
-            ),
+            ("clients differ", skew),
             ("advice", self.advice_text),
         ]
 
@@ -131,6 +146,7 @@ def diagnose(counts: CountsLike, target: TargetLike = None) -> Diagnosis:
         skew.mutual_information(n),
         float(skew.skewness(N)) if K > 1 else 0.0,
         float(short[n < FEW].sum()) / missing if missing > 1e-9 else 0.0,
+        int((n.sum(axis=0) < FEW).sum()),
         (K - 1) * (1.0 - float(mean @ mean)) / float(N.sum()),
     )
     advice, text = _advise(found)
@@ -145,23 +161,34 @@ def _advise(found: Diagnosis) -> tuple[str, str]:
         return UNCLEAR, "a single client: nothing can lie between clients"
     if found.score < CLOSE:
         return NOTHING, "nothing to gain: the clients are close to the target already"
-    if between < _CHANCE * found.chance and found.between >= _LITTLE:
+    if between < _CHANCE * found.chance and found.between >= LITTLE:
         return UNCLEAR, (
             "too few samples to tell: clients of this size would differ about as much by chance"
         )
-    if found.between < _LITTLE:
+    scarce = (
+        f"{found.scarce_classes} of {found.classes} classes have fewer than {FEW} samples in the "
+        "whole federation"
+    )
+    if found.between < LITTLE and found.scarce_classes:
+        return GENERATE, (
+            f"only a generator from elsewhere helps: {scarce}, too few to copy or to learn from. A "
+            "target with share 0 leaves a class out"
+        )
+    if found.between < LITTLE:
         other = "; --target federation plans for that part alone"
         hint = "" if found.target == "federation" else other
         return COPIES, (
             f"little to gain by generating: only {part} lies between clients. Class weights or "
-            f"copies change the federation's own classes at no cost{hint}"
+            f"copies generate nothing, but may cost accuracy{hint}"
         )
     if found.lacking < _LACKING:
         return COPIES, (
-            f"copies or class weights may do: {100 * (1 - found.lacking):.0f} % of what clients "
-            f"are short of is in classes that they hold samples of"
+            f"copies may do: {100 * found.lacking:.0f} % of what clients are short of is in "
+            f"classes with fewer than {FEW} samples; generating was ahead of copies from "
+            f"{100 * _LACKING:.0f} % on"
         )
     return GENERATE, (
         f"worth generating: {100 * found.lacking:.0f} % of what clients are short of is in classes "
         f"with fewer than {FEW} samples, which copies cannot make"
+        + (f"; {scarce}" if found.scarce_classes else "")
     )

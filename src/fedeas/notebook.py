@@ -1,6 +1,6 @@
-"""Counts and plans in a notebook: data frames, and a small table in HTML."""
+"""Counts, plans and answers in a notebook: data frames, and small tables in HTML."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -30,6 +30,26 @@ def polars_frame(n: NDArray[np.int64], clients: Sequence[str], classes: Sequence
         raise MissingExtraError("a polars data frame", "polars") from None
     columns = {name: n[:, c].copy() for c, name in enumerate(classes)}
     return pl.DataFrame({client_heading(classes): list(clients), **columns})
+
+
+def record_frame(records: Sequence[Mapping[str, Any]]) -> Any:
+    """Return records as a pandas data frame, a row each."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise MissingExtraError("a data frame", "pandas") from None
+    return pd.DataFrame(list(records))
+
+
+def html_lines(caption: str, rows: Sequence[Sequence[str]], head: Sequence[str] = ()) -> str:
+    """Return rows of text as a table; the first cell of each is its heading.
+
+    >>> html_lines("a <b>", [("beta", "12")])
+    '<table><caption>a &lt;b&gt;</caption><tbody><tr><th>beta</th><td>12</td></tr></tbody></table>'
+    """
+    top = f"<thead><tr>{_cells(head, 'th')}</tr></thead>" if head else ""
+    body = "".join(f"<tr>{_cells(row[:1], 'th')}{_cells(row[1:])}</tr>" for row in rows)
+    return f"<table><caption>{escape(caption)}</caption>{top}<tbody>{body}</tbody></table>"
 
 
 def client_heading(classes: Sequence[str]) -> str:

@@ -1,18 +1,33 @@
 """Where a plan goes beyond full balance: a scarce class ends above the client's largest one."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.blocks import class_major
 from fedeas.counts import LabelCounts
-from fedeas.plan import Plan
-from fedeas.policies.fedeas import FedEAS
-from fedeas.policies.policy import without_absent_classes
-from fedeas.policy_settings import settle
 from fedeas.tables import LARGEST
-from fedeas.targets import shares_of
+from fedeas.targets import Target
+
+
+class PlanLike(Protocol):
+    """What is looked at of a plan."""
+
+    @property
+    def samples(self) -> NDArray[np.int64]:
+        """Samples to generate, clients x classes."""
+        ...
+
+    @property
+    def per_client(self) -> NDArray[np.int64]:
+        """Their sums."""
+        ...
+
+    @property
+    def target(self) -> Target | None:
+        """What the plan aims at."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -31,9 +46,10 @@ class Overfill:
     full: int  # that full balance would generate
 
 
-def overfilled(counts: LabelCounts, plan: Plan) -> Overfill | None:
+def overfilled(counts: LabelCounts, plan: PlanLike) -> Overfill | None:
     """Return where a plan fills a scarce class beyond the client's largest one.
 
+    >>> from fedeas import FedEAS
     >>> c = LabelCounts([[10, 2, 0], [40, 40, 30]], ["small", "large"])
     >>> overfilled(c, FedEAS(beta=12).plan(c))
     Overfill(clients=1, client='small', largest=10, filled_to=14, samples=26, full=18)
@@ -58,32 +74,11 @@ def overfilled(counts: LabelCounts, plan: Plan) -> Overfill | None:
     )
 
 
-def balancing_beta(counts: LabelCounts, policy: FedEAS | None = None) -> float:
-    """Return the beta from which on some client is filled beyond its largest class.
-
-    >>> balancing_beta(LabelCounts([[10, 2, 0], [40, 40, 30]]))
-    9.3...
-    """
-    rule = settle(policy or FedEAS(), counts)
-    t = shares_of(rule.target, counts.C)
-    if t is not None and not t.all():
-        rule, t, counts = without_absent_classes(rule, counts.C), t[t > 0], _columns(counts, t > 0)
-    n = class_major(counts.n)
-    N = n.sum(axis=-1)
-    with np.errstate(divide="ignore"):
-        rate = rule.rate(n, N)
-        if t is None:
-            return float(np.min((n.max(axis=-1) + 1) / rate))
-        scarce = n < N[:, np.newaxis] * t
-        past = np.where(scarce, (_matching(n, t) + 1) / (counts.C * t), np.inf)
-        return float(np.min(past.min(axis=1) / rate))
-
-
-def _beyond_target(counts: LabelCounts, plan: Plan, t: NDArray[np.float64]) -> Overfill | None:
+def _beyond_target(counts: LabelCounts, plan: PlanLike, t: NDArray[np.float64]) -> Overfill | None:
     """Return where a scarce class ends above what matches the target."""
     n, g = counts.n[:, t > 0].astype(np.float64), plan.samples[:, t > 0]
     t = t[t > 0]
-    full = _matching(n, t)
+    full = matching_counts(n, t)
     scarce = (g > 0) & (n < n.sum(axis=1, keepdims=True) * t)
     excess = np.where(scarce, n + g - full, 0.0)
     if not (beyond := excess.max(axis=1) > 0).any():
@@ -101,11 +96,7 @@ def _beyond_target(counts: LabelCounts, plan: Plan, t: NDArray[np.float64]) -> O
     )
 
 
-def _matching(n: NDArray[np.float64], t: NDArray[np.float64]) -> NDArray[np.float64]:
+def matching_counts(n: NDArray[np.float64], t: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the smallest counts that are not below `n` and match the target, rounded."""
     counts: NDArray[np.float64] = np.rint((n / t).max(axis=1, keepdims=True) * t)
     return counts
-
-
-def _columns(counts: LabelCounts, kept: NDArray[np.bool_]) -> LabelCounts:
-    return LabelCounts(counts.n[:, kept], counts.clients)

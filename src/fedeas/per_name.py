@@ -23,28 +23,54 @@ class PerName:
     values: tuple[float, ...]
     names: tuple[str, ...] | None = None
 
-    def ordered(self, names: tuple[str, ...], what: str, missing: float | None = None) -> "PerName":
-        """Return a number for each of these names, in their order."""
-        if self.names is not None:
+    def ordered(
+        self, names: Sequence[str] | int, what: str, missing: float | None = None
+    ) -> "PerName":
+        """Return a number for each of these names, in their order.
+
+        Where names are not known but how many there are, numbers by name are refused.
+        """
+        if self.names is not None and not isinstance(names, int):
             numbers = dict(zip(self.names, self.values, strict=True))
             return PerName(tuple(match_names(numbers, names, what, missing)))
-        self.array(len(names), what)
+        self.array(names if isinstance(names, int) else len(names), what)
         return self
+
+    def only(self, name: str, what: str, missing: float | None = None) -> "PerName":
+        """Return the number of this one name alone."""
+        if self.names is None:
+            return self
+        number = dict(zip(self.names, self.values, strict=True)).get(name, missing)
+        if number is None:
+            raise InputError(f"no {what} {name!r}", got=", ".join(self.names[:10]))
+        return PerName((number,))
 
     def array(self, size: int, what: str) -> NDArray[np.float64]:
         """Return that many numbers."""
+        self.check_ordered(what)
         if len(self.values) not in (1, size):
             raise InputError(
                 f"not a {what} each", got=f"{len(self.values)} numbers", allowed=f"1 or {size}"
             )
         return np.broadcast_to(np.array(self.values), size)
 
-    def rows(self, rows: slice) -> "PerName":
+    def check_ordered(self, what: str) -> None:
+        """Refuse numbers by name where the order of the names is not known."""
+        if self.names is not None:
+            raise InputError(
+                f"a {what} by name, where nothing says which one this is",
+                got=", ".join(self.names[:5]),
+                fix="plan for counts with names, or give one number",
+            )
+
+    def rows(self, rows: slice, what: str) -> "PerName":
         """Return the numbers of some clients."""
+        self.check_ordered(what)
         return self if len(self.values) == 1 else PerName(self.values[rows])
 
-    def kept(self, kept: NDArray[np.bool_]) -> "PerName":
+    def kept(self, kept: NDArray[np.bool_], what: str) -> "PerName":
         """Return the numbers of some classes."""
+        self.check_ordered(what)
         return self if len(self.values) == 1 else PerName(tuple(np.array(self.values)[kept]))
 
 

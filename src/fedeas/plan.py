@@ -15,12 +15,15 @@ from fedeas.cost import Cost, SiteCosts
 from fedeas.counts import LabelCounts, names, whole_matrix
 from fedeas.errors import InputError
 from fedeas.notebook import data_frame, html_table, polars_frame
+from fedeas.overfill import Overfill, overfilled
 from fedeas.per_name import PerNameLike, described, make_per_name
 from fedeas.policy_settings import policy_name, quality_of, settings_of, settle
+from fedeas.scalars import plain
 from fedeas.tally import Tally, add_tallies, make_tally
 from fedeas.targets import UNIFORM, Target, TargetLike, make_target
 
 _FORMAT = "plan/1"
+_FACTS = ("policy", "settings", "real", "score_before", "score_after", "harmful")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,6 +114,7 @@ class Plan:
         quality : number, sequence, mapping, str or path, optional
             What a synthetic sample of each class is worth in real ones.
         """
+        self._held(counts, "pass counts")
         made = make_target(target)
         settled = made.for_counts(counts) if made else None
         worth = make_per_name(quality, "quality")
@@ -196,7 +200,15 @@ class Plan:
         """Read a plan that `save` wrote."""
         table = tables.read(path, tables.Options(layout=tables.WIDE))
         facts = dict(table.meta or {})
-        if facts.pop("format", None) != _FORMAT:
+        written = facts.pop("format", None)
+        if written != _FORMAT:
+            if isinstance(written, str) and written.startswith("plan/"):
+                raise InputError(
+                    f"{path} is a plan of another version of fedeas",
+                    got=written,
+                    allowed=_FORMAT,
+                    fix="read it with a newer fedeas, or make it again",
+                )
             if not facts and Path(path).suffix.lower() in (".csv", ".tsv"):
                 beside = tables.facts_file(Path(path)).name
                 raise InputError(
@@ -207,14 +219,15 @@ class Plan:
                 f"{path} is not a plan", allowed="a file that `fedeas plan --out` wrote"
             )
         try:
-            cost = facts.pop("cost")
+            # A newer version may say more of a plan: what is not known here is left out.
+            cost, known = facts["cost"], {key: facts[key] for key in _FACTS}
             plan = cls(
                 whole_matrix(table.values, "samples"),
-                _source=facts.pop("counts_hash"),
+                _source=facts["counts_hash"],
                 clients=names(table.clients, len(table.values), "client"),
                 classes=names(table.classes, table.values.shape[1], "class"),
                 cost=_read_cost(cost, len(table.values)) if cost else None,
-                **facts,
+                **known,
             )
         except (TypeError, KeyError):
             raise InputError(f"{path} is a damaged plan", fix="make it again") from None
@@ -235,7 +248,7 @@ class Plan:
             The counts that the plan was made from; needed for a plan loaded from a file.
 
         """
-        row = self.client_names.index(client) if isinstance(client, str) else client
+        row = self._row(client)
         names: tuple[str | int, ...] = self.classes or tuple(range(self.samples.shape[1]))
         total = self._held(counts, "pass counts=").n[row] + self.samples[row]
         return {names[c]: int(total[c]) for c in np.flatnonzero(self.samples[row]).tolist()}
@@ -259,12 +272,23 @@ class Plan:
         """
         return plotting.figure(self, self._held(counts, "use plan.plot(counts)"))
 
+    def _row(self, client: str | int) -> int:
+        """Return the place of a client, by its name or as it is given."""
+        clients = self.client_names
+        if client in clients:
+            return clients.index(client)
+        place = plain(client)
+        if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(clients):
+            shown = ", ".join(clients[:10]) + (", ..." if len(clients) > 10 else "")
+            raise InputError("unknown client", got=client, allowed=f"{shown}, or its place")
+        return place
+
     def _held(self, counts: LabelCounts | None, fix: str) -> LabelCounts:
         """Return the counts that the plan was made from."""
         held = self._source if counts is None else counts
         if isinstance(held, str):
             raise InputError("a loaded plan does not include its counts", fix=fix)
-        if held.fingerprint != self.counts_hash:
+        if held is not self._source and held.fingerprint != self.counts_hash:
             raise InputError("the plan was made from other counts", got=counts)
         return held
 
@@ -280,6 +304,11 @@ class Plan:
             cost=vars(self.cost) if self.cost else None,
         )
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A copy is read-only too; what is derived from the samples is computed again.
+        vars(self).update({key: value for key, value in state.items() if key != "per_client"})
+        self.samples.setflags(write=False)
+
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Plan)
@@ -294,11 +323,17 @@ class Plan:
     def _repr_html_(self) -> str:
         return html_table(repr(self), self.samples, self.client_names, self.class_names)
 
+    @cached_property
+    def overfilled(self) -> Overfill | None:
+        """Where a scarce class ends above the client's largest one; None also for a loaded plan."""
+        return None if isinstance(self._source, str) else overfilled(self._source, self)
+
     def __repr__(self) -> str:
         busy = int((self.per_client > 0).sum())
+        beyond = "" if self.overfilled is None else f"; {self.overfilled.clients:,} overfilled"
         return (
             f"Plan({self.policy}: {self.total:,} samples for {busy:,} of {len(self.samples):,} "
-            f"clients, imbalance {-self.reduction:+.1%}, "
+            f"clients{beyond}, imbalance {-self.reduction:+.1%}, "
             f"synthetic share {self.synthetic_share:.1%})"
         ).replace("%", " %")
 

@@ -1,7 +1,7 @@
 """The settings of a policy, as plans record them and as it is shown."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from fedeas.per_name import (
     make_per_name,
     missing_number,
 )
-from fedeas.targets import Target, aim
+from fedeas.targets import Target, aim_at_classes, make_target, retarget
 
 _P = TypeVar("_P")
 
@@ -74,15 +74,67 @@ def with_quality(policy: _P, quality: Sequence[float]) -> _P:
 
 
 def settle(policy: _P, counts: LabelCounts) -> _P:
-    """Return a policy whose target, costs, limits and qualities are in the order of the counts."""
-    policy = aim(policy, counts)
-    settled: dict[str, Any] = {}
-    for kind in (*CLIENTS, *CLASSES):
+    """Return a policy for these counts: nothing in it has a name, all is in their order.
+
+    Whoever takes counts and a policy calls this first; what is behind it knows no names.
+    """
+    target = make_target(getattr(policy, "target", None))
+    if target is not None:
+        aim = target.for_counts(counts)
+        policy = retarget(policy, None if aim.uniform else aim)
+    return settle_clients(settle_classes(policy, counts.class_names), counts.client_names)
+
+
+def settle_row(policy: _P, classes: Sequence[str] | int, client: str | None = None) -> _P:
+    """Return a policy for one client: as `settle`, but the federation's shares stay unknown.
+
+    What the policy names is refused where `classes` or `client` do not say which one it is.
+    """
+    policy = settle_classes(policy, classes)
+    if client is None:
+        return settle_clients(policy, 1)
+    own = {
+        kind: given.only(client, described(kind), missing_number(kind))
+        for kind, given in _given(policy, CLIENTS)
+    }
+    return settle_clients(_replaced(policy, own), 1)
+
+
+def settle_classes(policy: _P, classes: Sequence[str] | int) -> _P:
+    """Return a policy whose target and qualities are in the order of these classes.
+
+    Of classes that only have a number, values by name are refused.
+    """
+    return _ordered(aim_at_classes(policy, classes), CLASSES, classes)
+
+
+def settle_clients(policy: _P, clients: Sequence[str] | int) -> _P:
+    """Return a policy whose costs and limits are in the order of these clients."""
+    return _ordered(policy, CLIENTS, clients)
+
+
+def _ordered(policy: _P, kinds: Sequence[str], names: Sequence[str] | int) -> _P:
+    ordered = {
+        kind: given.ordered(names, described(kind), missing_number(kind))
+        for kind, given in _given(policy, kinds)
+    }
+    return _replaced(policy, ordered)
+
+
+def _given(policy: object, kinds: Sequence[str]) -> Iterator[tuple[str, PerName]]:
+    """Yield the costs and limits, or the qualities, that a policy has."""
+    for kind in kinds:
         given = make_per_name(getattr(policy, kind, None), kind)
         if given is not None:
-            names = counts.client_names if kind in CLIENTS else counts.class_names
-            settled[kind] = given.ordered(names, described(kind), missing_number(kind))
-    return replace(policy, **settled) if settled else policy  # type: ignore[type-var]
+            yield kind, given
+
+
+def _replaced(policy: _P, settings: dict[str, Any]) -> _P:
+    if not settings:
+        return policy
+    if not is_dataclass(policy) or isinstance(policy, type):
+        raise InputError(f"this policy takes no other {' or '.join(settings)}", got=policy)
+    return replace(policy, **settings)
 
 
 def _plain(value: Any) -> Any:

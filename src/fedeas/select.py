@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from fedeas import skew
 from fedeas.beta_path import BetaPath, Floats, path, steps
-from fedeas.counts import LabelCounts
+from fedeas.counts import CountsLike, LabelCounts
 from fedeas.errors import InfeasibleError, InputError
+from fedeas.per_name import PerNameLike, described, make_per_name
 from fedeas.policies.fedeas import FedEAS
 from fedeas.policies.matched import check_total
+from fedeas.policy_settings import settle
 
 _PASSES, _POINTS = 11, 8  # of closing in on an edge between two betas of the grid
 _DOUBLINGS = 100
@@ -68,7 +70,7 @@ class BetaInterval:
 
 
 def admissible_betas(
-    counts: LabelCounts,
+    counts: CountsLike,
     min_reduction: float = 0.5,
     max_share: float = 0.25,
     policy: FedEAS | None = None,
@@ -79,7 +81,7 @@ def admissible_betas(
 
     Parameters
     ----------
-    counts : LabelCounts
+    counts : LabelCounts or array_like
         Whole numbers, clients x classes.
     min_reduction : float
         The smallest share of the imbalance to remove.
@@ -92,6 +94,8 @@ def admissible_betas(
     5.0
     """
     check_conditions(min_reduction, max_share)
+    counts = LabelCounts.of(counts)
+    policy = settle(policy or FedEAS(), counts)
     found = steps(counts, top_beta(counts, max_share, policy), policy)
 
     def satisfied(at: BetaPath) -> NDArray[np.bool_]:
@@ -161,22 +165,22 @@ def nothing_admissible(found: BetaPath, max_share: float, none: str = "no beta")
 
 
 def beta_for_total(
-    counts: LabelCounts,
+    counts: CountsLike,
     total: float,
     policy: FedEAS | None = None,
-    costs: Floats | None = None,
+    costs: PerNameLike | Floats = None,
 ) -> float:
     """Return the largest beta, to nine digits where they do, whose plan stays within `total`.
 
     Parameters
     ----------
-    counts : LabelCounts
+    counts : LabelCounts or array_like
         Whole numbers, clients x classes.
     total : int
         The most samples to generate; with `costs` the most to spend.
     policy : FedEAS, optional
         A variant of the rule; its beta is not used.
-    costs : array_like, optional
+    costs : number, sequence, mapping, str or path, optional
         The cost of a sample at each client.
 
     >>> beta_for_total(LabelCounts([[90, 10, 0], [30, 40, 30]]), 86)
@@ -186,15 +190,17 @@ def beta_for_total(
         check_total(total)  # type: ignore[arg-type]
         if total < 1:
             raise InputError("no samples to spend", got=total, allowed="a total of at least 1")
-    past = total + 1 if costs is None else total * (1 + 1e-12)
-    found = steps(counts, _enough(counts, past, policy, costs), policy, costs)
+    counts = LabelCounts.of(counts)
+    policy, each = settle(policy or FedEAS(), counts), _costs(costs, counts)
+    past = total + 1 if each is None else total * (1 + 1e-12)
+    found = steps(counts, _enough(counts, past, policy, each), policy, each)
     if not (found.totals > total).any():  # limits stop it before
         return float(found.betas[-1])
     above = int(np.argmax(found.totals > total))
     low, high = (float(found.betas[above - 1]) if above else 0.0), float(found.betas[above])
     if not found.exact:
         past_total = partial(_past, total=total)
-        high, low = _edge(counts, policy, past_total, good=high, bad=low, costs=costs)
+        high, low = _edge(counts, policy, past_total, good=high, bad=low, costs=each)
     digits = 9 - math.ceil(math.log10(high))
     beta: float = math.floor(high * 10**digits) / 10**digits
     if not low <= beta < high:
@@ -206,6 +212,15 @@ def beta_for_total(
             fix="spend more, or use waterfill, which takes any total",
         )
     return beta
+
+
+def _costs(given: PerNameLike | Floats, counts: LabelCounts) -> Floats | None:
+    """Return the cost of a sample at each client, in the order of the counts."""
+    costs = make_per_name(given, "costs")  # type: ignore[arg-type]
+    if costs is None:
+        return None
+    what = described("costs")
+    return costs.ordered(counts.client_names, what).array(counts.K, what)
 
 
 def plainest_number(low: float, high: float) -> float:

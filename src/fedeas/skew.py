@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedeas.counts import LabelCounts
+from fedeas.tables.frames import is_frame
 from fedeas.targets import FEDERATION, Target, TargetLike, make_target, shares_of
 
 Floats = NDArray[np.float64]
@@ -49,7 +51,7 @@ def skewness(n: ArrayLike, sizes: Floats | None = None, target: TargetLike = Non
     array([0.104, 0.   , 1.   ])
     """
     whole = _floats(n)
-    x, t = supported(whole, settled(whole, target))
+    x, t = supported(whole, settled(n, target))
     C = x.shape[-1]
     N = x.sum(axis=-1) if sizes is None or x.shape != np.shape(n) else sizes
     logs = np.maximum(x, _TINY)  # 0 log 0 = 0: the log of anything finite will do
@@ -76,7 +78,7 @@ def deviation(n: ArrayLike, target: TargetLike = None) -> Floats:
     array([0.125, 0.   ])
     """
     whole = _floats(n)
-    x, t = supported(whole, settled(whole, target))
+    x, t = supported(whole, settled(n, target))
     N = x.sum(axis=-1)
     if t is not None:
         far = x / divisor(N)[..., np.newaxis] - t
@@ -111,15 +113,15 @@ def imbalance(
     """
     x, g = _floats(n), _floats(added)
     filled = x + (g if quality is None else g * _floats(quality))
-    aim = settled(x, target)
+    aim = settled(n, target)
     return float(weights(supported(x, aim)[0]) @ deviation(filled, aim))
 
 
 def weights(n: ArrayLike) -> Floats:
     """Return p_k = N_k / sum_j N_j (Eq. 1)."""
     N = _floats(n).sum(axis=-1)
-    total: Floats = N / N.sum()
-    return total
+    parts: Floats = N / (N.sum() or 1.0)
+    return parts
 
 
 def split(n: ArrayLike, added: ArrayLike = 0, target: TargetLike = None) -> Split:
@@ -131,7 +133,7 @@ def split(n: ArrayLike, added: ArrayLike = 0, target: TargetLike = None) -> Spli
     Split(cross_client=0.5, overall=0.0)
     """
     whole = _floats(n)
-    aim = settled(whole, target)
+    aim = settled(n, target)
     real, t = supported(whole, aim)
     x = supported(whole + _floats(added), aim)[0]
     p = weights(real)
@@ -153,12 +155,12 @@ def gain(n: ArrayLike, target: TargetLike = None) -> Floats:
            [0. , 0. ]])
     """
     whole = _floats(n)
-    aim = settled(whole, target)
+    aim = settled(n, target)
     x, t = supported(whole, aim)
     N = x.sum(axis=-1, keepdims=True)
     q = x / divisor(N)
     # p_k / N_k = 1 / sum_j N_j for every client that holds anything.
-    factor = np.where(N > 0, 2.0 / N.sum(), 0.0)
+    factor = np.where(N > 0, 2.0 / (N.sum() or 1.0), 0.0)
     d = q if t is None else q - t
     change: Floats = factor * ((q * d).sum(axis=-1, keepdims=True) - d)
     if change.shape == whole.shape:
@@ -175,13 +177,13 @@ def harmful(n: ArrayLike, added: ArrayLike, target: TargetLike = None) -> int:
     2
     """
     whole = _floats(n)
-    aim = settled(whole, target)
+    aim = settled(n, target)
     (x, t), g = supported(whole, aim), supported(_floats(added), aim)[0]
     N = x.sum(axis=-1, keepdims=True)
     level = (x * x).sum(axis=-1, keepdims=True) / divisor(N)
     if t is None:
         return int((g * (x > level * ABOVE)).sum())
-    level += N * (t + (ABOVE - 1)) - (x * t).sum(axis=-1, keepdims=True)
+    level = level + N * (t + (ABOVE - 1)) - (x * t).sum(axis=-1, keepdims=True)
     return int((g * (x > level)).sum())
 
 
@@ -243,7 +245,7 @@ def concentration(n: ArrayLike, added: ArrayLike, target: TargetLike = None) -> 
     array([0.8, 1. ])
     """
     x = _floats(n)
-    aim = settled(x, target)
+    aim = settled(n, target)
     parts = weights(supported(x, aim)[0]) * deviation(x, aim)
     order = np.argsort(-parts, kind="stable")
     return Concentration(
@@ -271,7 +273,7 @@ def _floats(n: ArrayLike) -> Floats:
 def _distributions(n: ArrayLike, target: TargetLike) -> tuple[Floats, Floats]:
     """Return q_k and t over the classes that the target has."""
     whole = _floats(n)
-    x, t = supported(whole, settled(whole, target))
+    x, t = supported(whole, settled(n, target))
     C = x.shape[-1]
     return x / divisor(x.sum(axis=-1, keepdims=True)), np.full(C, 1.0 / C) if t is None else t
 
@@ -283,12 +285,20 @@ def _relative_entropy(q: Floats, t: Floats) -> Floats:
     return sums
 
 
-def settled(n: Floats, target: TargetLike) -> Target | None:
-    """Return a target whose shares are known: the federation's own are those of `n`."""
-    made = make_target(target)
-    if made is None or made.shares is not None:
-        return made
-    return Target(n.reshape(-1, n.shape[-1]).sum(axis=0).tolist(), name=FEDERATION)
+def settled(n: ArrayLike, target: TargetLike) -> Target | None:
+    """Return a target whose shares are known, and in the order of the classes of `n`.
+
+    The federation's own are those of `n`; shares by name need counts with names.
+    """
+    aim = make_target(target)
+    if aim is None:
+        return None
+    if aim.classes is not None and (isinstance(n, LabelCounts) or is_frame(n)):
+        return aim.for_classes(LabelCounts.of(n).class_names)
+    if aim.shares is not None:
+        return aim
+    x = _floats(n)
+    return Target(x.reshape(-1, x.shape[-1]).sum(axis=0).tolist(), name=FEDERATION)
 
 
 def supported(x: Floats, target: TargetLike) -> tuple[Floats, Floats | None]:

@@ -1,6 +1,6 @@
 """Planning for more clients than fit in memory: Parquet in, totals and Parquet out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +15,10 @@ from fedeas.cost import Cost
 from fedeas.counts import Fingerprint, LabelCounts, names
 from fedeas.errors import InputError
 from fedeas.files import atomic_write
+from fedeas.per_name import CLIENTS
 from fedeas.plan import plan_facts, reduction
 from fedeas.policies import LocalPolicy
-from fedeas.policy_settings import settings_of
+from fedeas.policy_settings import settings_of, settle_classes, settle_clients
 from fedeas.tables import LARGEST, names_clients
 from fedeas.tally import Tally, add_tallies
 from fedeas.targets import FEDERATION, Target, make_target, retarget, target_name
@@ -117,7 +118,7 @@ def plan_stream(
                 allowed="at least one client and two classes",
             )
         names(source.columns, len(source.columns), "class")
-        policy = _settle_target(policy, path, source.columns)
+        policy = _settle(policy, path, source)
         writer = None
         if out is not None:
             temporary = stack.enter_context(atomic_write(out))
@@ -125,13 +126,14 @@ def plan_stream(
                 parquet.Writer(temporary, source.columns, named=source.id_column is not None)
             )
 
-        def work(batch: parquet.Batch) -> _Part:
-            return _plan_batch(batch, policy, keep=writer is not None)
+        def work(rows: slice, batch: parquet.Batch) -> _Part:
+            return _plan_batch(batch, policy.for_rows(rows), keep=writer is not None)
 
         fingerprint = Fingerprint()
         tally = Tally(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         empty: list[int] = []
-        for part in in_order(work, source.batches(named=writer is not None)):
+        batches = _placed(source.batches(named=writer is not None))
+        for part in in_order(lambda placed: work(*placed), batches):
             if len(empty) < _NAMED_ROWS:
                 empty += [tally.clients + row for row in part.empty_rows]
             tally = add_tallies([tally, part.tally])
@@ -158,21 +160,41 @@ def plan_stream(
         return result
 
 
-def _settle_target(policy: LocalPolicy, path: Path, columns: list[str]) -> LocalPolicy:
-    """Return the policy with the target's shares in the order of the file's columns.
+def _settle(policy: LocalPolicy, path: Path, source: parquet.Source) -> LocalPolicy:
+    """Return the policy with everything in the order of the file's columns and rows.
 
-    The federation's own distribution takes a pass over the file.
+    The federation's own distribution takes a pass over the file, and so do limits and costs by
+    name, whose clients are then held in memory.
     """
     target = make_target(getattr(policy, "target", None))
-    if target is None:
-        return policy
-    if target.shares is None:
-        sums = np.zeros(len(columns))
-        with parquet.opened(path, names_clients) as source:
-            for batch in source.batches():
+    if target is not None and target.shares is None:
+        sums = np.zeros(len(source.columns))
+        with parquet.opened(path, names_clients) as again:
+            for batch in again.batches():
                 sums += [float(column.sum(dtype=np.float64)) for column in batch.columns]
-        target = Target(sums.tolist(), None, FEDERATION)
-    return retarget(policy, target.for_classes(tuple(columns)))
+        policy = retarget(policy, Target(sums.tolist(), None, FEDERATION))
+    by_name = any(getattr(getattr(policy, kind, None), "names", None) for kind in CLIENTS)
+    clients = _clients(path) if by_name else source.rows
+    return settle_clients(settle_classes(policy, source.columns), clients)
+
+
+def _clients(path: Path) -> tuple[str, ...]:
+    """Return the names of all clients of a file."""
+    with parquet.opened(path, names_clients) as source:
+        if source.id_column is None:
+            return tuple(map(str, range(source.rows)))
+        found = [name for batch in source.batches(named=True) for name in batch.clients or ()]
+    names(found, len(found), "client")
+    return tuple(found)
+
+
+def _placed(batches: Iterable[parquet.Batch]) -> Iterator[tuple[slice, parquet.Batch]]:
+    """Yield batches, each with the rows of the file that it holds."""
+    start = 0
+    for batch in batches:
+        stop = start + len(batch.columns[0])
+        yield slice(start, stop), batch
+        start = stop
 
 
 def _result(policy: LocalPolicy, tally: Tally, empty: list[int]) -> StreamedPlan:
@@ -210,7 +232,7 @@ def _plan_batch(batch: parquet.Batch, policy: LocalPolicy, *, keep: bool) -> _Pa
         n = np.empty((part.stop - part.start, C), order="F")
         for c, column in enumerate(batch.columns):
             n[:, c] = column[part]
-        g, tally = policy.fill_and_tally(n)
+        g, tally = policy.for_rows(part).fill_and_tally(n)
         tallies.append(tally)
         if tally.empty:
             empty += (part.start + np.flatnonzero(~n.any(axis=1))[:_NAMED_ROWS]).tolist()

@@ -102,16 +102,35 @@ class Target:
     def for_counts(self, counts: LabelCounts) -> "Target":
         """Return the target with a share for each class of the counts, in their order."""
         if self.shares is None:
-            return Target.federation(counts)
-        return self.for_classes(counts.class_names)
+            return Target.federation(counts).for_classes(counts.class_names)
+        target = self.for_classes(counts.class_names)
+        if not counts.n[:, target.array > 0].any():
+            raise InputError(
+                "no client has samples of the target's classes", fix="choose another target"
+            )
+        return target
 
-    def for_classes(self, class_names: tuple[str, ...]) -> "Target":
-        """Return the target with its shares in the order of these classes."""
-        if self.classes is not None and self.shares is not None:
+    def for_classes(self, classes: Sequence[str] | int) -> "Target":
+        """Return the target with its shares in the order of these classes, and without names.
+
+        Of classes that only have a number, shares by name are refused.
+        """
+        if isinstance(classes, int):
+            self.check_ordered()
+        elif self.classes is not None and self.shares is not None:
             shares = dict(zip(self.classes, self.shares, strict=True))
-            return Target(match_names(shares, class_names, "share of class"), None, self.name)
-        self.check_classes(len(class_names))
+            return Target(match_names(shares, classes, "share of class"), None, self.name)
+        self.check_classes(classes if isinstance(classes, int) else len(classes))
         return self
+
+    def check_ordered(self) -> None:
+        """Refuse shares by name where the order of the classes is not known."""
+        if self.classes is not None:
+            raise InputError(
+                "the target names its classes, and the data has none",
+                got=", ".join(self.classes[:5]),
+                fix="name the classes, or give shares in the order of the labels",
+            )
 
     def check_classes(self, classes: int) -> None:
         """Refuse a target for another number of classes."""
@@ -187,10 +206,11 @@ def inline_shares(shares: Sequence[float]) -> str:
 
 
 def shares_of(target: TargetLike, classes: int) -> NDArray[np.float64] | None:
-    """Return the shares of a target for that many classes, None for the uniform one."""
+    """Return the shares of a target in the order of the classes, None for the uniform one."""
     made = make_target(target)
     if made is None:
         return None
+    made.check_ordered()
     made.check_classes(classes)
     return None if made.uniform else made.array
 
@@ -201,30 +221,12 @@ def aim_shares(target: TargetLike, counts: LabelCounts) -> NDArray[np.float64]:
     return np.full(counts.C, 1 / counts.C) if made is None else made.for_counts(counts).array
 
 
-def aim(policy: _P, counts: LabelCounts) -> _P:
-    """Return a policy whose target, if it has one, is settled for these counts."""
-    target = make_target(getattr(policy, "target", None))
-    if target is None:
-        return policy
-    settled = target.for_counts(counts)
-    return retarget(policy, None if settled.uniform else settled)
-
-
 def aim_at_classes(policy: _P, classes: Sequence[str] | int) -> _P:
     """Return a policy whose target, if it has one, is in the order of these classes."""
     target = make_target(getattr(policy, "target", None))
     if target is None or target.shares is None:
         return policy
-    if not isinstance(classes, int):
-        return retarget(policy, target.for_classes(tuple(map(str, classes))))
-    target.check_classes(classes)
-    if target.classes is not None:
-        raise InputError(
-            "the target names its classes, and the data has none",
-            got=", ".join(target.classes[:5]),
-            fix="name the classes, or give shares in the order of the labels",
-        )
-    return policy
+    return retarget(policy, target.for_classes(classes))
 
 
 def retarget(policy: _P, target: Target | None) -> _P:

@@ -28,8 +28,8 @@ from fedeas.generators import (
     OwnSamples,
     open_generator,
 )
+from fedeas.policy_settings import settle_row
 from fedeas.progress import Progress, progress
-from fedeas.targets import aim_at_classes
 
 _LOG = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class ClientSamples:
         Samples that do not look `like` the real ones are refused. Copies and the like are made of
         the client's `own` samples, each time anew: no real sample is written to the cache.
         """
-        policy = aim_at_classes(self.policy, classes)
+        policy = settle_row(self.policy, classes, self.client)
         planned = self._affordable(policy.local(n))
         generator = self.open_generator() if planned.any() else None
         if isinstance(generator, OwnSampleGenerator):

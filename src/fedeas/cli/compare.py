@@ -11,7 +11,7 @@ from fedeas.cli import label_counts, show
 from fedeas.errors import InputError
 
 if TYPE_CHECKING:
-    from fedeas import Comparison
+    from fedeas import Comparison, Cost
 
 
 @label_counts.with_counts_options
@@ -24,6 +24,9 @@ def compare(
         None, help="Match the largest FedEAS plan that stays within this total."
     ),
     target: str | None = label_counts.target_option(),
+    cost: str | None = typer.Option(
+        None, help="Cost of one sample: 0.8s, 0.002EUR, or a file from `generator bench`."
+    ),
     policy: list[str] | None = typer.Option(
         None, help="A policy to compare, NAME or 'NAME(setting=value)'; may be repeated."
     ),
@@ -47,6 +50,7 @@ def compare(
         show.check_picture(plot)
     if beta is not None and total is not None:
         raise InputError("give --beta or --total, not both", got=(beta, total))
+    price = show.read_cost(cost)
     found = options.load(counts_file)
     counts = found.counts
     reference = FedEAS(12.0 if beta is None else beta, target=make_target(target))
@@ -61,22 +65,25 @@ def compare(
         figures.reduction(counts, plot, mark=table.total, rule=reference)
     label_counts.note_counts(counts_file, found)
     if as_json:
-        show.print_json([asdict(row) for row in table])
+        show.print_json([
+            asdict(row) | {"cost": price and row.total and price.amount(row.total)} for row in table
+        ])  # fmt: skip
     else:
-        _print(table)
+        _print(table, price)
     if plot is not None:
         show.note(f"wrote {plot}")
 
 
-def _print(comparison: "Comparison") -> None:
+def _print(comparison: "Comparison", cost: "Cost | None") -> None:
     shown = show.new_table(
         f"Policies at a matched total of {comparison.total:,} samples",
         ("policy", False), ("total", True), ("removed", True), ("", False), ("share", True),
         ("negative\ngain", True), ("max/min\nper client", True), ("clients x\nclasses", True),
+        *([("cost", True)] if cost else []),
     )  # fmt: skip
     for row in comparison:
         if row.total is None or row.reduction is None:
-            shown.add_row(row.policy, "-", "-", "", "-", "-", "-", "-")
+            shown.add_row(row.policy, "-", "-", "", "-", "-", "-", "-", *(["-"] if cost else []))
             continue
         shown.add_row(
             row.policy,
@@ -86,7 +93,8 @@ def _print(comparison: "Comparison") -> None:
             show.percent(row.synthetic_share),
             f"{row.negative_gain:,}",
             "-" if row.budget_ratio is None else f"{row.budget_ratio:.1f}x",
-            f"{row.clients:,} x {row.classes:,}",
+            f"{row.clients:,} x {row.classes:,}" if row.total else "-",
+            *([cost.of(row.total)] if cost else []),
         )
     show.print_table(shown)
     typer.echo(

@@ -235,7 +235,8 @@ def note_plan(counts: "LabelCounts", plan: "Plan", policy: "Policy") -> None:
 def note_overfilled(counts: "LabelCounts", plan: "Plan", policy: "Policy") -> None:
     """Warn if clients get more of a scarce class than they have of any class."""
     from fedeas import FedEAS
-    from fedeas.overfill import balancing_beta, overfilled
+    from fedeas.beta_path import balancing_beta
+    from fedeas.overfill import overfilled
 
     found = overfilled(counts, plan)
     if found is None:

@@ -100,7 +100,7 @@ def plan(
         show.print_json(describe(counts, made, chosen, findings))
     else:
         print_findings(findings)
-        print_plan(counts, made, rows, chosen)
+        print_plan(counts, made, rows, chosen, findings.diagnosis.advice)
     for written in filter(None, (*_files(out), plot)):
         show.note(f"wrote {written}")
 

@@ -92,10 +92,13 @@ _TITLES = {
 }
 
 
-def print_plan(counts: "LabelCounts", plan: "Plan", rows: int, chosen: "Chosen") -> None:
-    """Print the clients that generate most, and the outcome."""
+def print_plan(
+    counts: "LabelCounts", plan: "Plan", rows: int, chosen: "Chosen", advice: str
+) -> None:
+    """Print the clients that generate most, and the outcome; `advice` is that of the diagnosis."""
     from fedeas import FullBalance
     from fedeas.cost import SiteCosts
+    from fedeas.diagnosis import COPIES, NOTHING
     from fedeas.policies import copyable
     from fedeas.skew import skewness
 
@@ -106,8 +109,9 @@ def print_plan(counts: "LabelCounts", plan: "Plan", rows: int, chosen: "Chosen")
     shown += [f"target {plan.target_name}"] if plan.target else []
     settings = ", ".join(shown)
     samples = show.count_of(plan.total, "sample")
+    optional = "optional: " if advice in (COPIES, NOTHING) and plan.total else ""
     table = show.new_table(
-        f"{plan.policy}{f' ({settings})' if settings else ''}: {samples}",
+        f"{optional}{plan.policy}{f' ({settings})' if settings else ''}: {samples}",
         ("client", False), ("real", True), ("skew", True),
         ("generate", True), ("", False), ("mostly", False),
     )  # fmt: skip

@@ -156,7 +156,8 @@ class FedEASSampler(BaseSampler):  # type: ignore[misc]
         """Return how many samples of every class to make."""
         given = self.sampling_strategy
         if given == "auto":
-            return FedEAS(beta=self.beta, target=self.target).local(n)
+            rule = FedEAS(beta=self.beta, target=self.target)
+            return rule.local(n, [str(name) for name in names.classes])
         if isinstance(given, Mapping):
             totals = {str(label): count for label, count in given.items()}
             known = [str(name) for name in names.classes]

@@ -157,6 +157,6 @@ def reachable_reduction(counts: CountsLike, target: TargetLike = None) -> float:
     lacking = 1 - has @ t
     spread = lacking**2 / np.maximum(has.sum(axis=1), 1)
     left = spread + ~has @ t**2
-    before = imbalance(counts, target=target)
+    before = imbalance(counts, target=t.tolist())
     after = float(weights(np.where(t > 0, counts.n, 0)) @ left)
     return 1 - after / before if before > 0 else 0.0

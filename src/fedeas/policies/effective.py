@@ -24,7 +24,7 @@ _APART = 2.0  # logarithms of prices at first
 _NOTHING = 20.0  # the logarithm of a part of the total that counts as nothing
 _NEAR = 0.5  # samples by which a total may be missed before rounding
 _PRECISE = 1e-8  # of the last step to the root, relative: what is left is its square
-_TOPPED_UP = 8  # rounds of one more sample for each client; one or two are usual
+_TOPPED_UP = 10_000  # rounds of one more sample for each client; one or two are usual
 _ROUNDING = 1e-9  # of an amount that would be a whole number
 
 
@@ -170,21 +170,31 @@ class Effective:
             short = np.flatnonzero(wanting > 0)
             samples[short, self._gains(samples, short).argmax(axis=1)] += 1
             wanting[short] -= 1
+        samples[self._far(samples) > self._far(np.zeros_like(samples)) + _ROUNDING] = 0.0
         room = self.limits - samples.sum(axis=1)
         left = total - float(self.costs @ samples.sum(axis=1))
         for _ in range(_TOPPED_UP):
+            # Who is too dear for what is left must not keep the others from it.
+            rows = rows[(room[rows] > 0) & (self.costs[rows] <= left * (1 + 1e-12))]
             gains = self._gains(samples, rows)
             best = gains.argmax(axis=1)
-            worth = np.where(room > 0, gains[rows, best] / self.costs, -1.0)
+            worth = gains[np.arange(len(rows)), best] / self.costs[rows]
             order = np.argsort(-worth, kind="stable")
             order = order[(worth[order] > 2 * price) & (worth[order] > 1e-12)]
-            order = order[np.cumsum(self.costs[order]) <= left * (1 + 1e-12)]
+            order = order[np.cumsum(self.costs[rows[order]]) <= left * (1 + 1e-12)]
             if not order.size:
                 break
-            samples[order, best[order]] += 1
-            room[order] -= 1
-            left -= float(self.costs[order].sum())
+            samples[rows[order], best[order]] += 1
+            room[rows[order]] -= 1
+            left -= float(self.costs[rows[order]].sum())
         return samples
+
+    def _far(self, samples: Floats) -> Floats:
+        """Return N_k ||q_k - t||^2 with these samples."""
+        x = self.n + samples * self.rho
+        d = x / np.maximum(x.sum(axis=1, keepdims=True), 1.0) - self.t
+        far: Floats = self.N * (d * d).sum(axis=1)
+        return far
 
     def _gains(self, samples: Floats, rows: NDArray[np.intp]) -> Floats:
         """Return by how much one more sample of these clients lowers N_k ||q_k - t||^2, exactly."""

@@ -32,7 +32,8 @@ class FedEAS(LocalPolicy):
     Parameters
     ----------
     beta : float
-        The budget: samples grow with it.
+        The budget: samples grow with it. 12, the paper's, unless it is given; `choose_beta` finds
+        one for the counts, as `fedeas plan` does.
     size_exponent : float
         Gamma, the power of a client's mean count.
     entropy : bool

@@ -11,9 +11,9 @@ from fedeas.counts import CountsLike, LabelCounts
 from fedeas.plan import Plan
 from fedeas.policies.matched import check_total
 from fedeas.policies.policy import Shown
-from fedeas.policy_settings import OPTIONAL
+from fedeas.policy_settings import OPTIONAL, settle
 from fedeas.scalars import keep
-from fedeas.targets import TargetLike, aim, make_target, shares_of
+from fedeas.targets import TargetLike, make_target, shares_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,7 +45,7 @@ class Greedy(Shown):
     def plan(self, counts: CountsLike) -> Plan:
         """Return the plan of all clients."""
         counts = LabelCounts.of(counts)
-        rule = aim(self, counts)
+        rule = settle(self, counts)
         if (t := shares_of(rule.target, counts.C)) is not None:
             return Plan.of(counts, _spend(counts.n, t, self.total), rule)
         samples = np.zeros(counts.n.shape, np.int64)

@@ -10,10 +10,10 @@ from fedeas.counts import CountsLike, LabelCounts
 from fedeas.errors import InfeasibleError
 from fedeas.plan import Plan
 from fedeas.policies.policy import Shown
-from fedeas.policy_settings import OPTIONAL
+from fedeas.policy_settings import OPTIONAL, settle
 from fedeas.scalars import integer, keep
 from fedeas.tables import LARGEST
-from fedeas.targets import TargetLike, aim, make_target, shares_of
+from fedeas.targets import TargetLike, make_target, shares_of
 
 
 def check_total(total: int) -> int:
@@ -49,7 +49,7 @@ class Uniform(Shown):
     def plan(self, counts: CountsLike) -> Plan:
         """Return the plan of all clients."""
         counts = LabelCounts.of(counts)
-        rule = aim(self, counts)
+        rule = settle(self, counts)
         t = shares_of(rule.target, counts.C)
         pairs = np.broadcast_to((counts.sizes > 0)[:, np.newaxis], counts.n.shape)
         pairs = pairs if t is None else pairs & (t > 0)
@@ -84,7 +84,7 @@ class MissingOnly(Shown):
     def plan(self, counts: CountsLike) -> Plan:
         """Return the plan of all clients."""
         counts = LabelCounts.of(counts)
-        rule = aim(self, counts)
+        rule = settle(self, counts)
         t = shares_of(rule.target, counts.C)
         pairs = (counts.n == 0) & (counts.sizes > 0)[:, np.newaxis]
         pairs = pairs if t is None else pairs & (t > 0)

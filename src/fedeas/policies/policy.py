@@ -1,6 +1,7 @@
 """What a policy is: `plan(counts)` for a federation, and `local(n)` for one client where it can."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import is_dataclass, replace
 from typing import ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
@@ -10,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from fedeas.blocks import class_major, in_order, row_slices
 from fedeas.counts import CountsLike, LabelCounts, whole_matrix
 from fedeas.errors import InfeasibleError, InputError
-from fedeas.per_name import CLIENTS, PerName
+from fedeas.per_name import CLIENTS, PerName, described
 from fedeas.plan import Plan
-from fedeas.policy_settings import quality_of, settle, shown_settings
+from fedeas.policy_settings import quality_of, settle, settle_row, shown_settings
 from fedeas.tables import LARGEST
 from fedeas.tally import Tally, add_tallies, make_tally
 from fedeas.targets import Target, retarget, shares_of
@@ -72,15 +73,32 @@ class LocalPolicy(Shown, ABC):
     def fill(self, n: Floats) -> Floats:
         """Return the samples to add to each row of counts (clients x classes), as whole floats."""
 
-    def local(self, n: ArrayLike) -> Ints:
-        """Return the samples to generate for one client's histogram, with nothing else known."""
+    def local(
+        self, n: ArrayLike, classes: Sequence[str] | None = None, client: str | None = None
+    ) -> Ints:
+        """Return the samples to generate for one client's histogram, with nothing else known.
+
+        Parameters
+        ----------
+        n : array_like
+            The client's number of samples of each class.
+        classes : sequence of str, optional
+            The names of the classes in that order; needed where a target or qualities are by name.
+        client : str, optional
+            The client's name; needed where limits or costs are by name.
+        """
         histogram = np.asarray(n)
         if histogram.ndim != 1 or histogram.size < 2:
             raise InputError(
                 "not one client's histogram", got=histogram.shape, allowed="a count per class"
             )
         row = class_major(whole_matrix(histogram[np.newaxis], "counts"))
-        samples, _ = self.fill_and_tally(row)
+        if classes is not None and len(classes) != histogram.size:
+            raise InputError(
+                "not a class for each count", got=len(classes), allowed=f"{histogram.size} names"
+            )
+        rule = settle_row(self, histogram.size if classes is None else classes, client)
+        samples, _ = rule.fill_and_tally(row)
         only: Ints = samples[0].astype(np.int64)
         return only
 
@@ -102,7 +120,11 @@ class LocalPolicy(Shown, ABC):
     def for_rows(self, rows: slice) -> Self:
         """Return the policy for some of the clients, with their costs and limits alone."""
         given = {kind: getattr(self, kind, None) for kind in CLIENTS}
-        own = {kind: each.rows(rows) for kind, each in given.items() if isinstance(each, PerName)}
+        own = {
+            kind: each.rows(rows, described(kind))
+            for kind, each in given.items()
+            if isinstance(each, PerName)
+        }
         return replace(self, **own) if own else self  # type: ignore[type-var]
 
     def shares(self, classes: int) -> Floats | None:
@@ -139,4 +161,7 @@ def without_absent_classes(policy: _Local, classes: int) -> _Local:
         return policy
     smaller = retarget(policy, Target(t[t > 0].tolist()))
     quality = getattr(policy, "quality", None)
-    return replace(smaller, quality=quality.kept(t > 0)) if quality else smaller  # type: ignore[type-var]
+    if quality is None:
+        return smaller
+    kept = quality.kept(t > 0, described("quality"))
+    return replace(smaller, quality=kept)  # type: ignore[type-var]

@@ -68,13 +68,24 @@ class TargetLevels(Levels):
 
     def _far(self, amounts: Floats) -> Floats:
         """Return N_k ||q_k - t||^2 once each client has spent its samples."""
-        x = self.n + self.raise_by(amounts)
-        d = x / np.maximum(self.N + amounts, 1.0)[:, np.newaxis] - self.t
+        return self._distance(self.raise_by(amounts))
+
+    def _distance(self, samples: Floats | float) -> Floats:
+        """Return N_k ||q_k - t||^2 with these samples."""
+        x = self.n + samples
+        d = x / np.maximum(x.sum(axis=1, keepdims=True), 1.0) - self.t
         far: Floats = self.N * (d * d).sum(axis=1)
         return far
 
+    @cached_property
+    def _before(self) -> Floats:
+        return self._distance(0.0)
+
     def raise_by(self, amounts: Floats) -> Floats:
-        """Spend each client's samples on its raised classes, the remainder by largest fraction."""
+        """Spend each client's samples on its raised classes, the remainder by largest fraction.
+
+        A client that a few whole samples would take away from the target gets none.
+        """
         amounts = np.minimum(amounts, self.most)
         j = np.maximum((self.filled <= amounts[:, np.newaxis]).sum(axis=1), 1)
         rows = np.arange(len(j))
@@ -90,6 +101,7 @@ class TargetLevels(Levels):
         added += rank < rest[:, np.newaxis]
         samples = np.empty_like(added)
         np.put_along_axis(samples, self.order, added, axis=1)
+        samples[self._distance(samples) > self._before * (1 + _ROUNDING) + _ROUNDING] = 0.0
         return samples
 
 

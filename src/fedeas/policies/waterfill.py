@@ -1,4 +1,7 @@
-r"""Water-filling: the plan that lowers the imbalance score most, for any total, exactly.
+r"""Water-filling: the plan that lowers the imbalance score most, for any total.
+
+It is exact before rounding to whole samples. Rounded it is the optimum for the uniform target; for
+other targets, and where samples cost differently, it can miss the optimum by a few samples.
 
 A client that spends its samples best raises its j smallest classes to one level L and leaves the
 rest alone. With A the sum of squares and B the sum of the counts left alone, and M = B + j L its
@@ -44,7 +47,8 @@ class WaterFill(LocalPolicy):
 
     The optimum is exact up to the rounding to whole samples, which is settled by exchanging
     single samples between clients, in a bounded number of rounds. It stops when all clients are
-    balanced: past that no sample can lower the score.
+    balanced: past that no sample can lower the score. No client ends further from the target than
+    it was. With costs, what is left of the total is too little for any sample that would help.
 
     Parameters
     ----------

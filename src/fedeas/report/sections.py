@@ -168,7 +168,7 @@ def _results(table: Table, beside: Sequence[float | None], heading: str) -> Grid
         ("samples", lambda _, row: f"{row.generated.value:,.0f}"),
         ("generation", lambda _, row: took(row.generation_seconds) if row.generated.value else ""),
         ("training", lambda _, row: took(row.training_seconds)),
-        ("gain per 1,000", lambda _, row: _optional(row.eta and row.eta.value, "{:.2f}")),
+        ("eta, gain per 1,000", lambda _, row: _optional(row.eta and row.eta.value, "{:.2f}")),
     ]
     if table.threshold:
         arrival = f"rounds to {100 * table.threshold:g} %"

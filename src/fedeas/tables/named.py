@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from fedeas.errors import InputError
@@ -49,14 +50,15 @@ def read_values(path: Path | str, what: str) -> dict[str, object]:
 
 
 def match_names(
-    numbers: dict[str, float], names: tuple[str, ...], what: str, missing: float | None = None
+    numbers: dict[str, float], names: Sequence[str], what: str, missing: float | None = None
 ) -> list[float]:
     """Return the numbers in the order of `names`; strange names, and missing ones, are errors.
 
     >>> match_names({"b": 2.0, "a": 1.0}, ("a", "b"), "cost of client")
     [1.0, 2.0]
     """
-    if strange := [name for name in numbers if name not in set(names)]:
+    known = set(names)
+    if strange := [name for name in numbers if name not in known]:
         shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
         raise InputError(f"a {what} that is not in the counts", got=strange[0], allowed=shown)
     if missing is None and (absent := [name for name in names if name not in numbers]):
