@@ -278,11 +278,6 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(map(shown, islice(names, 20)))
 
 
-def quoted(name: str) -> str:
-    """Return a name from a file as one would type it at a terminal."""
-    return name if name.isidentifier() else repr(name)
-
-
 def is_missing(cell: str) -> bool:
     """Tell whether a cell holds nothing, a dash, 'NaN' or the like."""
     return not cell or cell in _DASHES or cell.lower() in _MISSING
