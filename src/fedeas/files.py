@@ -47,7 +47,10 @@ def sync_folder(folder: Path) -> None:
     """Let a folder's names outlast a power cut, where the system can do that."""
     if os.name != "posix":
         return
-    handle = os.open(folder, os.O_RDONLY)
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # a folder that may be written to, and not listed
+        return
     try:
         os.fsync(handle)
     except OSError as error:

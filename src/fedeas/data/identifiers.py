@@ -20,6 +20,8 @@ _NAMES = {
     "key", "mrn", "patient", "person", "pid", "record", "ssn", "subject", "uid", "user", "uuid",
 }  # fmt: skip
 
+_NUMBERS = {"no", "nr", "num", "number"}
+
 
 def texts_name_rows(distinct: int, present: int) -> bool:
     """Tell whether texts name their rows, from how many different ones how many rows have.
@@ -45,4 +47,16 @@ def numbers_name_rows(name: str, numbers: NDArray[np.float64]) -> bool:
     if not all_whole(present):
         return False
     follow = bool(present[-1] - present[0] == present.size - 1)
-    return follow or not _NAMES.isdisjoint(word.lower() for word in _WORD.findall(name))
+    return follow or _is_called_so(name)
+
+
+def _is_called_so(name: str) -> bool:
+    """Tell whether a column is called as names of rows are: by the last word of its name.
+
+    >>> [_is_called_so(name) for name in ("patientid", "Fall-Nr", "account", "account_balance")]
+    [True, True, True, False]
+    """
+    words = [word.lower() for word in _WORD.findall(name)]
+    while len(words) > 1 and words[-1] in _NUMBERS:
+        words.pop()
+    return bool(words) and (words[-1] in _NAMES or words[-1].removesuffix("id") in _NAMES)
