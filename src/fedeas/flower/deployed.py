@@ -29,6 +29,7 @@ from fedeas.data.kinds import Array
 from fedeas.data.tables import load_table_files
 from fedeas.errors import InputError
 from fedeas.flower.limits import RefusalLog, refuse_alike
+from fedeas.flower.log import log_errors_in_one_line
 from fedeas.flower.own_generator import OWN, take_generator, taken_generator, taken_quality
 from fedeas.flower.queries import Holding, answer_queries
 from fedeas.flower.site import Site, with_synthetic
@@ -60,6 +61,7 @@ def make_deployed_app() -> ClientApp:
     if not logging.getLogger().handlers and logging.lastResort is not None:
         # A site's owner reads on standard error why requests were refused.
         logging.getLogger("fedeas").addHandler(logging.lastResort)
+    log_errors_in_one_line()
     app = ClientApp(mods=[refuse_alike(_refusals)])
     app.query("hello")(partial(_learn, "hello"))
     app.train()(partial(_learn, "train"))
