@@ -118,6 +118,7 @@ def test_what_a_method_adds_is_bounded_like_the_update(tmp_path):
 
     assert variate(max_norm_ratio=0) > 100
     assert 0 < variate() < 0.02
+    assert 0 < variate(clip_norm=1.0) < 0.02
 
 
 class Offline(InlineGrid):

@@ -181,8 +181,7 @@ def make_from_sums(
         made = refined.Refined.make(data.classes, shape, ask_and_check, seed, steps, report)
     else:
         made = gaussians.Gaussians.make(data.classes, shape, ask_and_check)
-    known = [size for size in sizes if size is not None]
-    checked = describe_check(min(known) if len(known) == len(sizes) else None)
+    checked = describe_check(sizes_known=all(size is not None for size in sizes))
     made.card = dataclasses.replace(made.card, checked=checked)
     if out is not None:
         made.save(out)

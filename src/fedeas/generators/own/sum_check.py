@@ -73,11 +73,11 @@ def check_sums(query: SampleSum, released: Release, samples: int | None) -> None
         _refuse_above(f"{what}, larger than the counts allow", size.values, most, error)
 
 
-def describe_check(samples: int | None) -> str:
-    """Say what was compared, for the generator's card."""
-    if samples is None:
+def describe_check(sizes_known: bool) -> str:
+    """Say what was compared, for the generator's card, which is no place for an exact number."""
+    if not sizes_known:
         return "means and second moments with the counts; the sites' numbers of samples: not known"
-    return f"counts, means and second moments with the {samples:,} samples that the sites state"
+    return "counts, means and second moments with the numbers of samples that the sites state"
 
 
 def _refuse_above(what: str, values: Floats, most: Floats | float, error: float) -> None:
