@@ -12,6 +12,7 @@ from flwr.clientapp import ClientApp
 
 from fedeas.flower import records
 from fedeas.flower.grids import InlineGrid
+from fedeas.flower.members import Members
 from fedeas.flower.rounds import run_rounds
 from fedeas.settings.deployment import Deployment
 from fedeas.settings.training import Federated
@@ -190,6 +191,22 @@ def test_a_newcomer_does_not_get_the_number_of_a_site_that_is_offline(tmp_path):
     assert [trained for trained, _ in lines] == [all_five, without, without, all_five, all_five]
     assert lines[1][1]["missing"] == [2]
     assert any("node 7: two nodes claim" in wrong for wrong in lines[-1][1]["refused"])
+
+
+def test_a_number_stays_with_its_node_when_the_server_is_started_again(tmp_path):
+    """Node 0 has a lower id than node 3, whose number it says after a restart."""
+
+    def nodes(claims: dict[int, int]) -> dict[int, int]:
+        task, federated = Task(CLASSES, (8, 8, 1), (0.5,), (0.5,)), Federated(minimum=0.5)
+        path = tmp_path / "nodes.json"
+        members = Members(claiming(claims, 5), federated, task, 1, Deployment(5, "none"), path)
+        members.gather()
+        return {number: node.node - 2 for number, node in members.nodes.items()}
+
+    assert nodes({})[3] == 3
+    assert nodes({0: 3}) == {1: 1, 2: 2, 3: 3, 4: 4}  # node 0 gets no number that has an owner
+    (tmp_path / "nodes.json").unlink()
+    assert nodes({0: 3})[3] == 0  # the control: nothing says who had it
 
 
 def test_who_says_a_number_comes_before_one_who_says_another(tmp_path):

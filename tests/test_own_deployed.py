@@ -85,7 +85,7 @@ def test_sites_make_a_generator_together_and_train_with_it(made, sites):  # noqa
     assert (card["epsilon"], card["sites"], tuple(card["classes"])) == (20.0, 4, CLASSES)
     assert card["delta"] == DELTA
     assert 20 < card["epsilon_replaced"] < 80
-    assert f"{sum(map(sum, COUNTS)):,} samples" in card["checked"]
+    assert "samples that the sites state" in card["checked"]
     given = make_generator(f"own(model={made / 'run' / 'own-generator'})")
     for k in range(len(COUNTS)):
         mine = config(sites, made, k, generator="own")

@@ -256,7 +256,7 @@ def test_sums_of_more_rows_than_the_sites_have_are_refused(people):
     chosen = np.array([[30, 5.0, 0]], np.float32)
     card = make_own(data, sites, epsilon=3.0).card
     assert card.epsilon == 3.0
-    assert "4,000 samples" in card.checked
+    assert "samples that the sites state" in card.checked
 
     for times in (4000, -4000):
 

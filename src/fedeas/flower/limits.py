@@ -30,6 +30,7 @@ _METHOD_SETTING = 1e5  # any number in a method's settings
 # An optimiser's rates and decays are parts of 1. Beyond, they would undo `max-learning-rate`.
 _OPTIMIZER_SETTING = 1.0
 _SWITCHES = ("nesterov", "amsgrad", "centered")  # of optimisers; others choose how it is computed
+_OTHER_SWITCHES = ("maximize", "foreach", "fused", "capturable", "differentiable")
 _NOT_HERE = ("sparseadam",)  # optimisers that take no step with an ordinary model
 _LEAST_RATE = 1e-12  # of learning
 
@@ -71,7 +72,7 @@ def _check_optimizer(spec: str) -> None:
     if name.lower() in _NOT_HERE:
         raise InputError("an optimizer that trains no ordinary model", got=name)
     for key, value in settings.items():
-        if isinstance(value, bool) and key not in _SWITCHES:
+        if key in _OTHER_SWITCHES or (isinstance(value, bool) and key not in _SWITCHES):
             raise InputError(
                 f"a server does not choose an optimizer's {key}", allowed=", ".join(_SWITCHES)
             )

@@ -4,19 +4,22 @@ In a simulation all clients must be there. Deployed sites come and go: absent or
 named and left out, and asked again without waiting for them.
 
 A site says its number itself. The number then belongs to its node, and so to the key that the
-SuperLink registered, even while the node is offline. Whoever says a number that another node has
-gets one that nobody has: with as many nodes as sites, nobody can keep anybody out.
+SuperLink registered, even while the node is offline or the server is started again. Whoever says a
+number that another node has gets one that nobody has: with as many nodes as sites, nobody can keep
+anybody out.
 """
 
 import logging
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedeas.errors import FedeasError, InfeasibleError, InputError
+from fedeas.files import read_json, write_json
 from fedeas.flower import records
 from fedeas.flower.client import HELLO
 from fedeas.flower.exchange import exchange, node_names, reason, wait_for_nodes
@@ -42,7 +45,13 @@ class Members:
     """The clients of a federation that the server knows so far."""
 
     def __init__(
-        self, grid: Grid, federated: Federated, task: Task, seed: int, deployment: Deployment | None
+        self,
+        grid: Grid,
+        federated: Federated,
+        task: Task,
+        seed: int,
+        deployment: Deployment | None,
+        path: Path | None = None,
     ) -> None:
         self._grid, self._federated, self._task = grid, federated, task
         self._deployment = deployment
@@ -55,6 +64,12 @@ class Members:
         self._known: dict[int, Tensors] = {}
         self.nodes: dict[int, Node] = {}
         self.clients = 0
+        # Whose number is whose, as JSON, so that a server that is started again knows.
+        self._path = None if deployment is None else path
+        self._owners: dict[int, int] = {}
+        if self._path is not None and self._path.exists():
+            owners = read_json(self._path)
+            self._owners = {int(number): int(node) for number, node in owners.items()}
 
     def gather(self) -> None:
         """Ask every node which client it is; node ids are random, partitions are not."""
@@ -125,6 +140,7 @@ class Members:
                 self._seat(*self._read(node, reply))
             except InfeasibleError as wrong:
                 self._refused[node] = str(wrong)
+        self._save_owners()
         self._asked = {name: own for name, own in self._asked.items() if own[1] > now}
         busy = {node for node, _ in self._asked.values()} | {n.node for n in self.nodes.values()}
         for node in sorted(set(online) - busy):
@@ -158,10 +174,9 @@ class Members:
     def _seat_all(self, entered: Iterable[tuple[Node, Tensors]]) -> None:
         """Give numbers to those who were there at the start, whatever the order of their replies.
 
-        Of two nodes with one number the one with the lower id has it: so it is the same one in a
-        run that goes on.
+        Of two nodes with one number the one that had it before has it, or else the lower id.
         """
-        first: dict[int, int] = {}
+        first = dict(self._owners)
         ordered = sorted(entered, key=lambda one: one[0].node)
         for met, _ in ordered:
             first.setdefault(met.partition, met.node)
@@ -172,6 +187,15 @@ class Members:
                 if self._deployment is None:
                     raise
                 self._refused[met.node] = str(wrong)
+        self._save_owners()
+
+    def _save_owners(self) -> None:
+        """Write down the numbers that nodes said themselves, if there are new ones."""
+        said = {p: met.node for p, met in self.nodes.items() if p not in self._guests}
+        owners = said | self._owners
+        if self._path is not None and owners != self._owners:
+            self._owners = owners
+            write_json(self._path, {str(number): node for number, node in owners.items()})
 
     def _seat(self, met: Node, known: Tensors) -> None:
         """Give a client the number that it says, or a free one if that is another node's."""
@@ -179,7 +203,7 @@ class Members:
         if number in self._guests:  # who says a number comes before one who says another
             self._guests.discard(number)
             guest = self.nodes.pop(number), self._known.pop(number)
-        if number in self.nodes:
+        if number in self.nodes or self._owners.get(number, met.node) != met.node:
             self._seat_elsewhere(met, known)
         else:
             self.nodes[number], self._known[number] = met, known
@@ -191,13 +215,15 @@ class Members:
 
     def _seat_elsewhere(self, met: Node, known: Tensors) -> None:
         """Give a client a number that nobody has, as another node has its own."""
-        number, owner = met.partition, self.nodes[met.partition].node
-        free = [p for p in range(self.clients) if p not in self.nodes]
+        number = met.partition
+        owner = self.nodes[number].node if number in self.nodes else self._owners[number]
+        free = [p for p in range(self.clients) if p not in self.nodes and p not in self._owners]
         if self._deployment is None or not free:
             raise InfeasibleError(
                 "two nodes claim to be the same client",
                 got=number,
-                fix=f"correct partition-id at node {met.node} or node {owner}, which has it now",
+                fix=f"correct partition-id at node {met.node} or node {owner}, which has it now; "
+                f"if the site has a new key, remove {self._path or 'the old node'}",
             )
         _LOG.warning(
             "nodes %s and %s both say that they are client %s: node %s counts as client %s",

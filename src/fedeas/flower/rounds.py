@@ -64,7 +64,8 @@ def run_rounds(
     A secure run needs the `members` of the federation.
     """
     use_threads(federated.threads)  # of the server's own arithmetic too, on every grid
-    server = _Server(grid, federated, task, seed, experiment, deployment, members)
+    owners = checkpoint.with_suffix(".nodes.json")
+    server = _Server(grid, federated, task, seed, experiment, deployment, members, owners)
     now = server.start()
     if checkpoint.exists():
         now = _restore(checkpoint, experiment)
@@ -109,13 +110,14 @@ class _Server:
         experiment: str,
         deployment: Deployment | None,
         members: MemberList | None,
+        owners: Path,
     ) -> None:
         self._grid, self._federated, self._task, self._seed = grid, federated, task, seed
         self._deployment = deployment
         self._method = make_method(federated.method)
         self._method.check_data(task.schema)
         self._model = make_model(federated.model, task, _weight_seed(seed))
-        self._members = Members(grid, federated, task, seed, deployment)
+        self._members = Members(grid, federated, task, seed, deployment, owners)
         self._secure: SecureRounds | None = None
         if federated.secure:
             self._secure = SecureRounds(grid, federated, deployment, members, experiment)
