@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
-from msgspec import Meta
 
 from fedeas.errors import InputError
 from fedeas.flower import records
@@ -29,6 +28,7 @@ from fedeas.privacy.secure_sum.identity import Members
 from fedeas.privacy.secure_sum.memory import end_sums
 from fedeas.privacy.secure_sum.messages import STAGES, RefusedError, Words
 from fedeas.seeds import child_rng
+from fedeas.settings.base import Count, Natural
 from fedeas.settings.deployment import SiteConfig
 from fedeas.settings.reading import checked, read_settings
 from fedeas.settings.training import Local, ModelSettings
@@ -42,8 +42,7 @@ from fedeas.training.task import Task
 
 HELLO, TRAIN = "query.hello", "train"
 _LOG = logging.getLogger("fedeas")
-_Round = Annotated[int, Meta(ge=1, lt=2**31)]  # names a file
-_Last = Annotated[int, Meta(ge=0, lt=2**31)]
+_LAST_ROUND = 2**31
 
 Mod = Callable[[Message, Context, Callable[[Message, Context], Message]], Message]
 
@@ -108,8 +107,10 @@ class _Request:
         find_optimizer(local)
         number, last = (
             checked(kind, asked[name], "the message", (name,))
-            for name, kind in (("round", _Round), ("last", _Last))
+            for name, kind in (("round", Count), ("last", Natural))
         )
+        if max(number, last) > _LAST_ROUND:  # it names a file
+            raise InputError("not a round", got=max(number, last), allowed=f"to {_LAST_ROUND}")
         seed = int(asked["seed"])
         policy = str(asked.get("policy", ""))
         # The name comes from another party: only its hash becomes a path.
