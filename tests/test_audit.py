@@ -8,7 +8,7 @@ REPOSITORY = Path(__file__).parents[1]
 
 
 @cache
-def tests_of(module: str) -> set[str]:
+def defined_in(module: str) -> set[str]:
     text = (REPOSITORY / "tests" / f"{module}.py").read_text(encoding="utf-8")
     return set(re.findall(r"^\s*def (test_\w+)", text, re.MULTILINE))
 
@@ -21,4 +21,4 @@ def test_every_finding_is_mended_and_tested_or_left_with_a_reason():
         state, named = (cell.strip() for cell in row.split(" | ")[-2:])
         assert state.startswith(("mended", "left: ")), row
         for module, test in re.findall(r"`(\w+)::(\w+)`", named):
-            assert test in tests_of(module), f"{module}::{test}"
+            assert test in defined_in(module), f"{module}::{test}"
