@@ -31,7 +31,7 @@ from fedeas import (
     skew,
 )
 from fedeas.beta_path import balancing_beta
-from fedeas.errors import InfeasibleError
+from fedeas.errors import InfeasibleError, InputError
 from fedeas.overfill import overfilled
 from fedeas.per_name import make_per_name
 from fedeas.policies import OwnClasses, make_plan, reachable_reduction
@@ -306,3 +306,13 @@ def test_a_hundred_thousand_names_are_matched_in_a_moment():
     ordered = make_per_name(limits, "limits").ordered(counts.client_names, "limit of client")
     assert perf_counter() - began < 2
     assert ordered.values[:2] == (3.0, 3.0)
+
+
+@pytest.mark.parametrize("kind", ["quality", "limits", "costs"])
+def test_a_series_says_neither_order_nor_names(kind):
+    """Its index names its values, but a list of them would be taken in order."""
+    pd = pytest.importorskip("pandas")
+    series = pd.Series({"b": 0.5, "a": 1.0})
+    with pytest.raises(InputError, match="to_dict"):
+        WaterFill(total=10, **{kind: series})
+    assert getattr(WaterFill(total=10, **{kind: series.to_dict()}), kind).names == ("b", "a")

@@ -2,6 +2,7 @@
 
 import json
 import math
+import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,14 +109,21 @@ def make_per_name(given: PerNameLike, kind: str) -> PerName | None:
     names = None
     if isinstance(given, Mapping):
         values, names = list(given.values()), tuple(map(str, given))
+    elif not isinstance(given, Sequence | np.ndarray | numbers.Real):  # a pandas Series, say
+        raise InputError(
+            f"a {what} by name, or in order",
+            got=type(given).__name__,
+            allowed="a number, a dict by name, or a list in order",
+            fix="of a Series: .to_dict() by name, .tolist() in order",
+        )
     try:
-        numbers = np.atleast_1d(np.asarray(values, dtype=np.float64))
+        array = np.atleast_1d(np.asarray(values, dtype=np.float64))
     except (TypeError, ValueError):
-        numbers = np.empty(0)
-    wrong = [x for x in numbers.reshape(-1).tolist() if not good(x)]
-    if numbers.ndim != 1 or not numbers.size or wrong:
+        array = np.empty(0)
+    wrong = [x for x in array.reshape(-1).tolist() if not good(x)]
+    if array.ndim != 1 or not array.size or wrong:
         raise InputError(f"not a {what}", got=wrong[0] if wrong else given, allowed=allowed)
-    return PerName(tuple(numbers.tolist()), names)
+    return PerName(tuple(array.tolist()), names)
 
 
 def planned_quality(measured: Sequence[float]) -> list[float]:
