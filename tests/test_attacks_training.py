@@ -19,6 +19,7 @@ from fedeas import InfeasibleError
 from fedeas.flower import client as client_module
 from fedeas.flower import queries as queries_module
 from fedeas.flower import records
+from fedeas.flower import secure_round as secure_round_module
 from fedeas.flower import secure_sum as secure_sum_module
 from fedeas.flower.deployed import make_deployed_app, open_deployed
 from fedeas.flower.exchange import exchange
@@ -69,7 +70,7 @@ def old_words(self, after, added, samples, trained_on, steps):
 
 
 def layout_of(before, clip: float, rho: float = 0.02, model: str = "mlp") -> Layout:
-    question = RoundSum("x", 1, content_digest(before, {}), 100, clip=clip, rho=rho)
+    question = RoundSum("x", 1, content_digest(before, {}, {}), 100, clip=clip, rho=rho)
     own = make_model(ModelSettings(model), TASK, 0)
     return Layout(question, before, make_method("fedavg"), own)
 
@@ -179,11 +180,19 @@ class Cheating:
             }  # fmt: skip
             context.run_config = {"classes": NAMES}
 
-    def round(self, weights, nodes=(), rho: float = 0.0, clip: float = 1.0, **changed) -> Sums:
+    def round(
+        self, weights, nodes=(), rho: float = 0.0, clip: float = 1.0, rates=None, **changed
+    ) -> Sums:
+        """Ask for a round; `rates` are other learning rates of some nodes than 0.05."""
+        asked = {
+            "seed": 1, "method": "fedavg", "model": ModelSettings("mlp").to_dict(),
+            "local": {"epochs": 1, "batch": 64, "learning_rate": 0.05}, "task": TASK.to_dict(),
+            "threads": 1, "experiment": "x", "policy": "none", "round": 1, "last": 0,
+        }  # fmt: skip
         question = RoundSum(
             "x",
             1,
-            content_digest(weights, {}),
+            content_digest(weights, {}, asked),
             10**4,
             clip=clip if rho else 0.0,
             rho=rho,
@@ -192,15 +201,13 @@ class Cheating:
         model = make_model(ModelSettings("mlp"), TASK, 0)
         self.layout = Layout(question, weights, make_method("fedavg"), model)
         session = new_session(encode_question(question), self.layout.length)
-        asked = {
-            "seed": 1, "method": "fedavg", "model": ModelSettings("mlp").to_dict(),
-            "local": {"epochs": 1, "batch": 64, "learning_rate": 0.05}, "task": TASK.to_dict(),
-            "threads": 1, "experiment": "x", "policy": "none", "round": 1, "last": 0,
-            "secure": session,
-        }  # fmt: skip
         nodes = list(nodes) or self.nodes
-        content = records.pack({"weights": weights, "method": {}}, asked)
-        messages = [Message(content, node, "train") for node in nodes]
+        messages = []
+        for node in nodes:
+            local = {**asked["local"], "learning_rate": (rates or {}).get(node, 0.05)}
+            own = {**asked, "local": local, "secure": session}
+            content = records.pack({"weights": weights, "method": {}}, own)
+            messages.append(Message(content, node, "train"))
         server = Server(session, self.layout.length, self.members)
         replies = exchange(self.grid, messages, 16, 600.0)
         begun = read_replies("training", replies, nodes, server.left_out)
@@ -329,6 +336,26 @@ def test_two_exact_sums_are_one_sites_labels(place, tmp_path, monkeypatch, clien
     own = np.bincount(LABELS[HELD // 2 : 3 * HELD // 4], minlength=len(CLASSES))
     assert stolen_histogram(server, 2).tolist() == own.tolist()
     assert all(server.entries(k) == [] for k in range(SITES))
+
+
+@pytest.mark.parametrize("client", ["now", "as it was"])
+def test_no_site_trains_alone_in_a_sum(place, tmp_path, monkeypatch, client):
+    """All but one with a learning rate of next to nothing: once, the sum was that one's update."""
+    if client == "as it was":
+
+        def of_tensors(weights, method, _settings):
+            return secure_round_module.content_digest(weights, method, {})
+
+        monkeypatch.setattr(client_module, "content_digest", of_tensors)
+        monkeypatch.setitem(globals(), "content_digest", of_tensors)
+    server = Cheating(place, tmp_path, allow="train exact")
+    rates = dict.fromkeys(server.nodes[1:], 1e-12)
+    if client == "now":
+        with pytest.raises(InfeasibleError, match="too few clients"):
+            server.round(everywhere(0.0), rates=rates)
+        return
+    total = server.round(everywhere(0.0), rates=rates)
+    assert len(total.nodes) == SITES
 
 
 def test_the_directions_of_updates_do_not_leave_a_site(place, tmp_path):

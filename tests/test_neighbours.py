@@ -189,6 +189,12 @@ def training(sent: dict[str, torch.Tensor] | None = None, **changed: Any) -> Rec
     return records.pack(arrays, asked)
 
 
+def digest_of(content: RecordDict) -> str:
+    """The hash of what a message sends."""
+    arrays = (records.tensors(content, group) for group in ("weights", "method"))
+    return content_digest(*arrays, records.settings(content))
+
+
 def session_of(question: RoundSum) -> str:
     """The name of a round's sum."""
     model = make_model(ModelSettings(), TASK, 0)
@@ -300,7 +306,7 @@ def test_sound_training_is_not_refused(sites):
     for method in ("moon", "scaffold", "class-weights", "fedlc", "fedrs", "fedvls"):
         assert not equal(sites, training(method=method, policy="full-balance"))
     for rho in (0.0, 1e-3):
-        question = RoundSum("x", 1, content_digest(weights(), {}), 99, clip=1.0, rho=rho)
+        question = RoundSum("x", 1, digest_of(training()), 99, clip=1.0, rho=rho)
         assert not equal(sites, training(secure=session_of(question)))
 
 
@@ -317,7 +323,8 @@ def test_sound_training_is_not_refused(sites):
 def test_training_in_secure_sums_is_refused_alike(sites, turn, drift, rho, clip, most):
     sent, changed = spoilt(turn[0]), {k: v for k, v in turn[1].items() if k != "received"}
     try:
-        question = RoundSum("x", 1, content_digest(sent, {}), most, 0, drift, clip, rho)
+        digest = digest_of(training(sent, **changed))
+        question = RoundSum("x", 1, digest, most, 0, drift, clip, rho)
     except FedeasError:
         return
     refused = equal(sites, training(sent, **{**changed, "secure": session_of(question)}))

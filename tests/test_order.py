@@ -31,7 +31,7 @@ from fedeas import (
     skew,
 )
 from fedeas.beta_path import balancing_beta
-from fedeas.errors import InfeasibleError, InputError
+from fedeas.errors import InfeasibleError
 from fedeas.overfill import overfilled
 from fedeas.per_name import make_per_name
 from fedeas.policies import OwnClasses, make_plan, reachable_reduction
@@ -230,7 +230,7 @@ def test_streams_are_the_same_in_any_order(tmp_path_factory, case):
 def test_data_sets_are_filled_with_the_same_classes_in_any_order(tmp_path, target):
     sampler = pytest.importorskip("fedeas.dropin.sampler").FedEASSampler
     y = np.repeat(["cat", "dog"], [40, 160])
-    X = np.arange(200.0).reshape(-1, 1)
+    X = np.random.default_rng(0).normal(size=(200, 1))
     fitted = sampler(beta=40, target=target, generator="copies", random_state=0)
     labels, many = np.unique(fitted.fit_resample(X, y)[1], return_counts=True)
     made = FedEAS(beta=40, target=[0.8, 0.2]).local([40, 160])

@@ -251,7 +251,7 @@ def test_the_noise_of_training_is_what_was_promised(made):
     members = simulated_members(CLIENTS)
     model = make_model(ModelSettings("cnn"), made.task, 0)
     before = dict(model.state_dict())
-    question = RoundSum("x", 1, content_digest(before, {}), 100, clip=0.5, rho=0.02)
+    question = RoundSum("x", 1, content_digest(before, {}, {}), 100, clip=0.5, rho=0.02)
     layout = Layout(question, before, make_method("fedavg"), model)
     noise = layout.noise(members)
     parts = [
@@ -270,7 +270,7 @@ def test_the_noise_of_training_is_what_was_promised(made):
 def test_updates_are_clipped_before_they_are_counted(made):
     model = make_model(ModelSettings("cnn"), made.task, 0)
     before = dict(model.state_dict())
-    question = RoundSum("x", 1, content_digest(before, {}), 100, clip=0.5, rho=0.02)
+    question = RoundSum("x", 1, content_digest(before, {}, {}), 100, clip=0.5, rho=0.02)
     layout = Layout(question, before, make_method("fedavg"), model)
     rng = np.random.default_rng(0)
     words = []

@@ -199,9 +199,10 @@ def _update_words(
 ) -> Words:
     """Return the words of a client's update, with its part of the noise if there is any."""
     question = read_question(asked)
-    sent = [records.tensors(message.content, group) for group in ("weights", "method")]
-    told = (str(request.asked["experiment"]), request.number, content_digest(sent[0], sent[1]))
-    if told != (question.experiment, question.round, question.content):
+    weights, method = (records.tensors(message.content, group) for group in ("weights", "method"))
+    content = content_digest(weights, method, request.asked)
+    of_message = (str(request.asked["experiment"]), request.number, content)
+    if of_message != (question.experiment, question.round, question.content):
         raise RefusedError("the sum is about another round or another model than the message")
     start = _start(message, site, request)
     layout = Layout(question, start.before, request.method, start.model)

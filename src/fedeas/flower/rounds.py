@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from flwr.app import Message
@@ -161,7 +162,10 @@ class _Server:
                 added.take(reply, by_node, node)
             added.close()
         else:
-            asked = self._secure.question(number, now.weights, sent, samples, weights_of.cap)
+            settings = self._settings(number)
+            asked = self._secure.question(
+                number, now.weights, sent, settings, samples, weights_of.cap
+            )
             layout = Layout(asked, now.weights, self._method, self._model)
             session = new_session(encode_question(asked), layout.length)
             messages = self._messages(now, number, there, sent, session)
@@ -185,6 +189,10 @@ class _Server:
         missing = sorted(set(cohort) - set(added.good))
         return weights, state, {"round": number, **added.numbers(), "missing": missing}, added.good
 
+    def _settings(self, number: int) -> dict[str, Any]:
+        """Return what all clients of a round are asked."""
+        return {**self._asked, "round": number}
+
     def _messages(
         self, now: _State, number: int, there: Sequence[int], sent: Tensors, session: str = ""
     ) -> Iterator[Message]:
@@ -193,7 +201,7 @@ class _Server:
         nodes = self._members.nodes
         # The largest first: the last ones to finish are then short.
         for p in sorted(there, key=lambda p: (-nodes[p].real, p)):
-            own = {**self._asked, "round": number, "last": now.accepted.get(p, 0)}
+            own = self._settings(number) | {"last": now.accepted.get(p, 0)}
             if session:
                 own["secure"] = session
             yield Message(

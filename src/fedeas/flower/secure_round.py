@@ -7,11 +7,12 @@ Whether training ended in finite numbers depends on the samples, and so would a 
 whose training did not sends an update of zero instead, and says so in its own log.
 """
 
+import json
 import logging
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _SERVER_LOG = logging.getLogger("flwr")  # Flower streams it to `flwr run --stream`
+_FOR_ONE_CLIENT = ("last", "secure")  # settings that differ, or that name the sum itself
 _UNITS = 2**24  # whole numbers that a clipping norm is counted in
 _BLOCK = 2**14  # numbers up to _UNITS whose squares add up in 63 bits
 
@@ -58,11 +60,17 @@ def read_question(asked: object) -> RoundSum:
     return read_settings(RoundSum, {k: v for k, v in asked.items() if k != "query"}, "the question")
 
 
-def content_digest(weights: Tensors, method: Tensors) -> str:
-    """Return the hash of what the server sends all clients of a round."""
+def content_digest(weights: Tensors, method: Tensors, settings: Mapping[str, Any]) -> str:
+    """Return the hash of what the server sends all clients of a round: tensors and settings.
+
+    Were the settings not the same for all, a server could have everybody but one train with no
+    learning rate, and the sum would be that one's update.
+    """
     named = {f"weights.{k}": v for k, v in weights.items()}
     named |= {f"method.{k}": v for k, v in method.items()}
-    return tensors_digest({k: v.detach().cpu().contiguous() for k, v in named.items()}, "")
+    common = {name: value for name, value in settings.items() if name not in _FOR_ONE_CLIENT}
+    about = json.dumps(common, sort_keys=True)
+    return tensors_digest({k: v.detach().cpu().contiguous() for k, v in named.items()}, about)
 
 
 class Layout:
@@ -257,13 +265,19 @@ class SecureRounds:
                              "(`exact` in `allow` of site.toml)")  # fmt: skip
 
     def question(
-        self, number: int, weights: Tensors, method: Tensors, samples: int, cap: int | None
+        self,
+        number: int,
+        weights: Tensors,
+        method: Tensors,
+        settings: Mapping[str, Any],
+        samples: int,
+        cap: int | None,
     ) -> RoundSum:
         """Return what the sum of a round is of."""
         return RoundSum(
             self._experiment,
             number,
-            content_digest(weights, method),
+            content_digest(weights, method, settings),
             max(1, samples),
             min(cap or 0, 2**52),
             # A deployed site would show the length of its update by its direction.
