@@ -1,7 +1,7 @@
 """fedeas: who should generate how many synthetic samples of which class.
 
 Every public name is here and is imported when it is first used: `import fedeas` loads nothing else.
-`__all__` holds the names whose extras are installed, so that `from fedeas import *` always works.
+`from fedeas import *` brings those that need no extra.
 
 >>> from fedeas import FedEAS, LabelCounts
 >>> counts = LabelCounts([[90, 10, 0], [30, 40, 30]])
@@ -12,7 +12,6 @@ array([[ 0, 38, 48],
 
 import logging
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from fedeas.plotting import set_drawing
@@ -188,28 +187,6 @@ _WITH_EXTRA = {
     "run": ("experiments.run", "train"),
     "serve": ("flower.server", "train"),
 }
-_PACKAGES = {
-    "torch": ("torch", "safetensors"),
-    "train": ("torch", "flwr", "cryptography"),
-    "privacy": ("cryptography", "dp_accounting"),
-    "imbalanced": ("imblearn",),
-}
-
-
-def _installed() -> list[str]:
-    """Return the names that need an extra which is there."""
-    there = {extra for extra, packages in _PACKAGES.items() if all(map(_is_there, packages))}
-    return [name for name, (_, extra) in _WITH_EXTRA.items() if extra in there]
-
-
-def _is_there(package: str) -> bool:
-    try:
-        return find_spec(package) is not None
-    except ValueError:  # imported, by somebody who gave it no spec
-        return True
-
-
-__all__.extend(_installed())
 
 
 # This is a library: the application decides which logs are shown.
