@@ -12,6 +12,7 @@ array([[ 0, 38, 48],
 
 import logging
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from fedeas.plotting import set_drawing
@@ -187,6 +188,12 @@ _WITH_EXTRA = {
     "run": ("experiments.run", "train"),
     "serve": ("flower.server", "train"),
 }
+_PACKAGES = {
+    "torch": ("torch", "safetensors"),
+    "train": ("torch", "flwr", "cryptography"),
+    "privacy": ("cryptography", "dp_accounting"),
+    "imbalanced": ("imblearn",),
+}
 
 
 # This is a library: the application decides which logs are shown.
@@ -211,4 +218,6 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """List what can be imported here: `help(fedeas)` looks at every name."""
-    return sorted({*globals(), *__all__})
+    there = {extra for extra, packages in _PACKAGES.items() if all(map(find_spec, packages))}
+    more = [name for name, (_, extra) in _WITH_EXTRA.items() if extra in there]
+    return sorted({*globals(), *__all__, *more})
