@@ -20,7 +20,7 @@ from fedeas.files import atomic_write, check_regular
 from fedeas.tables.advice import Advice
 from fedeas.tables.cells import LARGEST
 from fedeas.tables.delimited import opened
-from fedeas.tables.doubts import find_doubts, refusal
+from fedeas.tables.doubts import find_doubts, refusal, unknown_classes
 from fedeas.tables.facts import (
     check_not_facts,
     checked_facts,
@@ -74,7 +74,7 @@ def read(path: Path | str, options: Options | None = None) -> Table:
     doubts = tuple(find_doubts(table, layout))
     if doubts and options.layout is None and table.meta is None:
         raise refusal(str(path), doubts, layout)
-    return replace(table, doubts=doubts)
+    return replace(table, doubts=doubts, notes=(*table.notes, *unknown_classes(table.classes)))
 
 
 def write(path: Path | str, table: Table) -> None:

@@ -12,6 +12,7 @@ from fedeas.errors import InputError
 from fedeas.tables.advice import Advice
 from fedeas.tables.arguments import argument
 from fedeas.tables.cells import Cells, is_number, listed, shown
+from fedeas.tables.doubts import check_to_add
 from fedeas.tables.headings import (
     is_holder,
     is_period,
@@ -74,6 +75,8 @@ def read_wide(rows: Rows, options: Options, advise: Callable[[], Advice]) -> Tab
     if not has_ids and not (head.names and names_classes(head.names[0])):
         _check_numbered(rows.path, matrix)
     slack = _slack(matrix, cells.hidden, options)
+    if options.by is not None:
+        check_to_add(str(rows.path), matrix, (head.names or ())[1:], clients, head.before)
     added = len(clients) > len(lines)
     if added:
         matrix = _added(matrix, clients)
@@ -120,6 +123,13 @@ class _Head:
     has_ids: bool | None  # None if the first row has to tell
     size: int = -1  # the place of the sizes, where cells are shares
     indexed: bool = False  # whether a data frame's index, 0, 1, 2, ..., comes first
+
+    @property
+    def before(self) -> str | None:
+        """The first column of the file, if clients stand in another one."""
+        if not self.names or self.places[0] == min(self.places):
+            return None
+        return self.names[list(self.places).index(min(self.places))]
 
     def hidden(self, rows: Rows) -> Iterator[Doubt]:
         """Doubt the columns that a workbook hides."""
