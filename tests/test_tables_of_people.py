@@ -524,6 +524,36 @@ CASES = {
         ("--drop-column lfd",),
         counts(TWO + "C,5,6\n"),
     ),
+    "classes by quarter": Case(
+        "site,Q1 flu,Q2 flu,Q1 cold,Q2 cold\nA,120,30,11,2\nB,10,3,44,5\n",
+        says="classes Q1 flu, Q2 flu differ in a time",
+    ),
+    "classes by split": Case(
+        "site,flu_train,flu_test,cold_train,cold_test\nA,120,30,11,2\nB,10,3,44,5\n",
+        ("--layout wide",),
+        counts("site,flu_train,flu_test,cold_train,cold_test\nA,120,30,11,2\nB,10,3,44,5\n"),
+    ),
+    "clients by year": Case(
+        "site,flu,cold\nA 2023,120,30\nA 2024,10,300\nB 2023,14,34\nB 2024,15,30\n",
+        says="clients A 2023, A 2024 differ in a time",
+    ),
+    "cars of some years": Case(
+        "site,S4 Sedan 2007,S4 Sedan 2012,Z4 2012\nA,120,30,11\nB,10,3,44\n",
+        counts=counts("site,S4 Sedan 2007,S4 Sedan 2012,Z4 2012\nA,120,30,11\nB,10,3,44\n"),
+    ),
+    "a French total, not the sum": Case(
+        "Hôpital;p;c\nLyon;120;30\nParis;10;300\nEnsemble;170;435\n",
+        ("--drop-row Ensemble",),
+        counts("x,p,c\nLyon,120,30\nParis,10,300\n"),
+    ),
+    "a total without a name": Case(TWO + ",130,330\n", ("--drop-row ''",), counts(TWO)),
+    "commas at the end of lines": Case(
+        TWO.replace("\n", ",\n"), ("--drop-column ''",), counts(TWO)
+    ),
+    "labels -1 and 1": Case(
+        lines("site,label", (f"{k},{2 * (c == D[0]) - 1}" for k, c in PAIRS)),
+        counts=counted([(k, str(2 * (c == D[0]) - 1)) for k, c in PAIRS]),
+    ),
     "men and women": Case(
         "site,male,female,pneumonia,covid\nA,90,70,120,30\nB,200,140,10,300\n",
         ("--drop-column male --drop-column female",),
@@ -676,6 +706,8 @@ BESIDE = {
     "davon Influenza A": (80, 4),
     "of which viral": (80, 4),
     "unlabelled": (4000, 5000),
+    "nan": (4000, 5000),
+    "-1": (4000, 5000),
 }
 CASES |= {
     f"beside counts: {name}": Case(
@@ -884,6 +916,14 @@ def test_a_frame_that_is_right_as_it_is():
     assert typed in str(refused.value)
     counts = LabelCounts(frame.to_numpy(), list(frame.index), list(frame.columns))
     assert counts.class_names == ("flu", "cold", "total")
+    polars = pl.DataFrame({"site": [*"ABC"], "flu": [120, 10, 55], "total": [1, 2, 9]})
+    with pytest.raises(InputError) as refused:
+        LabelCounts(polars)
+    assert "LabelCounts(frame.drop('site').to_numpy(), list(frame['site'])," in str(refused.value)
+    kept = LabelCounts(
+        polars.drop("site").to_numpy(), list(polars["site"]), polars.drop("site").columns
+    )
+    assert kept.class_names == ("flu", "total")
     # What fedeas made a frame of is read back, unless somebody changed it.
     assert LabelCounts(counts.to_pandas()) == counts
     with pytest.raises(InputError, match="total"):
@@ -993,6 +1033,14 @@ def test_parquet_is_checked_as_text_is(tmp_path, fedeas):
         count = Columns(count="count") if "count" in frame else None
         with pytest.raises(InputError, match=says):
             read_counts(path, count)
+    # The index of a data frame that names classes is not that of clients.
+    pd.crosstab(ROWS.label, ROWS.site).to_parquet(path)
+    with pytest.raises(InputError, match="transpose=True"):
+        read_counts(path)
+    expected = counted(list(ROWS.itertuples(index=False, name=None)))
+    assert read_counts(path, transpose=True).counts == expected
+    SITES.rename_axis("").to_parquet(path)
+    assert read_counts(path).counts == LabelCounts(SITES)
     # The index of a data frame is a name for its rows: these are the clients.
     SITES.to_parquet(path)
     assert read_counts(path).counts == LabelCounts(SITES)

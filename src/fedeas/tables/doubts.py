@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedeas.errors import InputError
 from fedeas.tables.arguments import argument
-from fedeas.tables.cells import SIZES, is_missing, listed, shown
+from fedeas.tables.cells import SIZES, is_missing, is_number, listed, shown
 from fedeas.tables.headings import (
     beside_averages,
     described_column,
@@ -31,6 +31,7 @@ from fedeas.tables.headings import (
     names_whole,
     names_year,
     spelled,
+    without_aspect,
 )
 from fedeas.tables.table import LONG, WIDE, Doubt, Table
 
@@ -49,6 +50,8 @@ def find_doubts(table: Table, layout: str) -> Iterator[Doubt]:
     yield from table.doubts
     yield from _spellings(table.clients, "clients")
     yield from _spellings(table.classes, "classes")
+    yield from _aspects(table.clients, "clients")
+    yield from _aspects(table.classes, "classes")
     if layout != WIDE and table.classes:
         yield from _labels(table.classes)
     if layout == LONG:
@@ -93,8 +96,13 @@ def frame_refusal(doubts: Sequence[Doubt], indexed: bool, clients: str) -> Input
         calls += f".filter(~pl.col({clients!r}).is_in({rows!r}))" if rows else ""
     fixes = [f"pass frame{calls}"] if calls else []
     fixes += dict.fromkeys(d.frame_fix or d.fix for d in doubts if d.frame_fix or d.fix)
-    names = "list(frame.index), list(frame.columns)" if indexed else "clients, classes"
-    keep = f"or LabelCounts(frame.to_numpy(), {names}) if it is right as it is"
+    keep = "LabelCounts(frame.to_numpy(), list(frame.index), list(frame.columns))"
+    if not indexed and clients:
+        rest = f"frame.drop({clients!r})"
+        keep = f"LabelCounts({rest}.to_numpy(), list(frame[{clients!r}]), {rest}.columns)"
+    elif not indexed:
+        keep = "LabelCounts(frame.to_numpy(), None, frame.columns)"
+    keep = f"or {keep} if it is right as it is"
     return InputError(f"the data frame: {_said(doubts)}", fix=", ".join([*fixes, keep]))
 
 
@@ -118,7 +126,24 @@ def _spellings(names: Sequence[str] | None, what: str) -> Iterator[Doubt]:
         )
 
 
+def _aspects(names: Sequence[str] | None, what: str) -> Iterator[Doubt]:
+    """Doubt names that are all there several times: for years, quarters, training and test."""
+    alike: dict[str, list[str]] = defaultdict(list)
+    for name in names or ():
+        if (rest := without_aspect(name)) is None:
+            return
+        alike[rest].append(name)
+    groups = list(alike.values())
+    if groups and all(len(group) > 1 for group in groups):
+        yield Doubt(
+            f"{what} {listed(groups[0])} differ in a time or a part of the samples only",
+            fix="add them up, or leave some out",
+        )
+
+
 def _folded(name: str) -> str:
+    if is_number(name):
+        return name
     plain = name if name.isascii() else unicodedata.normalize("NFKC", name)
     return " ".join(plain.casefold().translate(_SPACES).split())
 
@@ -240,7 +265,7 @@ def _beside(values: Ints, classes: Sequence[str], kind: str) -> Iterator[Doubt]:
     sexes = sum(map(names_sex, classes))
     by_sex = sexes > 0 and len(classes) - sexes > 1
     numbers = _numbers_rows(values)
-    long = (values >= _LONG_NUMBER).all(axis=0)
+    long: NDArray[np.bool_] = np.less_equal(_LONG_NUMBER, values).all(axis=0)
     for place, name in enumerate(classes):
         if (described := described_column(name)) in spellings:
             said = f"is a statistic of {shown(spellings[described])}"
@@ -248,7 +273,7 @@ def _beside(values: Ints, classes: Sequence[str], kind: str) -> Iterator[Doubt]:
             said = "holds no counts"
         elif names_part(name):
             said = "is a part of another"
-        elif names_unlabelled(name):
+        elif names_unlabelled(name) or (name == "-1" and "1" not in classes):
             said = "holds samples without a label"
         elif by_sex and names_sex(name):
             said = "holds a sex, beside other classes"

@@ -6,7 +6,8 @@ import re
 _HOLDERS = frozenset({
     "client", "clients", "site", "node", "hospital", "bank", "user", "device", "party", "partition",
     "worker", "silo", "group", "organisation", "organization", "participant", "member",
-    "hospitals", "clinic", "klinik", "krankenhaus", "standort",
+    "hospitals", "clinic", "klinik", "krankenhaus", "standort", "hôpital", "établissement",
+    "institution", "ospedale", "writer",
 })  # fmt: skip
 # Places that are usually clients, but may be classes of pictures too.
 _PLACES = frozenset({
@@ -30,7 +31,7 @@ _CLASSES = frozenset({
 })  # fmt: skip
 _TOTALS = frozenset({
     "total", "totals", "subtotal", "subtotals", "sum", "sums", "gesamt", "insgesamt", "summe",
-    "gesamtsumme", "zwischensumme", "teilsumme", "gesamtergebnis", "somme", "\u03c3",
+    "gesamtsumme", "zwischensumme", "teilsumme", "gesamtergebnis", "somme", "ensemble", "\u03c3",
 })  # fmt: skip
 _ALL = frozenset(("all", "alle", "overall"))  # a total alone, or with one of these words
 _BESIDE_ALL = _HOLDERS | _PLACES | {
@@ -44,7 +45,8 @@ _BESIDE_AVERAGES = frozenset(("sd", "min", "max", "n"))  # SD is a state, too
 _OF_OTHERS = _AVERAGES | _STATISTICS | {"sd", "se", "sem", "ci", "iqr", "var", "min", "max"}
 # In every total and every average; a million clients are asked for their names.
 _SUMMARY = re.compile(
-    "tot|sum|all|gesamt|somme|mean|av|mittel|durchs|\u00f8|\u03c3|\u2211|median|std|m[ai][nx]", re.I
+    "tot|sum|all|gesamt|somme|ensemble|mean|av|mittel|durchs|\u00f8|\u03c3|\u2211|median|std|m[ai][nx]",
+    re.I,
 )
 # Columns beside counts, which are neither classes nor counts.
 _ATTRIBUTES = frozenset({
@@ -62,7 +64,7 @@ _LONG_NUMBERS = frozenset({
 })  # fmt: skip
 _PARTS = frozenset(("davon", "darunter", "thereof", "dont"))
 _SEXES = frozenset(("male", "female", "males", "females", "männlich", "weiblich"))
-_UNLABELLED = frozenset(("unlabelled", "unlabeled", "ungelabelt"))
+_UNLABELLED = frozenset(("unlabelled", "unlabeled", "ungelabelt", "nan"))
 _UNKNOWN = frozenset({
     "unknown", "unbekannt", "inconnu", "unspecified", "k a", "keine angabe", "not specified",
 })  # fmt: skip
@@ -77,6 +79,10 @@ _PERIOD = re.compile(
     r"|(?:(?:19|20)[0-9]{2}[- ]?)?(?:q[1-4]|(?:kw|week) ?[0-9]{1,2})(?:[- /]?(?:19|20)[0-9]{2})?",
     re.IGNORECASE,
 )
+# In headings of one class at several times, or in several parts of its samples.
+_ASPECT = re.compile(
+    r"(?:(?<=[ _-])|^)(?:q[1-4]|(?:19|20)[0-9]{2}|train|test|val|validation)(?=[ _-]|$)", re.I
+)
 _YEARS = frozenset(("year", "years", "jahr", "jahre"))
 _PERIODS = _YEARS | {
     "month", "months", "monat", "monate", "mois", "date", "datum", "quarter", "quartal", "week",
@@ -87,7 +93,7 @@ _COUNTING = frozenset(("count", "counts", "freq", "frequency", "anzahl", "quanti
 _NUMBER_OF = frozenset(("n", "num", "number", "total"))
 _COUNTED = frozenset({
     "samples", "images", "cases", "patients", "records", "instances", "examples", "size", "amount",
-    "rows", "scans", "studies", "fälle", "fallzahl", "patienten",
+    "rows", "scans", "studies", "fälle", "fallzahl", "patienten", "people",
 })  # fmt: skip
 
 
@@ -260,6 +266,16 @@ def is_period(name: str) -> bool:
     return bool(_PERIOD.fullmatch(name)) or (
         len(words) == 1 and _MONTHS.fullmatch(words[0]) is not None
     )
+
+
+def without_aspect(name: str) -> str | None:
+    """Return a name without its time or its part of the samples, None if it has neither.
+
+    >>> without_aspect("Q1 flu"), without_aspect("flu_2023"), without_aspect("flu")
+    ('flu', 'flu', None)
+    """
+    rest, number = _ASPECT.subn("", name)
+    return rest.strip(" _-") or None if number else None
 
 
 def names_year(heading: str) -> bool:

@@ -189,8 +189,11 @@ def _refuse_gap(rows: Rows, names: Sequence[str], below: Sequence[str]) -> NoRet
             allowed="one name above each column",
             fix="write one row, such as 'client, 2023 flu, 2023 cold'",
         )
+    dropping = f", or pass {argument('drop_columns', [''])}" if names[0] else ""
     raise InputError(
-        f"{rows.path} column {gap} has no heading", got=list(names), fix="name or remove it"
+        f"{rows.path} column {gap} has no heading",
+        got=list(names),
+        fix=f"name or remove it{dropping}",
     )
 
 
@@ -293,7 +296,11 @@ def _check_id(
             f"{argument('blank', 0)} if it has no samples",
         )
     if not name:
-        raise InputError(f"{rows.where} has no {what} name", got=list(row[:4]))
+        raise InputError(
+            f"{rows.where} has no {what} name",
+            got=list(row[:4]),
+            fix=f"name it, or pass {argument('drop_rows', [''])} if it is a total",
+        )
     if name in lines and options.by is None:
         adding = f"{argument('layout', WIDE)}, {argument('by', heading)}"
         raise InputError(
@@ -336,7 +343,7 @@ def _table(head: _Head, ids: tuple[str, ...] | None, matrix: np.ndarray, options
             Doubt(f"rows are headed {shown(corner)}: times, not clients", "give counts by client")
         )
     elif ids is None and names and _may_be_ids(corner, matrix[:, 0]):
-        what = f"column {shown(corner)} may hold clients, not counts"
+        what = f"column {shown(corner)} is read as a class, but may hold clients"
         doubts.append(Doubt(what, "head it 'client' if it does"))
     elif options.transpose is None and options.by is None and ids and names:
         doubts += may_be_transposed(corner, ids, names)
