@@ -265,7 +265,7 @@ def _beside(values: Ints, classes: Sequence[str], kind: str) -> Iterator[Doubt]:
     sexes = sum(map(names_sex, classes))
     by_sex = sexes > 0 and len(classes) - sexes > 1
     numbers = _numbers_rows(values)
-    long: NDArray[np.bool_] = np.less_equal(_LONG_NUMBER, values).all(axis=0)
+    long = np.asarray((values >= _LONG_NUMBER).all(axis=0))
     for place, name in enumerate(classes):
         if (described := described_column(name)) in spellings:
             said = f"is a statistic of {shown(spellings[described])}"

@@ -343,7 +343,7 @@ def _table(head: _Head, ids: tuple[str, ...] | None, matrix: np.ndarray, options
             Doubt(f"rows are headed {shown(corner)}: times, not clients", "give counts by client")
         )
     elif ids is None and names and _may_be_ids(corner, matrix[:, 0]):
-        what = f"column {shown(corner)} is read as a class, but may hold clients"
+        what = f"column {shown(corner)} may hold clients, not counts: it is read as a class"
         doubts.append(Doubt(what, "head it 'client' if it does"))
     elif options.transpose is None and options.by is None and ids and names:
         doubts += may_be_transposed(corner, ids, names)
