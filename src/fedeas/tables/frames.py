@@ -54,7 +54,7 @@ def _check_names(names: Any, what: str) -> None:
     if getattr(names, "nlevels", 1) > 1:
         raise InputError(
             f"the data frame's {what} have names of several levels",
-            got=str(names[0]),
+            got=str(list(names[:1])),
             fix="add the other levels up: frame.T.groupby(level=-1).sum().T, or join the levels: "
             "frame.set_axis(frame.columns.map(str), axis=1)"
             if what == "columns"
