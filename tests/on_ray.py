@@ -24,7 +24,7 @@ def hold(counts: object, folder: Path, context: object) -> Holding:
     """What a client negotiates with."""
     number = int(context.node_config["partition-id"])
     who = simulated_identities(len(counts))[number]
-    return Holding(counts[number], folder / str(number) / "sums", who, None, ("beta", "train", "exact"))
+    return Holding(counts[number], folder / str(number) / "sums", who, None, ("beta", "exact"))
 
 
 def main(folder: Path, rounds: int, methods: list[list[object]], policy: str, kind: str) -> None:
@@ -33,8 +33,8 @@ def main(folder: Path, rounds: int, methods: list[list[object]], policy: str, ki
     plain = settings(model="" if kind == "table" else "cnn")
     own = folder / "ray"
     own.mkdir()
-    app = make_client_app(replace(made.simulation, folder=str(own / "clients")).opener(),
-                          answers_queries=True)  # fmt: skip
+    opener = replace(made.simulation, folder=str(own / "clients")).opener()
+    app = make_client_app(opener, answers_queries=True)
     answer_queries(app, partial(hold, counts_of(folder).n, own / "clients"))
 
     def work(grid: object) -> None:
@@ -43,10 +43,14 @@ def main(folder: Path, rounds: int, methods: list[list[object]], policy: str, ki
         (own / "beta.json").write_text(json.dumps([chosen.policy.beta, chosen.samples.value]))
         for given in methods:
             run(made, own, settings(*given).replace(rounds=rounds), grid)
+
+    def work_securely(grid: object) -> None:
         (own / "secure").mkdir()
         run(made, own / "secure", plain.replace(fraction=1.0, secure=True), grid)
 
     on_grid("ray", app, CLIENTS, 1, work)
+    # Clients that answer queries are sites, which show no direction of their updates.
+    on_grid("ray", make_client_app(opener), CLIENTS, 1, work_securely)
 
 
 if __name__ == "__main__":

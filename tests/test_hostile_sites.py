@@ -180,7 +180,7 @@ def claiming(claims: dict[int, int], nodes: int) -> Offline:
 def rounds_of(grid: Offline, tmp_path: Path, away: dict[int, set[int]], rounds: int = 3):
     """Train five sites; `away` names the nodes that are offline after a round (0: at first)."""
     task = Task(CLASSES, (8, 8, 1), (0.5,), (0.5,))
-    federated = Federated(rounds=rounds, fraction=1.0, minimum=0.5, timeout=0.1)
+    federated = Federated(rounds=rounds, fraction=1.0, minimum=0.5, timeout=2.0)
 
     def follow(line: dict) -> None:
         lines.append((sorted(grid.trained), line))
