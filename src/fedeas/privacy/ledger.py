@@ -92,10 +92,14 @@ class Ledger:
         """
         return cls(Path(folder), epsilon, delta)
 
+    def exists(self) -> bool:
+        """Whether anything was ever entered; looking makes no folder, nor changes its mode."""
+        return any((self.folder / name).exists() for name in (_ENTRIES, _HEAD))
+
     @property
     def entries(self) -> tuple[Entry, ...]:
         """All answers that were entered, the oldest first; every one of them is checked."""
-        if not self._exists():
+        if not self.exists():
             return ()
         with self._locked():
             return self._read()[0]
@@ -103,7 +107,7 @@ class Ledger:
     @property
     def spent(self) -> float:
         """What the answers have cost together, in rho."""
-        if not self._exists():
+        if not self.exists():
             return 0.0
         with self._locked():
             return float(self._state().spent)
@@ -178,10 +182,6 @@ class Ledger:
                 allowed=f"{max(0.0, self.budget - float(spent)):.4g} is left",
                 fix="the owner decides whether to raise epsilon in the site's configuration",
             )
-
-    def _exists(self) -> bool:
-        """Whether there is anything to read; looking makes no folder, nor changes its mode."""
-        return any((self.folder / name).exists() for name in (_ENTRIES, _HEAD))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
