@@ -135,7 +135,7 @@ class Ledger:
         It depends on the ledger and the request alone. A site asks it before a sum begins: if it
         refused only when others have entered theirs, they would have paid for nothing.
         """
-        self._check_budget(_plain(query), self._amount(rho), Fraction(self.spent))
+        self._check_budget(_plain(query), self.amount(rho), Fraction(self.spent))
 
     def enter(self, query: str, rho: float, *, server: str, run: str, key: bytes) -> None:
         """Enter an answer, on disk when this returns; raise `InputError` if it must not be sent.
@@ -153,7 +153,7 @@ class Ledger:
             answer sent again, and costs nothing.
 
         """
-        query, rho, digest = _plain(query), self._amount(rho), hashlib.sha256(key).hexdigest()
+        query, rho, digest = _plain(query), self.amount(rho), hashlib.sha256(key).hexdigest()
         with self._locked():
             state = self._settle(self._state())
             if (before := self._recent(digest, state)) is not None:
@@ -167,7 +167,7 @@ class Ledger:
             names = (query, rho, _plain(server), _plain(run), digest)
             self._append(state, Entry(now, *names, self.epsilon, self.delta))
 
-    def _amount(self, rho: float) -> float:
+    def amount(self, rho: float) -> float:
         """Return what an answer is entered with: a server cannot fill the disk with tiny ones."""
         if not (math.isfinite(rho) and rho > 0):
             raise InputError("the cost of an answer is out of range", got=rho, allowed="above 0")
@@ -176,7 +176,7 @@ class Ledger:
     def _check_budget(self, query: str, rho: float, spent: Fraction) -> None:
         if spent + Fraction(rho) > self.budget * (1 + 1e-12):
             raise InputError(
-                f"this answer would pass the site's privacy budget of epsilon {self.epsilon:g} "
+                f"this would pass the site's privacy budget of epsilon {self.epsilon:g} "
                 f"at delta {self.delta:g} ({UNIT})",
                 got=f"rho {rho:.4g} for {query}",
                 allowed=f"{max(0.0, self.budget - float(spent)):.4g} is left",
