@@ -307,8 +307,7 @@ class Ledger:
                 "entries": state.entries, "last": state.last, "spent": str(state.spent),
                 "file": [found.st_size, found.st_mtime_ns],
             }  # fmt: skip
-            write_json(self.folder / _HEAD, head)
-            self._sync_folder()
+            write_json(self.folder / _HEAD, head)  # which syncs the folder too
         except OSError as error:
             raise unwritable(path, error) from None
         return state._replace(size=state.size + len(line), settled=True)
