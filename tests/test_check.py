@@ -10,6 +10,8 @@ from fedeas.privacy.secure_sum.identity import Members, make_identity
 from fedeas.privacy.secure_sum.keys import identity_of
 from test_deployment import NAMES, config, settings, sites  # noqa: F401
 
+NOISY = {"secure": True, "clip-norm": 1.0, "epsilon": 1.0}
+
 
 def written(path: Path, values: dict[str, object]) -> Path:
     path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items()))
@@ -23,13 +25,17 @@ def site_toml(sites: Path, folder: Path, **changed: object) -> Path:  # noqa: F8
 
 def wrong(out: str) -> dict[str, str]:
     lines = [line.split(maxsplit=2) for line in out.splitlines()]
-    return {line[1]: line[2] for line in lines if line[0] == "wrong"}
+    found: dict[str, str] = {}
+    for line in lines:
+        if line[0] == "wrong":
+            found[line[1]] = "; ".join(filter(None, (found.get(line[1]), line[2])))
+    return found
 
 
 def test_a_site_that_is_ready_is_told_what_it_is(sites, tmp_path, fedeas):  # noqa: F811
     before = sorted(tmp_path.rglob("*"))
     path = site_toml(sites, tmp_path)
-    run = written(tmp_path / "run.toml", settings(sites, tmp_path / "run", secure=True))
+    run = written(tmp_path / "run.toml", settings(sites, tmp_path / "run", **NOISY))
     done = fedeas("check", path, "--run", run)
     assert (done.code, wrong(done.out)) == (0, {}), done.out
     assert "32 samples" in done.out and "2 of 3 classes" in done.out
@@ -108,6 +114,31 @@ def test_a_spent_budget_is_told(sites, tmp_path, fedeas):  # noqa: F811
         ({"generator": ""}, {}, "fedeas(beta=12)"),
         ({}, {"members": "OTHERS"}, "another list of members"),
         ({"allow": "class-totals"}, {"policy": "negotiate"}, "beta"),
+        ({}, {"policy": "waterfill(total=5)"}, "cannot know its part"),
+        ({"generator": "own"}, {}, "has not come to this site"),
+        # What the owner does not allow
+        ({"allow": "beta"}, {"generator-epsilon": 1.0}, "'image-moments image-products'"),
+        ({"allow": "beta"}, {"generator-epsilon": 1.0, "generator-way": "embedding"}, "embedding"),
+        ({"allow": "beta"}, {"policy": "fedeas(beta=12, target=federation)"}, "class-totals"),
+        ({"allow": "beta"}, {**NOISY, "policy": "none"}, "'train'"),
+        ({}, {"secure": True}, "'exact'"),
+        ({}, {"secure": True, "policy": "none"}, "'exact'"),
+        # What the budget of epsilon 3 does not pay for
+        ({}, {"generator-epsilon": 50.0}, "privacy budget"),
+        ({}, {**NOISY, "epsilon": 8.0}, "privacy budget"),
+        ({}, {**NOISY, "epsilon": 8.0, "policy": "none"}, "privacy budget"),
+        ({}, {"policy": "negotiate(epsilon=9)"}, "privacy budget"),
+        ({}, {"policy": "fedeas(beta=1, target=federation)", "prior-epsilon": 4.0}, "privacy bud"),
+        ({}, {**NOISY, "epsilon": 2.5, "generator-epsilon": 2.0}, "privacy budget"),
+        # What does not go together
+        ({"partition-id": 9}, {}, "got 9"),
+        ({"partition-id": 4}, {}, "0 to 3"),
+        ({}, {**NOISY, "sites": 5}, "4 members"),
+        ({}, {**NOISY, "members": ""}, "list of members"),
+        ({}, {"policy": "negotiate", "members": ""}, "list of members"),
+        ({}, {**NOISY, "clip-norm": 0.0}, "clip-norm"),
+        ({}, {**NOISY, "fraction": 0.5}, "fraction"),
+        ({"identity-key": "", "members": ""}, {"policy": "negotiate"}, "identity-key"),
     ],
 )
 def test_a_run_that_the_site_would_refuse_is_told(
@@ -115,7 +146,61 @@ def test_a_run_that_the_site_would_refuse_is_told(
 ):  # fmt: skip
     if run.get("members") == "OTHERS":
         run = {"members": another_list(sites, tmp_path)}
-    path = written(tmp_path / "run.toml", settings(sites, tmp_path / "run", **run))
+    path = written(tmp_path / "run.toml", settings(sites, tmp_path / "run") | run)
     done = fedeas("check", site_toml(sites, tmp_path, **site), "--run", path)
     assert done.code == 2
     assert said in wrong(done.out)["run"]
+
+
+@pytest.mark.parametrize(
+    ("site", "run", "said"),
+    [
+        ({"allow": "train exact"}, {"secure": True}, "train, without noise"),
+        ({"allow": "train"}, {**NOISY, "epsilon": 3.0}, "train: epsilon 3 of 3"),
+        ({"epsilon": 4.5}, {**NOISY, "epsilon": 3.0, "generator-epsilon": 2.0}, "image-products"),
+        ({"allow": ""}, {}, "asks for no sums"),
+    ],
+)
+def test_a_run_that_the_site_can_pay_for_is_not_doubted(sites, tmp_path, fedeas, site, run, said):  # noqa: F811
+    path = written(tmp_path / "run.toml", settings(sites, tmp_path / "run", **run))
+    done = fedeas("check", site_toml(sites, tmp_path, **site), "--run", path)
+    assert (done.code, wrong(done.out)) == (0, {})
+    assert said in done.out
+
+
+def test_a_run_is_paid_from_what_is_left(sites, tmp_path, fedeas):  # noqa: F811
+    own = config(sites, tmp_path, 0)
+    path = written(tmp_path / "run.toml", settings(sites, tmp_path / "run", **NOISY))
+    Path(own.state).mkdir(mode=0o700)
+    ledger = Ledger.open(own.ledger_folder, own.epsilon, own.delta)
+    ledger.enter("beta", 0.95 * ledger.left, server="1", run="1", key=b"a")
+    done = fedeas("check", site_toml(sites, tmp_path), "--run", path)
+    assert done.code == 2
+    assert f"{ledger.left:.4g} is left" in wrong(done.out)["run"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "what", "said"),
+    [
+        ({"delta": 0.005}, "data", "1 / 32"),
+        ({"allow": "train exact"}, "allow", "without noise"),
+        ({"cache": "cache"}, "paths", "RELATIVE"),
+    ],
+)
+def test_what_an_owner_may_not_mean_is_noted(
+    sites, tmp_path, fedeas, monkeypatch, changed, what, said  # noqa: F811
+):  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    said = said.replace("RELATIVE", f"here {tmp_path}")
+    done = fedeas("check", site_toml(sites, tmp_path, **changed))
+    lines = [line.split(maxsplit=2) for line in done.out.splitlines()]
+    noted = {line[1]: line[2] for line in lines if line[0] == "note"}
+    assert done.code == 0
+    assert set(noted) == {what}
+    assert said in noted[what]
+
+
+def test_a_delta_that_promises_nothing_is_refused(sites, tmp_path, fedeas):  # noqa: F811
+    done = fedeas("check", site_toml(sites, tmp_path, delta=0.5))
+    assert done.code == 2
+    assert "delta" in done.err and "0.5" in done.err

@@ -367,7 +367,7 @@ def test_a_sites_configuration_has_a_budget(tmp_path):
     assert (config.epsilon, config.delta) == (3.0, 1e-6)
     assert config.allow.split() == [*QUERIES, "train"]
     assert config.ledger_folder == tmp_path / "ledger"
-    for wrong in ({"epsilon": 0.0}, {"epsilon": -1.0}, {"delta": 0.0}, {"delta": 1.0}):
+    for wrong in ({"epsilon": 0.0}, {"epsilon": -1.0}, {"delta": 0.0}, {"delta": 0.5}):
         with pytest.raises(InputError, match=next(iter(wrong))):
             read_settings(SiteConfig, {**site, **wrong}, "a site")
 
@@ -417,19 +417,32 @@ def test_fedeas_privacy_reads_the_budget_of_a_site(fedeas, folder, tmp_path):
     assert "of 8 at delta 1e-05" in fedeas("privacy", folder).out
 
 
-def test_fedeas_privacy_on_an_empty_a_missing_and_a_damaged_ledger(fedeas, folder, tmp_path):
-    empty = tmp_path / "empty"
-    empty.mkdir(mode=0o755)
-    shown = fedeas("privacy", empty)
+def test_fedeas_privacy_on_a_site_without_answers_and_a_damaged_ledger(fedeas, folder, tmp_path):
+    state, site = tmp_path / "new", tmp_path / "site.toml"
+    state.mkdir(mode=0o755)
+    site.write_text(f'partition-id = 0\nclasses = "a, b"\ndata = "d"\nstate = "{state}"\n')
+    shown = fedeas("privacy", site)
     assert shown.code == 0
     assert shown.out.startswith("no answers yet\nspent: epsilon 0 of 3")
-    assert stat.S_IMODE(empty.stat().st_mode) == 0o755
-    assert not list(empty.iterdir())  # looking at it changes nothing
-    missing = fedeas("privacy", tmp_path / "typo")
-    assert missing.code == 2
-    assert "no ledger" in missing.err
+    assert stat.S_IMODE(state.stat().st_mode) == 0o755
+    assert not list(state.iterdir())  # looking at it changes nothing
     (folder / ENTRIES).unlink()
     damaged = fedeas("privacy", folder)
     assert damaged.code == 2
     assert damaged.err.count("\n") == 1
     assert "backup" in damaged.err
+
+
+def test_fedeas_privacy_does_not_take_another_folder_for_a_ledger(fedeas, folder, tmp_path):
+    """ "Nothing spent" would be a wrong answer about a site that has spent its budget."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for path, said in (
+        (folder.parent, f"pass {folder}"),  # the site's state
+        (empty, f"no ledger in {empty}"),
+        (tmp_path / "typo.toml", f"there is no {tmp_path / 'typo.toml'}"),
+    ):
+        refused = fedeas("privacy", path)
+        assert (refused.code, refused.out) == (2, "")
+        assert said in " ".join(refused.err.split())
+    assert not list(empty.iterdir())

@@ -23,7 +23,7 @@ from fedeas.generators.own.embedded import Embedded
 from fedeas.generators.own.features import Features
 from fedeas.generators.own.gaussians import Gaussians
 from fedeas.generators.own.image_moments import cleaned, image_normals
-from fedeas.generators.own.make import make_from_sums, make_own, open_own
+from fedeas.generators.own.make import make_from_sums, make_own, open_own, queries_for
 from fedeas.generators.own.matching import Matching, match
 from fedeas.generators.own.refine import features, find_target, refine
 from fedeas.generators.own.refined import which_layers
@@ -458,6 +458,19 @@ def guessed(data: Dataset, drawn: np.ndarray) -> np.ndarray:
     means = [data.samples[data.labels == c].mean(axis=0) for c in range(3)]
     distances = [np.square(drawn - mean).sum(axis=(1, 2, 3)) for mean in means]
     return np.argmin(distances, axis=0)
+
+
+@pytest.mark.parametrize("way", ["embedding", "moments", "features"])
+def test_the_queries_that_owners_are_told_of_are_those_that_are_asked(shapes, way, monkeypatch):
+    data, sites = shapes
+    monkeypatch.setattr("fedeas.generators.own.refined._EACH", 60)
+    told: list[str] = []
+    make_own(
+        data, sites, 2.0, way=way, training=Matching(steps=2, each=4),
+        report=lambda done, total, how: told.append(how),
+    )  # fmt: skip
+    asked = [how.split()[-1] for how in told if how.startswith("sites in the sum ")]
+    assert tuple(dict.fromkeys(asked)) == queries_for(way, "image")
 
 
 @pytest.mark.parametrize("way", ["embedding", "moments", "features"])

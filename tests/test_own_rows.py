@@ -21,7 +21,7 @@ from fedeas.generators.gaussian import Gaussian
 from fedeas.generators.own import rows as own_rows
 from fedeas.generators.own.columns import finer_edges, first_edges, kept_part
 from fedeas.generators.own.denoise import clean_moments, within_classes
-from fedeas.generators.own.make import make_from_sums, make_own, open_own
+from fedeas.generators.own.make import make_from_sums, make_own, open_own, queries_for
 from fedeas.generators.row_space import RowSpace
 from fedeas.privacy.accounting import DELTA, epsilon_of, rho_for, rho_of
 from fedeas.privacy.noise import Noise
@@ -209,9 +209,10 @@ def people(tmp_path_factory):
 
 def test_three_sums_cost_together_what_was_promised(people, monkeypatch):
     data, sites = people
-    costs = []
+    costs, names = [], []
 
     def watched(query, answers, count, *given):
+        names.append(query.name)
         made = release(query, answers, count, *given)
         costs.append(rho_of(Noise(made.sigma, count), query.sensitivity, query.length))
         return made
@@ -219,6 +220,7 @@ def test_three_sums_cost_together_what_was_promised(people, monkeypatch):
     monkeypatch.setattr("fedeas.generators.own.make.release", watched)
     make_own(data, sites, epsilon=2.0)
     assert len(costs) == 3
+    assert tuple(dict.fromkeys(names)) == queries_for("", "table")
     assert 0.99 * rho_for(2.0, DELTA) < sum(costs) <= rho_for(2.0, DELTA)
     assert epsilon_of(costs, DELTA) <= 2.0
 

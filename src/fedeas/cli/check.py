@@ -35,7 +35,8 @@ def check(
     wrong = 0
     for found in checks.check_site(config, wanted):
         wrong += found.wrong
-        typer.echo(f"{'wrong' if found.wrong else 'ok':<7}{found.what:<11}{_line(found.said)}")
+        verdict = "wrong" if found.wrong else "note" if found.doubtful else "ok"
+        typer.echo(f"{verdict:<7}{found.what:<11}{_line(found.said)}")
     if wrong:
         show.note(f"{show.count_of(wrong, 'problem')}: this site would refuse a run")
         raise typer.Exit(2)

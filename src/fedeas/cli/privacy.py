@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from fedeas import Ledger
     from fedeas.privacy.ledger import Entry
 
+_ALTERNATIVES = "pass the site's site.toml, or `ledger` in its state folder"
+
 
 def privacy(
     ledger: Path = typer.Argument(
@@ -60,7 +62,7 @@ def privacy(
         f"Servers know how many samples there are; then it is that of {accounting.UNIT_REPLACED}: "
         f"epsilon {replaced:.3g}."
     )
-    typer.echo("Answers add up in rho, and epsilon grows more slowly: of rho the per cents are.")
+    typer.echo("Percentages are of rho: costs add up in rho, while epsilon grows more slowly.")
 
 
 def _print_entries(entries: "Sequence[Entry]", budget: float) -> None:
@@ -81,18 +83,21 @@ def _print_entries(entries: "Sequence[Entry]", budget: float) -> None:
 def _open(path: Path) -> "Ledger":
     """Open the ledger that a site's configuration names, or the one in a folder."""
     from fedeas import Ledger
+    from fedeas.settings.deployment import LEDGER_FOLDER, SiteConfig
 
     if path.is_file():
-        from fedeas.settings.deployment import SiteConfig
         from fedeas.settings.reading import read_settings
 
         site = read_settings(SiteConfig, path)
         return Ledger.open(site.ledger_folder, site.epsilon, site.delta)
-    if not path.is_dir():
-        raise InputError(
-            f"no ledger in {path}", fix="pass the site's site.toml, or `ledger` in its state folder"
-        )
+    if not path.exists():
+        raise InputError(f"there is no {path}", fix=_ALTERNATIVES)
     found = Ledger.open(path)
+    if not found.exists():
+        # Of a folder that holds something else, "nothing spent" would be a wrong answer.
+        inside = path / LEDGER_FOLDER
+        fix = f"pass {inside}" if Ledger.open(inside).exists() else _ALTERNATIVES
+        raise InputError(f"no ledger in {path}", fix=fix)
     for last in found.entries[-1:]:
         return Ledger.open(path, last.epsilon, last.delta)
     return found

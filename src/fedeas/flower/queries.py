@@ -157,7 +157,7 @@ def ask(
     part
         The part of that cost, in rho, that this sum has where several of them share it.
     """
-    rho = 0.0 if math.isinf(epsilon) else part * rho_for(epsilon, delta)
+    rho = part * asked_rho(epsilon, delta)
     asked = {**encode_query(query), "rho": rho}
     noise = _noise(query, rho, members)
     found = secure_sum(grid, nodes, asked, query.length, members, timeout)
@@ -165,6 +165,16 @@ def ask(
     if noise is not None:  # all parts of the sum, not only those that were promised
         sigma = noise.part_sigma * math.sqrt(len(found.nodes))
     return Answer(found.words.view(np.int64), sigma, found.nodes, found.left_out)
+
+
+def asked_rho(epsilon: float, delta: float = DELTA) -> float:
+    """Return what a server asks for with an epsilon, in rho; 0 for an exact sum."""
+    return 0.0 if math.isinf(epsilon) else rho_for(epsilon, delta)
+
+
+def not_allowed(name: str, rho: float, allow: Collection[str]) -> list[str]:
+    """Return what the owner of a site would have to allow for a sum, and does not."""
+    return [one for one in ((name,) if rho else (name, EXACT)) if one not in allow]
 
 
 def _cost(asked: object, holding: Holding) -> tuple[str, float]:
@@ -184,12 +194,11 @@ def training_cost(asked: dict[str, Any], allow: Collection[str]) -> float:
     rho = asked.get("rho", 0.0)
     if type(rho) is not float or not 0 <= rho < 1e6:
         raise RefusedError("not a query that this site answers")
-    needed = (TRAIN,) if rho else (TRAIN, EXACT)
-    if missing := set(needed) - set(allow):
+    if missing := not_allowed(TRAIN, rho, allow):
         raise RefusedError(
             "the owner of this site does not allow this sum of updates",
             got="a sum with noise" if rho else "a sum without noise",
-            fix=f"add {' and '.join(sorted(missing))} to `allow` in site.toml, or train with "
+            fix=f"add {' and '.join(missing)} to `allow` in site.toml, or train with "
             "clip-norm and epsilon",
         )
     if asked.get("drift"):
@@ -216,8 +225,7 @@ def _read(asked: object, holding: Holding) -> tuple[AnyQuery, Noise | None, floa
     query = read_query(settings)
     if type(rho) is not float or not 0 <= rho < 1e6:
         raise RefusedError("not a query that this site answers")
-    needed = (query.name,) if rho else (query.name, EXACT)
-    if not set(needed) <= set(holding.allow):
+    if not_allowed(query.name, rho, holding.allow):
         raise RefusedError("the owner of this site does not allow this query")
     if rho and holding.ledger is None:
         raise RefusedError("this site has no ledger, so it adds no noise")

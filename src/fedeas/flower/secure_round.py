@@ -254,7 +254,7 @@ class SecureRounds:
         experiment: str,
     ) -> None:
         self._grid, self._federated, self._experiment = grid, federated, experiment
-        self._members = _check_secure(federated, deployment, members)
+        self._members = check_secure(federated, deployment, members)
         self._deployed = deployment is not None
         self._clip = deployment.clip_norm if deployment is not None else 0.0
         self._rho = 0.0
@@ -298,7 +298,7 @@ class SecureRounds:
         return finish_sum(self._grid, session, server, begun, timeout)
 
 
-def _check_secure(
+def check_secure(
     federated: Federated, deployment: Deployment | None, members: Members | None
 ) -> Members:
     """Refuse settings that a secure sum cannot serve."""

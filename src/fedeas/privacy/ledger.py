@@ -92,10 +92,14 @@ class Ledger:
         """
         return cls(Path(folder), epsilon, delta)
 
+    def exists(self) -> bool:
+        """Whether anything was ever entered; looking makes no folder, nor changes its mode."""
+        return any((self.folder / name).exists() for name in (_ENTRIES, _HEAD))
+
     @property
     def entries(self) -> tuple[Entry, ...]:
         """All answers that were entered, the oldest first; every one of them is checked."""
-        if not self._exists():
+        if not self.exists():
             return ()
         with self._locked():
             return self._read()[0]
@@ -103,7 +107,7 @@ class Ledger:
     @property
     def spent(self) -> float:
         """What the answers have cost together, in rho."""
-        if not self._exists():
+        if not self.exists():
             return 0.0
         with self._locked():
             return float(self._state().spent)
@@ -131,7 +135,7 @@ class Ledger:
         It depends on the ledger and the request alone. A site asks it before a sum begins: if it
         refused only when others have entered theirs, they would have paid for nothing.
         """
-        self._check_budget(_plain(query), self._amount(rho), Fraction(self.spent))
+        self._check_budget(_plain(query), self.amount(rho), Fraction(self.spent))
 
     def enter(self, query: str, rho: float, *, server: str, run: str, key: bytes) -> None:
         """Enter an answer, on disk when this returns; raise `InputError` if it must not be sent.
@@ -149,7 +153,7 @@ class Ledger:
             answer sent again, and costs nothing.
 
         """
-        query, rho, digest = _plain(query), self._amount(rho), hashlib.sha256(key).hexdigest()
+        query, rho, digest = _plain(query), self.amount(rho), hashlib.sha256(key).hexdigest()
         with self._locked():
             state = self._settle(self._state())
             if (before := self._recent(digest, state)) is not None:
@@ -163,7 +167,7 @@ class Ledger:
             names = (query, rho, _plain(server), _plain(run), digest)
             self._append(state, Entry(now, *names, self.epsilon, self.delta))
 
-    def _amount(self, rho: float) -> float:
+    def amount(self, rho: float) -> float:
         """Return what an answer is entered with: a server cannot fill the disk with tiny ones."""
         if not (math.isfinite(rho) and rho > 0):
             raise InputError("the cost of an answer is out of range", got=rho, allowed="above 0")
@@ -172,16 +176,12 @@ class Ledger:
     def _check_budget(self, query: str, rho: float, spent: Fraction) -> None:
         if spent + Fraction(rho) > self.budget * (1 + 1e-12):
             raise InputError(
-                f"this answer would pass the site's privacy budget of epsilon {self.epsilon:g} "
+                f"this would pass the site's privacy budget of epsilon {self.epsilon:g} "
                 f"at delta {self.delta:g} ({UNIT})",
                 got=f"rho {rho:.4g} for {query}",
                 allowed=f"{max(0.0, self.budget - float(spent)):.4g} is left",
                 fix="the owner decides whether to raise epsilon in the site's configuration",
             )
-
-    def _exists(self) -> bool:
-        """Whether there is anything to read; looking makes no folder, nor changes its mode."""
-        return any((self.folder / name).exists() for name in (_ENTRIES, _HEAD))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -307,7 +307,7 @@ class Ledger:
                 "entries": state.entries, "last": state.last, "spent": str(state.spent),
                 "file": [found.st_size, found.st_mtime_ns],
             }  # fmt: skip
-            write_json(self.folder / _HEAD, head)
+            write_json(self.folder / _HEAD, head)  # which syncs the folder too
         except OSError as error:
             raise unwritable(path, error) from None
         return state._replace(size=state.size + len(line), settled=True)

@@ -35,8 +35,11 @@ from fedeas.settings.training import (
     Window,
 )
 
+LEDGER_FOLDER = "ledger"  # in a site's state
 MOST_SAMPLES = 2**40 - 1  # of one client
 Samples = Annotated[int, Meta(ge=1, le=MOST_SAMPLES)]
+# Far above what any site should promise: at 1 / N, giving away one sample of N is allowed.
+Delta = Annotated[float, Meta(gt=0, le=1e-2)]
 _FEDERATED = Federated()
 # All that are noisy sums.
 _QUERIES = (
@@ -64,7 +67,7 @@ class Deployment(Settings, frozen=True, rename="kebab"):
     # With secure and clip-norm: noise that makes the whole run cost one sample of a site this
     # epsilon, at delta; 0: none.
     epsilon: Annotated[float, Meta(ge=0, lt=1e6), UNLESS_DEFAULT] = 0.0
-    delta: Annotated[float, Meta(gt=0, lt=1), UNLESS_DEFAULT] = 1e-6
+    delta: Annotated[Delta, UNLESS_DEFAULT] = 1e-6
     members: Place = ""  # members.toml of the federation, on the server; needed for secure sums
     # What a policy's `target=federation` may cost one sample of a site.
     prior_epsilon: Annotated[float, Meta(gt=0), NOT_IDENTITY] = 1.0
@@ -201,7 +204,7 @@ class SiteConfig(Settings, frozen=True, rename="kebab"):
     # The privacy of one sample of this site, added or removed, in all noisy sums together: across
     # queries, runs and servers.
     epsilon: Annotated[float, Meta(gt=0, lt=1e6)] = 3.0
-    delta: Annotated[float, Meta(gt=0, lt=1)] = 1e-6
+    delta: Delta = 1e-6
     allow: str = _QUERIES  # sums that it answers, with noise; with `exact`, also without
     identity_key: str = ""  # file of its private key, for secure sums: fedeas members new-key
     members: str = ""  # members.toml of the federation, compared with the other sites
@@ -230,4 +233,4 @@ class SiteConfig(Settings, frozen=True, rename="kebab"):
     @property
     def ledger_folder(self) -> Path:
         """Where every noisy answer is entered before it is sent."""
-        return Path(self.state) / "ledger"
+        return Path(self.state) / LEDGER_FOLDER

@@ -17,8 +17,12 @@ from fedeas.generators.own.matching import Matching, Report
 from fedeas.generators.own.request import claim_folder, simulated_request
 from fedeas.generators.own.sum_check import check_sums, describe_check
 from fedeas.privacy.accounting import DELTA
+from fedeas.privacy.queries.column_counts import ColumnCounts
 from fedeas.privacy.queries.embedding import EmbeddingSum
+from fedeas.privacy.queries.image_features import FeatureMeans, FeatureProducts
+from fedeas.privacy.queries.image_moments import ImageMoments, ImageProducts
 from fedeas.privacy.queries.query import Ints
+from fedeas.privacy.queries.row_moments import RowMoments
 from fedeas.privacy.queries.sample_sum import SampleSum
 from fedeas.privacy.release import Ask, Release, release
 from fedeas.seeds import child_rng
@@ -26,6 +30,14 @@ from fedeas.seeds import child_rng
 Own = embedded.Embedded | gaussians.Gaussians | refined.Refined | rows.Rows
 # The default comes first.
 WAYS = {"image": (gaussians.WAY, refined.WAY, embedded.WAY), "table": (rows.WAY,)}
+# The sums that each is made from, as owners of sites allow them.
+_MOMENTS = (ImageMoments.name, ImageProducts.name)
+_QUERIES = {
+    ("image", gaussians.WAY): _MOMENTS,
+    ("image", refined.WAY): (*_MOMENTS, FeatureMeans.name, FeatureProducts.name),
+    ("image", embedded.WAY): (EmbeddingSum.name,),
+    ("table", rows.WAY): (ColumnCounts.name, RowMoments.name),
+}
 SUMS = "sums"  # folder of what was asked and is not used up
 
 
@@ -212,6 +224,15 @@ def open_own(model: str) -> Own:
     if card.way == gaussians.WAY:
         return gaussians.Gaussians.load(folder)
     raise InputError(f"{folder} was made in an unknown way", got=card.way)
+
+
+def queries_for(way: str, kind: str) -> tuple[str, ...]:
+    """Return the names of the queries that a generator for this kind of data is made from.
+
+    >>> queries_for("", "image")
+    ('image-moments', 'image-products')
+    """
+    return _QUERIES[kind, check_way(way, kind)]
 
 
 def check_way(way: str, kind: str) -> str:
