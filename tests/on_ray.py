@@ -24,7 +24,7 @@ def hold(counts: object, folder: Path, context: object) -> Holding:
     """What a client negotiates with."""
     number = int(context.node_config["partition-id"])
     who = simulated_identities(len(counts))[number]
-    return Holding(counts[number], folder / str(number) / "sums", who, None, ("beta", "exact"))
+    return Holding(counts[number], folder / str(number) / "sums", who, None, ("beta", "train", "exact"))
 
 
 def main(folder: Path, rounds: int, methods: list[list[object]], policy: str, kind: str) -> None:

@@ -11,11 +11,13 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedeas.flower import records
+from fedeas.flower.aggregate import RoundAggregator, Weights
 from fedeas.flower.grids import InlineGrid
-from fedeas.flower.members import Members
+from fedeas.flower.members import Members, Node
 from fedeas.flower.rounds import run_rounds
+from fedeas.methods.registry import make_method
 from fedeas.settings.deployment import Deployment
-from fedeas.settings.training import Federated
+from fedeas.settings.training import Federated, ModelSettings
 from fedeas.tensors import load_tensors
 from fedeas.training.models import make_model
 from fedeas.training.task import Task
@@ -82,6 +84,26 @@ def test_one_site_does_not_own_the_model(tmp_path, boost, claim, alone):
         assert line["weight_cap"] == 3 * (2002 if claim > 2004 else 2001)
         assert line.get("clipped") == (None if name == "clipped" else [4])
     assert poisoned(tmp_path / "owned", 1.0, 10**6, max_weight_ratio=0, max_norm_ratio=0)[0] > 6.9
+
+
+@pytest.mark.parametrize("still", [1, 2, 3])
+def test_sites_that_do_not_move_freeze_nobody(still):
+    """Of four sites some send the weights as they came, as those of one class may."""
+    model = make_model(ModelSettings("mlp"), Task(CLASSES, (8, 8, 1), (0.5,), (0.5,)), 0)
+    before = dict(model.state_dict())
+    after = {name: w + 0.1 for name, w in before.items()}
+    nodes = {k: Node(k, k, 10) for k in range(4)}
+    deployment = Deployment(4, "none")
+    weights = Weights(nodes, deployment.weight_cap([10] * 4))
+    added = RoundAggregator(before, model, make_method("fedavg"), 40, weights, deployment)
+    for k in range(4):
+        numbers = {"partition": k, "num-examples": 10, "trained-on": 10, "steps": 1}
+        content = records.pack({"weights": before if k < still else after}, numbers=numbers)
+        message = Message(records.pack({}), k, "train")
+        added.take(Message(content, reply_to=message), nodes, k)
+    added.close()
+    moved = added.weights.mean(before)["fc.bias"] - before["fc.bias"]
+    assert float(moved.mean()) == pytest.approx(0.1 * (4 - still) / 4, rel=1e-4)
 
 
 def test_what_a_method_adds_is_bounded_like_the_update(tmp_path):

@@ -42,6 +42,11 @@ HOLDERS = {
     "objects": frame(NAMES).to_numpy(object),
     "numbers": frame(pd.array(NUMBERS, dtype="Int64"), "visit"),
     "floats": frame(SPARSE.astype(float), "patient_id"),
+    "several rows of a person": frame([f"P{number // 2:05d}" for number in range(REAL)], "code"),
+    "many rows of a person": frame([f"P{number // 6:05d}" for number in range(REAL)]),
+    "numbers of persons": frame(
+        pd.array(np.arange(REAL) // 6 * 7 + 9, dtype="Int64"), "patient_id"
+    ),
     "array": np.column_stack([AGES, NUMBERS]).astype(float),
 }
 

@@ -229,7 +229,7 @@ def test_numbers_of_numpy_are_numbers(paper):
 def test_policies_take_matrices_and_data_frames(policy):
     import pandas as pd
 
-    rows = [[90, 10, 0], [30, 40, 30]]
+    rows = [[90, 20, 0], [30, 40, 30]]
     expected = policy.plan(LabelCounts(rows))
     assert policy.plan(rows) == policy.plan(np.array(rows)) == expected
     frame = pd.DataFrame(rows, index=["north", "south"], columns=["cat", "dog", "emu"])

@@ -126,11 +126,3 @@ def test_a_public_name_imports_its_own_module_alone():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert "True" not in done.stdout.split()[1:]
-
-
-def test_a_star_imports_every_name_whose_extra_is_there():
-    script = "from fedeas import *; print(run.__name__, FedEASSampler.__name__, Config.__name__)"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["run", "FedEASSampler", "Config"]

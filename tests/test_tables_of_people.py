@@ -304,6 +304,12 @@ CASES = {
         ("--client-column hospital --label-column findings",),
         says="are lists of others",
     ),
+    "several labels in a cell, as Python writes them": Case(
+        lines("hospital,label", (f'{k},"{c.split("|")}"' for k, c in LISTS)),
+        says="are lists of others",
+        corrected=lines("hospital,label", (f"{k},{c}" for k, c in SINGLES)),
+        counts=counted(SINGLES),
+    ),
     "patients in several rows": Case(
         lines(
             "patient_id,hospital,diagnosis", (f"{i // 2},{k},{c}" for i, (k, c) in enumerate(PAIRS))
@@ -417,6 +423,54 @@ CASES = {
         ("--layout wide --by site",),
         counts("site,pneumonia,covid\nA,135,33\nB,10,300\n"),
     ),
+    "counts by month and site, the month a number": Case(
+        "site,month,p,c\nA,1,12,3\nB,1,1,30\nA,2,10,0\nB,2,2,28\n",
+        ("--layout wide --by site", "--drop-column month"),
+        counts("site,p,c\nA,22,3\nB,3,58\n"),
+    ),
+    "counts by week": Case(
+        "site,KW,p,c\nA,14,12,3\nA,15,10,0\nB,14,1,30\nB,17,2,28\n",
+        ("--layout wide --by site", "--drop-column KW"),
+        counts("site,p,c\nA,22,3\nB,3,58\n"),
+    ),
+    "counts by year": Case(
+        "site,Berichtszeitraum,p,c\nA,2023,12,3\nA,2024,10,0\nB,2023,1,30\nB,2024,2,28\n",
+        ("--layout wide --by site", "--drop-column Berichtszeitraum"),
+        counts("site,p,c\nA,22,3\nB,3,58\n"),
+    ),
+    "counts by fold": Case(
+        "site,fold,p,c\nA,1,12,3\nA,2,10,0\nB,1,1,30\nB,2,2,28\n",
+        ("--layout wide --by site", "--drop-column fold"),
+        counts("site,p,c\nA,22,3\nB,3,58\n"),
+    ),
+    "counts by month and a total": Case(
+        "site,p,c\nA,12,3\nA,10,0\nB,1,30\nAll sites,25,99\n",
+        ("--layout wide --by site", "--drop-row 'All sites'"),
+        counts("site,p,c\nA,22,3\nB,1,30\n"),
+    ),
+    "label sets and how many images have them": Case(
+        "site,Edema,Mass,images\nA,0,1,120\nA,1,0,30\nB,1,1,44\n",
+        ("--layout wide --by site",),
+        says="column images is called a number of samples",
+    ),
+    "an institution's number in front": Case(
+        "IK-Nummer;Klinik;Grippe;Covid\n260500139;Mitte;120;30\n260100023;Nord;10;300\n",
+        ("--layout wide --by Klinik", "--drop-column IK-Nummer"),
+        counts("x,Grippe,Covid\nMitte,120,30\nNord,10,300\n"),
+    ),
+    "a rank in front": Case(
+        "Rang;Klinik;Grippe;Covid\n1;Mitte;120;30\n2;Nord;10;300\n",
+        ("--layout wide --by Klinik", "--drop-column Rang"),
+        counts("x,Grippe,Covid\nMitte,120,30\nNord,10,300\n"),
+    ),
+    "one-hot, the client last": Case(
+        lines(
+            "Atelectasis,Edema,No Finding,site",
+            (f"{hot},{k}" for (k, _), hot in zip(SHOTS, HOT, strict=True)),
+        ),
+        ("--layout wide --by site",),
+        counted(SHOTS),
+    ),
     "regions": Case(
         "region,site,pneumonia,covid\nNord,A,120,30\n,B,10,300\nSüd,C,50,50\n,D,5,9\n",
         ("--drop-column region",),
@@ -454,6 +508,68 @@ CASES = {
         "site,n_patients,pneumonia,covid\nA,200,120,30\nB,400,10,300\n",
         ("--drop-column n_patients",),
         counts(TWO),
+    ),
+    "percent in a heading, with numbers": Case(
+        "site,n flu,% flu,n cold,% cold\nA,120,80,30,20\nB,10,3,300,97\n",
+        ("--drop-column '% flu' --drop-column '% cold'",),
+        counts("site,n flu,n cold\nA,120,30\nB,10,300\n"),
+    ),
+    "standard deviations": Case(
+        "site,pneumonia,covid,pneumonia_std,covid_sd\nA,120,30,11,5\nB,10,300,2,17\n",
+        ("--drop-column pneumonia_std --drop-column covid_sd",),
+        counts(TWO),
+    ),
+    "a number of each row": Case(
+        "site,pneumonia,covid,lfd\nA,120,30,1\nB,10,300,2\nC,5,6,3\n",
+        ("--drop-column lfd",),
+        counts(TWO + "C,5,6\n"),
+    ),
+    "classes by quarter": Case(
+        "site,Q1 flu,Q2 flu,Q1 cold,Q2 cold\nA,120,30,11,2\nB,10,3,44,5\n",
+        says="classes Q1 flu, Q2 flu differ in a time",
+    ),
+    "classes by split": Case(
+        "site,flu_train,flu_test,cold_train,cold_test\nA,120,30,11,2\nB,10,3,44,5\n",
+        ("--layout wide",),
+        counts("site,flu_train,flu_test,cold_train,cold_test\nA,120,30,11,2\nB,10,3,44,5\n"),
+    ),
+    "clients by year": Case(
+        "site,flu,cold\nA 2023,120,30\nA 2024,10,300\nB 2023,14,34\nB 2024,15,30\n",
+        says="clients A 2023, A 2024 differ in a time",
+    ),
+    "cars of some years": Case(
+        "site,S4 Sedan 2007,S4 Sedan 2012,Z4 2012\nA,120,30,11\nB,10,3,44\n",
+        counts=counts("site,S4 Sedan 2007,S4 Sedan 2012,Z4 2012\nA,120,30,11\nB,10,3,44\n"),
+    ),
+    "a French total, not the sum": Case(
+        "Hôpital;p;c\nLyon;120;30\nParis;10;300\nEnsemble;170;435\n",
+        ("--drop-row Ensemble",),
+        counts("x,p,c\nLyon,120,30\nParis,10,300\n"),
+    ),
+    "a total without a name": Case(TWO + ",130,330\n", ("--drop-row ''",), counts(TWO)),
+    "commas at the end of lines": Case(
+        TWO.replace("\n", ",\n"), ("--drop-column ''",), counts(TWO)
+    ),
+    "labels -1 and 1": Case(
+        lines("site,label", (f"{k},{2 * (c == D[0]) - 1}" for k, c in PAIRS)),
+        counts=counted([(k, str(2 * (c == D[0]) - 1)) for k, c in PAIRS]),
+    ),
+    "men and women": Case(
+        "site,male,female,pneumonia,covid\nA,90,70,120,30\nB,200,140,10,300\n",
+        ("--drop-column male --drop-column female",),
+        counts(TWO),
+    ),
+    "men and women are the classes": Case(
+        "site,male,female,unknown\nA,90,70,3\nB,200,140,0\n",
+        counts=counts("site,male,female,unknown\nA,90,70,3\nB,200,140,0\n"),
+    ),
+    "phones are a class": Case(
+        "site,phone,mug\nA,90,70\nB,200,140\n",
+        counts=counts("site,phone,mug\nA,90,70\nB,200,140\n"),
+    ),
+    "writers w1, w2": Case(
+        "client,cat,dog\nw1,90,70\nw2,200,140\n",
+        counts=counts("client,cat,dog\nw1,90,70\nw2,200,140\n"),
     ),
     "rows are diagnoses": Case(
         "Diagnosis,North,South\npneumonia,120,30\ncovid,10,300\n",
@@ -568,6 +684,67 @@ CASES = {
 }
 
 
+# Headings of columns that stand beside counts, with numbers that may be counts.
+BESIDE = {
+    "IK": (260500139, 260100023),
+    "id": (2602, 2601),
+    "patient_id": (12, 7),
+    "Fall-Nr.": (12, 7),
+    "phone": (30880123, 30450123),
+    "\u03a3": (151, 312),
+    "\u2211": (151, 312),
+    "covid %": (20, 97),
+    "covid (\u2030)": (200, 970),
+    "Vorjahr": (140, 290),
+    "previous year": (140, 290),
+    "Quartal": (3, 4),
+    "cumulative": (150, 460),
+    "Kosten EUR": (15000, 22000),
+    "Umsatz": (15000, 22000),
+    "Nb lits": (750, 690),
+    "Patienten": (160, 320),
+    "davon Influenza A": (80, 4),
+    "of which viral": (80, 4),
+    "unlabelled": (4000, 5000),
+    "nan": (4000, 5000),
+    "-1": (4000, 5000),
+}
+CASES |= {
+    f"beside counts: {name}": Case(
+        f"site,pneumonia,{name},covid\nA,120,{a},30\nB,10,{b},300\n",
+        (f"--drop-column {name if name.isidentifier() else shlex.quote(name)}",),
+        counts(TWO),
+    )
+    for name, (a, b) in BESIDE.items()
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_column_beside_counts_is_a_class_if_one_says_so(name, tmp_path):
+    path = tmp_path / "table.csv"
+    numbers = BESIDE[name]
+    path.write_text(f"site,p,{name}\nA,120,{numbers[0]}\nB,10,{numbers[1]}\n", encoding="utf-8")
+    found = read_counts(path, layout="wide")
+    assert found.counts == LabelCounts(
+        [[120, numbers[0]], [10, numbers[1]]], ["A", "B"], ["p", name]
+    )
+    assert any(name in note for note in found.notes)
+    # Data frames share the checks.
+    frame = pd.DataFrame({"p": [120, 10], name: numbers}, index=["A", "B"])
+    with pytest.raises(InputError) as refused:
+        LabelCounts(frame)
+    assert f"frame.drop(columns=[{name!r}])" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["N/A", "unbekannt", "unknown", "k. A.", "none"])
+def test_a_class_that_may_be_unknown_is_noted(name, tmp_path, fedeas):
+    path = tmp_path / "table.csv"
+    path.write_text(f"site,pneumonia,{name}\nA,120,500\nB,10,20\n")
+    planned = fedeas("plan", path)
+    assert planned.code == 0
+    assert f"note: class {name} may hold samples whose label is not known" in planned.err
+
+
 @pytest.mark.parametrize("kind", CASES)
 def test_no_table_is_read_wrongly_in_silence(kind, tmp_path, fedeas):
     case = CASES[kind]
@@ -665,6 +842,52 @@ FRAMES = {
         ),
         counted(list(ROWS.itertuples(index=False, name=None))),
     ),
+    "a class without a name": (
+        pd.crosstab(ROWS.site, [*["flu", "cold", None] * 2], dropna=False),
+        "frame.loc[:, frame.columns.notna()]",
+        lambda frame: frame.loc[:, frame.columns.notna()],
+        LabelCounts([[1, 1], [1, 1]], ["A", "B"], ["cold", "flu"]),
+    ),
+    "a client without a name": (
+        SITES.set_axis(["A", None, "C"]),
+        "frame[frame.index.notna()]",
+        lambda frame: frame[frame.index.notna()],
+        LabelCounts(SITES.drop(index="B")),
+    ),
+    "a client of polars without a name": (
+        pl.DataFrame({"site": ["A", None, "C"], "flu": [120, 10, 55], "cold": [30, 300, 0]}),
+        "frame.drop_nulls(['site'])",
+        lambda frame: frame.drop_nulls(["site"]),
+        LabelCounts(SITES.drop(index="B")),
+    ),
+    "columns of two levels": (
+        pd.crosstab(ROWS.site, [[*"mfmfmf"], ROWS.label]),
+        "frame.T.groupby(level=-1).sum().T",
+        lambda frame: frame.T.groupby(level=-1).sum().T,
+        counted(list(ROWS.itertuples(index=False, name=None))),
+    ),
+    "rows of two levels": (
+        pd.crosstab([ROWS.site, [*"mfmfmf"]], ROWS.label),
+        "frame.groupby(level=0).sum()",
+        lambda frame: frame.groupby(level=0).sum(),
+        counted(list(ROWS.itertuples(index=False, name=None))),
+    ),
+    "levels joined": (
+        pd.crosstab(ROWS.site, [[*"mfmfmf"], ROWS.label]),
+        "frame.set_axis(frame.columns.map(str), axis=1)",
+        lambda frame: frame.set_axis(frame.columns.map(str), axis=1),
+        LabelCounts(
+            pd.crosstab(ROWS.site, [f"{pair}" for pair in zip("mfmfmf", ROWS.label, strict=True)])
+        ),
+    ),
+    "times": (
+        SITES.set_axis(pd.date_range("2024", periods=3)),
+        "LabelCounts(frame.to_numpy(), list(frame.index), list(frame.columns))",
+        lambda frame: LabelCounts(frame.to_numpy(), list(frame.index), list(frame.columns)),
+        LabelCounts(
+            SITES.to_numpy(), [f"2024-01-0{day} 00:00:00" for day in (1, 2, 3)], ["flu", "cold"]
+        ),
+    ),
     "rows are classes": (
         pd.crosstab(ROWS.label, ROWS.site),
         "frame.T",
@@ -681,7 +904,8 @@ def test_no_frame_is_read_wrongly_in_silence(kind):
         with pytest.raises(InputError) as refused:
             read(frame)
         assert typed in str(refused.value)
-    assert LabelCounts(follow(frame)) == counts
+    followed = follow(frame)
+    assert (followed if isinstance(followed, LabelCounts) else LabelCounts(followed)) == counts
 
 
 def test_a_frame_that_is_right_as_it_is():
@@ -692,6 +916,14 @@ def test_a_frame_that_is_right_as_it_is():
     assert typed in str(refused.value)
     counts = LabelCounts(frame.to_numpy(), list(frame.index), list(frame.columns))
     assert counts.class_names == ("flu", "cold", "total")
+    polars = pl.DataFrame({"site": [*"ABC"], "flu": [120, 10, 55], "total": [1, 2, 9]})
+    with pytest.raises(InputError) as refused:
+        LabelCounts(polars)
+    assert "LabelCounts(frame.drop('site').to_numpy(), list(frame['site'])," in str(refused.value)
+    kept = LabelCounts(
+        polars.drop("site").to_numpy(), list(polars["site"]), polars.drop("site").columns
+    )
+    assert kept.class_names == ("flu", "total")
     # What fedeas made a frame of is read back, unless somebody changed it.
     assert LabelCounts(counts.to_pandas()) == counts
     with pytest.raises(InputError, match="total"):
@@ -801,6 +1033,14 @@ def test_parquet_is_checked_as_text_is(tmp_path, fedeas):
         count = Columns(count="count") if "count" in frame else None
         with pytest.raises(InputError, match=says):
             read_counts(path, count)
+    # The index of a data frame that names classes is not that of clients.
+    pd.crosstab(ROWS.label, ROWS.site).to_parquet(path)
+    with pytest.raises(InputError, match="transpose=True"):
+        read_counts(path)
+    expected = counted(list(ROWS.itertuples(index=False, name=None)))
+    assert read_counts(path, transpose=True).counts == expected
+    SITES.rename_axis("").to_parquet(path)
+    assert read_counts(path).counts == LabelCounts(SITES)
     # The index of a data frame is a name for its rows: these are the clients.
     SITES.to_parquet(path)
     assert read_counts(path).counts == LabelCounts(SITES)

@@ -30,6 +30,7 @@ STEPS = {
     "secure_rounds": ["benchmarks/secure_rounds.py", "--superlink"],
     "noise": ["benchmarks/noise.py"],
     "ledger": ["benchmarks/ledger.py"],
+    "advice": ["benchmarks/advice.py"],
     "private_beta": ["benchmarks/private_beta.py"],
     "negotiation_leak": ["benchmarks/negotiation_leak.py", "--trials", "2"],
     "own_generator": ["benchmarks/own_generator.py"],

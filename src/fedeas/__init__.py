@@ -1,7 +1,7 @@
 """fedeas: who should generate how many synthetic samples of which class.
 
 Every public name is here and is imported when it is first used: `import fedeas` loads nothing else.
-`__all__` holds the names whose extras are installed, so that `from fedeas import *` always works.
+`from fedeas import *` brings those that need no extra.
 
 >>> from fedeas import FedEAS, LabelCounts
 >>> counts = LabelCounts([[90, 10, 0], [30, 40, 30]])
@@ -196,22 +196,6 @@ _PACKAGES = {
 }
 
 
-def _installed() -> list[str]:
-    """Return the names that need an extra which is there."""
-    there = {extra for extra, packages in _PACKAGES.items() if all(map(_is_there, packages))}
-    return [name for name, (_, extra) in _WITH_EXTRA.items() if extra in there]
-
-
-def _is_there(package: str) -> bool:
-    try:
-        return find_spec(package) is not None
-    except ValueError:  # imported, by somebody who gave it no spec
-        return True
-
-
-__all__.extend(_installed())
-
-
 # This is a library: the application decides which logs are shown.
 logging.getLogger("fedeas").addHandler(logging.NullHandler())
 set_drawing(lambda: import_module("fedeas.report.objects").figure_of)
@@ -234,4 +218,6 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """List what can be imported here: `help(fedeas)` looks at every name."""
-    return sorted({*globals(), *__all__})
+    there = {extra for extra, packages in _PACKAGES.items() if all(map(find_spec, packages))}
+    more = [name for name, (_, extra) in _WITH_EXTRA.items() if extra in there]
+    return sorted({*globals(), *__all__, *more})

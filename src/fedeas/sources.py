@@ -115,7 +115,7 @@ def _file(path: Path, options: tables.Options) -> Found:
     table = tables.read(path, options)
     if table.meta is not None:
         raise InputError(f"{path} is a plan", allowed="the label counts that clients hold")
-    notes = (*table.notes, *(f"{doubt.what}, and is kept" for doubt in table.doubts))
+    notes = (*table.notes, *(f"{doubt.what}; kept as it is" for doubt in table.doubts))
     return Found(_counts(table), ", ".join((table.understood, *table.assumed)), notes)
 
 

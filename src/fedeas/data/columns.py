@@ -233,7 +233,7 @@ def _useless(name: str, values: Values) -> str:
             return "it has no values"
         if distinct == 1 and present_rows == values.codes.size:
             return f"it is {values.texts[0][:40]!r} in every row"
-        if texts_name_rows(distinct, present_rows):
+        if texts_name_rows(name, distinct, present_rows):
             return f"{distinct:,} different texts in {present_rows:,} rows, as of an identifier"
         if any(len(text) > _LONGEST or not text.isprintable() for text in values.texts):
             return f"it holds texts of more than {_LONGEST} or with unprintable characters"

@@ -1,9 +1,9 @@
 """Columns that name a row, such as a patient's number: nothing is learnt from them.
 
 Whoever copies or imitates such a column gives real people's names to synthetic rows. A text names
-its row if (almost) no other row has it. Numbers do if they are whole, all different, and either
-follow each other without a gap or are in a column that is called so: an income may be all
-different too.
+its row if few other rows have it: a patient may have several rows. Whole numbers do if they are all
+different and follow each other without a gap: an income may be all different too. A column that is
+called so, `patient_id`, names rows if it has more than a few values, however often each.
 """
 
 import re
@@ -23,13 +23,17 @@ _NAMES = {
 _NUMBERS = {"no", "nr", "num", "number"}
 
 
-def texts_name_rows(distinct: int, present: int) -> bool:
+def texts_name_rows(name: str, distinct: int, present: int) -> bool:
     """Tell whether texts name their rows, from how many different ones how many rows have.
 
-    >>> texts_name_rows(200, 200), texts_name_rows(3, 200)
+    >>> [texts_name_rows("code", distinct, 200) for distinct in (200, 100, 30)]
+    [True, True, False]
+    >>> texts_name_rows("patient", 30, 200), texts_name_rows("patient", 3, 200)
     (True, False)
     """
-    return 0 < distinct == present or distinct > max(_FEW, present / 2)
+    if 0 < distinct == present or distinct > max(_FEW, present / 4):
+        return True
+    return distinct > _FEW and _is_called_so(name)
 
 
 def numbers_name_rows(name: str, numbers: NDArray[np.float64]) -> bool:
@@ -42,12 +46,11 @@ def numbers_name_rows(name: str, numbers: NDArray[np.float64]) -> bool:
     (False, True)
     """
     present = np.unique(numbers[~np.isnan(numbers)])
-    if present.size <= _FEW or present.size < np.count_nonzero(~np.isnan(numbers)):
+    if present.size <= _FEW or not all_whole(present):
         return False
-    if not all_whole(present):
-        return False
+    different = present.size == np.count_nonzero(~np.isnan(numbers))
     follow = bool(present[-1] - present[0] == present.size - 1)
-    return follow or _is_called_so(name)
+    return (different and follow) or _is_called_so(name)
 
 
 def _is_called_so(name: str) -> bool:

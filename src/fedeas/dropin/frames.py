@@ -108,7 +108,7 @@ def _names_rows(name: str, values: Any) -> bool:
         return numbers_name_rows(name, numbers)
     items = [item for item in _items(name, values) if item is not None]
     if all(isinstance(item, str) for item in items):
-        return texts_name_rows(len(set(items)), len(items))
+        return texts_name_rows(name, len(set(items)), len(items))
     if all(type(item) in (int, float) for item in items):  # of an array of objects
         return numbers_name_rows(name, np.array(items, np.float64))
     return False

@@ -138,12 +138,18 @@ class RoundAggregator:
         """Add the replies that waited for the others, none longer than a multiple of the median.
 
         What is trained, running statistics, and what the method adds have each a median of their
-        own: a site could otherwise hide a long update of one in the usual length of another.
+        own: a site could otherwise hide a long update of one in the usual length of another. Sites
+        that send no update, as those of one class may, do not count: that would stop all others.
         """
         held, self._held = self._held, []
         groups = [self._groups(reply) for reply in held]
         norms = [[update_norm(*group) for group in own] for own in groups]
-        caps = [self._ratio * statistics.median_low(column) for column in zip(*norms, strict=True)]
+        caps = [
+            self._ratio * statistics.median_low(moved)
+            if (moved := [n for n in column if n])
+            else 0.0
+            for column in zip(*norms, strict=True)
+        ]
         if caps:
             self._norm_cap = caps[0]
         for reply, own, lengths in zip(held, groups, norms, strict=True):

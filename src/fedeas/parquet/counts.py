@@ -61,8 +61,7 @@ class Source:
                 )
             schema = schema.remove(schema.get_field_index(name))
         self.id_column = _id_column(schema, names_clients)
-        indexed = self.id_column is not None and self.id_column == _frame_index(schema)
-        self.heading = None if indexed else self.id_column
+        self.indexed = self.id_column is not None and self.id_column == _frame_index(schema)
         self.columns: list[str] = [name for name in schema.names if name != self.id_column]
         if not self.columns:
             raise InputError(f"{path} has no counts", allowed="a column of counts per class")
@@ -154,10 +153,10 @@ def opened(
 
 def client_column(
     path: Path, names_clients: Callable[[str], bool], drop: Sequence[str] = ()
-) -> str | None:
-    """Return the heading of the column of clients; None for the index of a data frame."""
+) -> tuple[str | None, bool]:
+    """Return the heading of the column of clients, and whether a data frame had it as its index."""
     with opened(path, names_clients, drop) as source:
-        return source.heading
+        return source.id_column, source.indexed
 
 
 def saved_hash(path: Path) -> str | None:
@@ -172,7 +171,7 @@ def read(
 ) -> tuple[NDArray[np.int64], tuple[str, ...] | None, tuple[str, ...], Mapping[str, Any] | None]:
     """Read a whole table: values, client names, class names, and what a plan adds."""
     with opened(path, names_clients, drop) as source:
-        width = len(source.columns) + (_NAME_CELLS if source.id_column else 0)
+        width = len(source.columns) + (_NAME_CELLS if source.id_column is not None else 0)
         check_cells(
             source.rows * width,
             f"{path} with {source.rows:,} clients",
@@ -188,7 +187,7 @@ def read(
             clients.extend(batch.clients or ())
             start = stop
         values.setflags(write=False)  # so that `LabelCounts` need not copy it
-        names = tuple(clients) if source.id_column else None
+        names = None if source.id_column is None else tuple(clients)
         return values, names, tuple(source.columns), source.meta
 
 

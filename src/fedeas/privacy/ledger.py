@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedeas.errors import InputError
-from fedeas.files import read_json, sealed, unsealed, unwritable, write_json
+from fedeas.files import read_json, sealed, sync_folder, unsealed, unwritable, write_json
 from fedeas.locks import locked
 from fedeas.privacy.accounting import (
     DELTA,
@@ -302,23 +302,15 @@ class Ledger:
                 file.flush()
                 os.fsync(file.fileno())
                 found = os.fstat(file.fileno())
-            self._sync_folder()  # before the head: it must never know a file that is not there
+            sync_folder(self.folder)  # before the head: it must never know a file that is not there
             head = {
                 "entries": state.entries, "last": state.last, "spent": str(state.spent),
                 "file": [found.st_size, found.st_mtime_ns],
             }  # fmt: skip
             write_json(self.folder / _HEAD, head)
-            self._sync_folder()
         except OSError as error:
             raise unwritable(path, error) from None
         return state._replace(size=state.size + len(line), settled=True)
-
-    def _sync_folder(self) -> None:
-        handle = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _parsed(line: bytes, number: int, previous: str) -> tuple[Entry, str]:

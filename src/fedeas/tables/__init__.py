@@ -20,7 +20,7 @@ from fedeas.files import atomic_write, check_regular
 from fedeas.tables.advice import Advice
 from fedeas.tables.cells import LARGEST
 from fedeas.tables.delimited import opened
-from fedeas.tables.doubts import find_doubts, refusal
+from fedeas.tables.doubts import find_doubts, refusal, unknown_classes
 from fedeas.tables.facts import (
     check_not_facts,
     checked_facts,
@@ -32,7 +32,7 @@ from fedeas.tables.facts import (
     read_saved,
     remove_facts,
 )
-from fedeas.tables.headings import names_clients
+from fedeas.tables.headings import names_classes, names_clients
 from fedeas.tables.json_table import (
     frame_rows,
     load_json,
@@ -74,7 +74,7 @@ def read(path: Path | str, options: Options | None = None) -> Table:
     doubts = tuple(find_doubts(table, layout))
     if doubts and options.layout is None and table.meta is None:
         raise refusal(str(path), doubts, layout)
-    return replace(table, doubts=doubts)
+    return replace(table, doubts=doubts, notes=(*table.notes, *unknown_classes(table.classes)))
 
 
 def write(path: Path | str, table: Table) -> None:
@@ -231,8 +231,9 @@ def _read_parquet(path: Path, options: Options) -> tuple[Table, str]:
     if reading.layout != WIDE:
         return read_long_parquet(path, reading, options), reading.layout
     table = Table(*parquet.read(path, names_clients, options.drop_columns))
-    heading = parquet.client_column(path, names_clients, options.drop_columns)
-    if options.transpose is None and table.clients and table.classes and heading is not None:
+    heading, indexed = parquet.client_column(path, names_clients, options.drop_columns)
+    tells = heading is not None and (names_classes(heading) or not indexed)
+    if options.transpose is None and table.clients and table.classes and heading and tells:
         doubts = may_be_transposed(heading, table.clients, table.classes)
         table = replace(table, doubts=tuple(doubts))
     return _adjusted(table, replace(options, drop_columns=()), path), WIDE

@@ -14,16 +14,24 @@ from numpy.typing import NDArray
 
 from fedeas.errors import InputError
 from fedeas.tables.arguments import argument
-from fedeas.tables.cells import SIZES, is_missing, listed, shown
+from fedeas.tables.cells import SIZES, is_missing, is_number, listed, shown
 from fedeas.tables.headings import (
     beside_averages,
+    described_column,
     is_period,
     is_year,
     names_attribute,
     names_average,
+    names_long_numbers,
+    names_part,
+    names_sex,
     names_total,
+    names_unknown,
+    names_unlabelled,
     names_whole,
     names_year,
+    spelled,
+    without_aspect,
 )
 from fedeas.tables.table import LONG, WIDE, Doubt, Table
 
@@ -33,6 +41,7 @@ _CODE = re.compile("999+")  # what statistics programs write for a missing numbe
 _MOST_PAIRS, _MOST_RUNS, _LONGEST_RUN = 100, 2_000, 50  # of columns that are added up
 _LOOKED_AT = 1_000  # rows that suggest such a sum; all are checked
 _SPACES = str.maketrans("-_", "  ")
+_LONG_NUMBER = 100_000  # from which on a number may be that of a telephone
 _EVIDENCE = 2.0  # decimal digits by which a sum is no coincidence
 
 
@@ -41,6 +50,8 @@ def find_doubts(table: Table, layout: str) -> Iterator[Doubt]:
     yield from table.doubts
     yield from _spellings(table.clients, "clients")
     yield from _spellings(table.classes, "classes")
+    yield from _aspects(table.clients, "clients")
+    yield from _aspects(table.classes, "classes")
     if layout != WIDE and table.classes:
         yield from _labels(table.classes)
     if layout == LONG:
@@ -52,11 +63,7 @@ def find_doubts(table: Table, layout: str) -> Iterator[Doubt]:
 
 def refusal(where: str, doubts: Sequence[Doubt], layout: str) -> InputError:
     """Return the error that names doubts, and the arguments that settle them."""
-    drops: dict[str, list[str]] = defaultdict(list)
-    for doubt in doubts:
-        if doubt.drop is not None:
-            drops[f"drop_{doubt.drop[0]}s"].append(doubt.drop[1])
-    dropping = ", ".join(argument(name, names) for name, names in drops.items())
+    dropping = _dropping(doubts)
     fixes = [f"pass {dropping}"] if dropping else []
     fixes += dict.fromkeys(doubt.fix for doubt in doubts if doubt.fix)
     keep = argument("layout", layout)
@@ -65,6 +72,15 @@ def refusal(where: str, doubts: Sequence[Doubt], layout: str) -> InputError:
     elif not all("transpose=" in doubt.fix for doubt in doubts):
         fixes.append(f"or pass {keep} if it is right as it is")
     return InputError(f"{where}: {_said(doubts)}", fix=", ".join(fixes))
+
+
+def _dropping(doubts: Sequence[Doubt]) -> str:
+    """Return the arguments that leave doubtful rows and columns out."""
+    drops: dict[str, list[str]] = defaultdict(list)
+    for doubt in doubts:
+        if doubt.drop is not None:
+            drops[f"drop_{doubt.drop[0]}s"].append(doubt.drop[1])
+    return ", ".join(argument(name, names) for name, names in drops.items())
 
 
 def frame_refusal(doubts: Sequence[Doubt], indexed: bool, clients: str) -> InputError:
@@ -80,8 +96,13 @@ def frame_refusal(doubts: Sequence[Doubt], indexed: bool, clients: str) -> Input
         calls += f".filter(~pl.col({clients!r}).is_in({rows!r}))" if rows else ""
     fixes = [f"pass frame{calls}"] if calls else []
     fixes += dict.fromkeys(d.frame_fix or d.fix for d in doubts if d.frame_fix or d.fix)
-    names = "list(frame.index), list(frame.columns)" if indexed else "clients, classes"
-    keep = f"or LabelCounts(frame.to_numpy(), {names}) if it is right as it is"
+    keep = "LabelCounts(frame.to_numpy(), list(frame.index), list(frame.columns))"
+    if not indexed and clients:
+        rest = f"frame.drop({clients!r})"
+        keep = f"LabelCounts({rest}.to_numpy(), list(frame[{clients!r}]), {rest}.columns)"
+    elif not indexed:
+        keep = "LabelCounts(frame.to_numpy(), None, frame.columns)"
+    keep = f"or {keep} if it is right as it is"
     return InputError(f"the data frame: {_said(doubts)}", fix=", ".join([*fixes, keep]))
 
 
@@ -105,14 +126,31 @@ def _spellings(names: Sequence[str] | None, what: str) -> Iterator[Doubt]:
         )
 
 
+def _aspects(names: Sequence[str] | None, what: str) -> Iterator[Doubt]:
+    """Doubt names that are all there several times: for years, quarters, training and test."""
+    alike: dict[str, list[str]] = defaultdict(list)
+    for name in names or ():
+        if (rest := without_aspect(name)) is None:
+            return
+        alike[rest].append(name)
+    groups = list(alike.values())
+    if groups and all(len(group) > 1 for group in groups):
+        yield Doubt(
+            f"{what} {listed(groups[0])} differ in a time or a part of the samples only",
+            fix="add them up, or leave some out",
+        )
+
+
 def _folded(name: str) -> str:
+    if is_number(name):
+        return name
     plain = name if name.isascii() else unicodedata.normalize("NFKC", name)
     return " ".join(plain.casefold().translate(_SPACES).split())
 
 
 def _labels(labels: Sequence[str]) -> Iterator[Doubt]:
     """Doubt labels that are lists of labels, and those that stand for none."""
-    for sign in ("|", ";", ",", "/", "+", "&"):
+    for sign in ("[]", "|", ";", ",", "/", "+", "&"):
         lists = _lists(labels, sign)
         if lists:
             yield Doubt(
@@ -135,6 +173,8 @@ def _lists(labels: Sequence[str], sign: str) -> list[str]:
     >>> _lists(["Edema", "Effusion", "Edema|Effusion", "Edema|Mass"], "|")
     ['Edema|Effusion', 'Edema|Mass']
     """
+    if sign == "[]":
+        return [label for label in labels if re.fullmatch(r"\[.*\]|\(.*,.*\)|\{.*\}", label)]
     parts = {
         label: [part.strip() for part in label.split(sign)] for label in labels if sign in label
     }
@@ -143,6 +183,13 @@ def _lists(labels: Sequence[str], sign: str) -> list[str]:
         return list(parts)
     used = [part for each in parts.values() for part in set(each)]
     return list(parts) if sign in "|;" and len(set(used)) < len(used) else []
+
+
+def unknown_classes(classes: Sequence[str] | None) -> Iterator[str]:
+    """Note classes that may stand for samples whose label is not known."""
+    for name in classes or ():
+        if is_missing(name) or names_unknown(name):
+            yield f"class {shown(name)} may hold samples whose label is not known"
 
 
 def _periods(table: Table) -> Iterator[Doubt]:
@@ -163,15 +210,14 @@ def _left_out(table: Table, layout: str) -> Iterator[Doubt]:
     clients = _names(table.clients, values.shape[0])
     kinds = ("row", "column") if transposed else ("column", "row")
     slack = np.zeros((1, 1), np.int64) if table.slack is None else table.slack
-    yield from _totals(values, classes, kinds[0], slack.sum(axis=1))
-    yield from _totals(values.T, clients, kinds[1], slack.sum(axis=0))
-    yield from _years(values, classes, kinds[0])
-    if transposed:
-        yield from _years(values.T, clients, kinds[1])
-    if layout == WIDE:
-        for name in classes:
-            if names_attribute(name) and not names_average(name):
-                yield Doubt(f"{kinds[0]} {shown(name)} holds no counts", drop=(kinds[0], name))
+    doubts = [
+        *_totals(values, classes, kinds[0], slack.sum(axis=1)),
+        *_totals(values.T, clients, kinds[1], slack.sum(axis=0)),
+        *_years(values, classes, kinds[0]),
+        *(_years(values.T, clients, kinds[1]) if transposed else ()),
+        *(_beside(values, classes, kinds[0]) if layout == WIDE else ()),
+    ]
+    yield from reversed({doubt.drop: doubt for doubt in reversed(doubts)}.values())
 
 
 def _names(given: Sequence[str] | None, size: int) -> Sequence[str]:
@@ -185,22 +231,104 @@ def _totals(values: Ints, names: Sequence[str], kind: str, slack: Ints) -> Itera
     """Doubt columns that are sums of others, or are called a total or a mean."""
     whole = sum_column(values, slack)
     parts = dict(part_sums(values)) if whole is None else {}
-    averages = {name for name in names if names_average(name)}
-    averages |= {name for name in names if averages and beside_averages(name)}
+    called = _called(names, kind)
     for place, name in enumerate(names):
         if place == whole:
             said = "is the sum of the others"
         elif place in parts:
             said = f"is the sum of {_joined([names[part] for part in parts[place]])}"
-        elif names_total(name):
-            said = "is called a total"
-        elif name in averages:
-            said = "is called a mean"
-        elif kind == "column" and names_whole(name):
-            said = "is called a number of samples, not a class"
+        elif name in called:
+            said = called[name]
         else:
             continue
-        yield Doubt(f"{kind} {shown(name)} {said}", drop=(kind, name))
+        yield _doubt(kind, name, said)
+
+
+def _called(names: Sequence[str], kind: str) -> dict[str, str]:
+    """Say which names are those of totals and means."""
+    averages = {name for name in names if names_average(name)}
+    averages |= {name for name in names if averages and beside_averages(name)}
+    said = {}
+    for name in names:
+        if names_total(name):
+            said[name] = "is called a total"
+        elif name in averages:
+            said[name] = "is called a mean"
+        elif kind == "column" and names_whole(name):
+            said[name] = "is called a number of samples, not a class"
+    return said
+
+
+def _beside(values: Ints, classes: Sequence[str], kind: str) -> Iterator[Doubt]:
+    """Doubt columns that stand beside counts, by their headings, and one that numbers the rows."""
+    spellings: dict[str | None, str] = {spelled(name): name for name in classes}
+    sexes = sum(map(names_sex, classes))
+    by_sex = sexes > 0 and len(classes) - sexes > 1
+    numbers = _numbers_rows(values)
+    long = np.asarray((values >= _LONG_NUMBER).all(axis=0))
+    for place, name in enumerate(classes):
+        if (described := described_column(name)) in spellings:
+            said = f"is a statistic of {shown(spellings[described])}"
+        elif names_attribute(name) or (long[place] and names_long_numbers(name)):
+            said = "holds no counts"
+        elif names_part(name):
+            said = "is a part of another"
+        elif names_unlabelled(name) or (name == "-1" and "1" not in classes):
+            said = "holds samples without a label"
+        elif by_sex and names_sex(name):
+            said = "holds a sex, beside other classes"
+        elif numbers[place]:
+            said = "numbers the rows"
+        else:
+            continue
+        yield _doubt(kind, name, said)
+
+
+def _numbers_rows(values: Ints) -> NDArray[np.bool_]:
+    """Tell for each column whether it counts 1, 2, 3, ... from row to row."""
+    some = values[:_LOOKED_AT]
+    numbers: NDArray[np.bool_] = (np.diff(some, axis=0) == 1).all(axis=0)
+    return numbers & (some[:1] <= 1).all(axis=0) & (len(some) > 2)
+
+
+def check_to_add(
+    where: str, values: Ints, classes: Sequence[str], clients: Sequence[str], first: str | None
+) -> None:
+    """Refuse to add up the rows of each client where some hold totals, or columns ids or times.
+
+    `first` is the first column of a file whose clients stand in another one.
+    """
+    doubts = [*_years(values, classes, "column"), *_beside(values, classes, "column")]
+    doubts += [_doubt("column", *called) for called in _called(classes, "column").items()]
+    doubts += [
+        _doubt("row", *called) for called in _called(list(dict.fromkeys(clients)), "row").items()
+    ]
+    counting = _counts_within(values, clients)
+    for place, name in enumerate(classes):
+        if counting[place]:
+            doubts.append(_doubt("column", name, "counts up from row to row"))
+        elif name == first and 1 < len(values) == len(np.unique(values[:, place])):
+            doubts.append(_doubt("column", name, "comes before the clients: it may hold ids"))
+    if doubts:
+        once = list({doubt.drop: doubt for doubt in doubts}.values())
+        raise InputError(
+            f"{where}: {_said(once)}",
+            fix=f"pass {_dropping(once)} to add up the rest; a class has to be renamed, and to "
+            "stand after the clients",
+        )
+
+
+def _counts_within(values: Ints, clients: Sequence[str]) -> NDArray[np.bool_]:
+    """Tell for each column whether it counts up from each row of a client to the next."""
+    _, client = np.unique(np.array(clients), return_inverse=True)
+    order = np.argsort(client, kind="stable")
+    steps = np.diff(values[order], axis=0)[np.diff(client[order]) == 0]
+    counting: NDArray[np.bool_] = (steps == 1).all(axis=0) & (values.max(axis=0) > 1)
+    return counting & (len(steps) > 1)
+
+
+def _doubt(kind: str, name: str, said: str) -> Doubt:
+    return Doubt(f"{kind} {shown(name)} {said}", drop=(kind, name))
 
 
 def _joined(names: Sequence[str]) -> str:
@@ -306,7 +434,7 @@ def _years(values: Ints, names: Sequence[str], kind: str) -> Iterator[Doubt]:
     alone = years[0] if len(years) == 1 and len(values) > 1 else None
     for place, name in enumerate(names):
         if names_year(name) or place == alone:
-            yield Doubt(f"{kind} {shown(name)} holds years", drop=(kind, name))
+            yield _doubt(kind, name, "holds years")
 
 
 def _numbers(table: Table, layout: str) -> Iterator[Doubt]:

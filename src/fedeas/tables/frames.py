@@ -37,6 +37,8 @@ def split_frame(frame: Any) -> Parts:
     """Split a data frame into values and names; one that is doubtful is refused."""
     if not hasattr(frame, "index"):
         return _without_index(frame)
+    _check_names(frame.columns, "columns")
+    _check_names(frame.index, "rows")
     classes = [str(column) for column in frame.columns]
     clients = [str(k) for k in frame.index]
     _check_rows(frame, classes, clients)
@@ -45,6 +47,28 @@ def split_frame(frame: Any) -> Parts:
     above = getattr(frame.index, "name", None), getattr(frame.columns, "name", None)
     _check(values, clients, classes, getattr(frame, "attrs", {}), above)
     return values, clients or None, classes
+
+
+def _check_names(names: Any, what: str) -> None:
+    """Refuse rows or columns without a name, and names of several levels."""
+    if getattr(names, "nlevels", 1) > 1:
+        raise InputError(
+            f"the data frame's {what} have names of several levels",
+            got=str(list(names[:1])),
+            fix="add the other levels up: frame.T.groupby(level=-1).sum().T, or join the levels: "
+            "frame.set_axis(frame.columns.map(str), axis=1)"
+            if what == "columns"
+            else "add the other levels up: frame.groupby(level=0).sum(), or join the levels: "
+            "frame.set_axis(frame.index.map(str))",
+        )
+    if hasattr(names, "isna") and names.isna().any():
+        raise InputError(
+            f"the data frame has {what} without a name",
+            got=str(names[names.isna()][0]),
+            fix="leave them out: frame.loc[:, frame.columns.notna()]"
+            if what == "columns"
+            else "leave them out: frame[frame.index.notna()]",
+        )
 
 
 def _matrix(frame: Any) -> Any:
@@ -104,6 +128,12 @@ def _without_index(frame: Any) -> Parts:
     text = [name for name in names if str(frame[name].dtype) in _TEXT_TYPES]
     clients, heading = None, ""
     if names and (names[0] in text or names_clients(names[0])):
+        if frame[names[0]].null_count():
+            raise InputError(
+                "the data frame has rows without a client",
+                got=names[0],
+                fix=f"leave them out: frame.drop_nulls([{names[0]!r}])",
+            )
         heading = names[0]
         clients = [str(name) for name in frame[names[0]].to_list()]
         names = names[1:]

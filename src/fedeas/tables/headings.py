@@ -6,7 +6,8 @@ import re
 _HOLDERS = frozenset({
     "client", "clients", "site", "node", "hospital", "bank", "user", "device", "party", "partition",
     "worker", "silo", "group", "organisation", "organization", "participant", "member",
-    "hospitals", "clinic", "klinik", "krankenhaus", "standort",
+    "hospitals", "clinic", "klinik", "krankenhaus", "standort", "hôpital", "établissement",
+    "institution", "ospedale", "writer",
 })  # fmt: skip
 # Places that are usually clients, but may be classes of pictures too.
 _PLACES = frozenset({
@@ -30,7 +31,7 @@ _CLASSES = frozenset({
 })  # fmt: skip
 _TOTALS = frozenset({
     "total", "totals", "subtotal", "subtotals", "sum", "sums", "gesamt", "insgesamt", "summe",
-    "gesamtsumme", "zwischensumme", "teilsumme", "gesamtergebnis", "somme",
+    "gesamtsumme", "zwischensumme", "teilsumme", "gesamtergebnis", "somme", "ensemble", "\u03c3",
 })  # fmt: skip
 _ALL = frozenset(("all", "alle", "overall"))  # a total alone, or with one of these words
 _BESIDE_ALL = _HOLDERS | _PLACES | {
@@ -40,15 +41,32 @@ _BESIDE_ALL = _HOLDERS | _PLACES | {
 _AVERAGES = frozenset(("mean", "average", "avg", "durchschnitt", "mittelwert", "\u00f8"))
 _STATISTICS = frozenset(("median", "std", "stdev", "minimum", "maximum"))
 _BESIDE_AVERAGES = frozenset(("sd", "min", "max", "n"))  # SD is a state, too
+# After the name of a column whose numbers they describe: 'flu_std'.
+_OF_OTHERS = _AVERAGES | _STATISTICS | {"sd", "se", "sem", "ci", "iqr", "var", "min", "max"}
 # In every total and every average; a million clients are asked for their names.
 _SUMMARY = re.compile(
-    "tot|sum|all|gesamt|somme|mean|av|mittel|durchs|\u00f8|median|std|m[ai][nx]", re.I
+    "tot|sum|all|gesamt|somme|ensemble|mean|av|mittel|durchs|\u00f8|\u03c3|\u2211|median|std|m[ai][nx]",
+    re.I,
 )
 # Columns beside counts, which are neither classes nor counts.
 _ATTRIBUTES = frozenset({
     "beds", "betten", "zip", "zipcode", "postcode", "postal", "plz", "age", "ages", "alter", "lat",
     "lon", "latitude", "longitude", "population", "einwohner", "bmi", "percent", "percentage",
-    "prozent", "rate",
+    "prozent", "rate", "lits", "ärzte", "mitarbeiter", "employees", "fläche", "ik", "mrn",
+    "kosten", "cost", "costs", "eur", "usd", "chf", "umsatz", "erlös", "revenue", "budget",
+    "cumulative", "cumulated", "kumuliert", "kumulativ", "cumul", "cumulé", "vorjahr", "vormonat",
+})  # fmt: skip
+_SHARES = re.compile("[%\u2030]")
+_ID_ENDS = frozenset(("id", "ids", "uuid", "nr", "nummer"))
+# Of columns of long numbers; some are things in pictures, too.
+_LONG_NUMBERS = frozenset({
+    "phone", "telephone", "telefon", "tel", "mobile", "fax", "code", "number",
+})  # fmt: skip
+_PARTS = frozenset(("davon", "darunter", "thereof", "dont"))
+_SEXES = frozenset(("male", "female", "males", "females", "männlich", "weiblich"))
+_UNLABELLED = frozenset(("unlabelled", "unlabeled", "ungelabelt", "nan"))
+_UNKNOWN = frozenset({
+    "unknown", "unbekannt", "inconnu", "unspecified", "k a", "keine angabe", "not specified",
 })  # fmt: skip
 _MONTHS = re.compile(
     "jan(uary?|uar|vier)?|feb(ruary?|ruar)?|février|mar(ch|s)?|mrz|märz?|a[pv]r(il)?|ma[iy]|ju[nl]i?|"
@@ -56,17 +74,26 @@ _MONTHS = re.compile(
     "d[eé][cz](ember|embre)?"
 )
 _PERIOD = re.compile(
-    r"(?:19|20)[0-9]{2}(?:[-/.][0-9]{1,2}){1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.](?:19|20)?[0-9]{2}"
-    r"|(?:(?:19|20)[0-9]{2}[- ]?)?(?:q[1-4]|(?:kw|w|week) ?[0-9]{1,2})(?:[- /]?(?:19|20)[0-9]{2})?",
+    r"(?:19|20)[0-9]{2}(?:[-/.][0-9]{1,2}){1,2}(?: [0-9:]+)?"
+    r"|[0-9]{1,2}[-/.][0-9]{1,2}[-/.](?:19|20)?[0-9]{2}|(?:19|20)[0-9]{2}[- ]?w[0-9]{1,2}"
+    r"|(?:(?:19|20)[0-9]{2}[- ]?)?(?:q[1-4]|(?:kw|week) ?[0-9]{1,2})(?:[- /]?(?:19|20)[0-9]{2})?",
     re.IGNORECASE,
 )
+# In headings of one class at several times, or in several parts of its samples.
+_ASPECT = re.compile(
+    r"(?:(?<=[ _-])|^)(?:q[1-4]|(?:19|20)[0-9]{2}|train|test|val|validation)(?=[ _-]|$)", re.I
+)
 _YEARS = frozenset(("year", "years", "jahr", "jahre"))
-_PERIODS = _YEARS | {"month", "months", "monat", "date", "datum", "quarter", "quartal", "week"}
-_COUNTING = frozenset(("count", "counts", "freq", "frequency", "anzahl", "quantity"))
+_PERIODS = _YEARS | {
+    "month", "months", "monat", "monate", "mois", "date", "datum", "quarter", "quartal", "week",
+    "weeks", "woche", "kw", "semaine", "trimestre", "année",
+}  # fmt: skip
+_BEFORE = frozenset(("previous", "prev", "prior", "last"))
+_COUNTING = frozenset(("count", "counts", "freq", "frequency", "anzahl", "quantity", "effectif"))
 _NUMBER_OF = frozenset(("n", "num", "number", "total"))
 _COUNTED = frozenset({
     "samples", "images", "cases", "patients", "records", "instances", "examples", "size", "amount",
-    "rows", "scans", "studies", "fälle",
+    "rows", "scans", "studies", "fälle", "fallzahl", "patienten", "people",
 })  # fmt: skip
 
 
@@ -140,7 +167,7 @@ def names_total(name: str) -> bool:
     """
     if not _SUMMARY.search(name):
         return False
-    words = _words(name)
+    words = _words(name.replace("\u2211", "\u03c3 "))
     if words and (words[0] in _TOTALS or words[-1] in _TOTALS):
         return True
     return bool(_ALL.intersection(words)) and set(words) <= _ALL | _BESIDE_ALL
@@ -160,8 +187,59 @@ def beside_averages(name: str) -> bool:
 
 
 def names_attribute(heading: str) -> bool:
-    """Tell whether a heading is that of numbers that are not counts: 'beds', 'zip_code'."""
-    return bool(_ATTRIBUTES.intersection(_words(heading)))
+    """Tell whether a heading is that of numbers that are not counts: 'beds', 'zip_code', 'flu %'.
+
+    >>> names_attribute("Kosten EUR"), names_attribute("patient_id"), names_attribute("No Finding")
+    (True, True, False)
+    """
+    words = _words(heading)
+    return bool(
+        _ATTRIBUTES.intersection(words)
+        or _SHARES.search(heading)
+        or (words and words[-1] in _ID_ENDS)
+        or names_periods(heading)
+    )
+
+
+def names_long_numbers(heading: str) -> bool:
+    """Tell whether a heading may be that of telephone numbers and the like: 'phone', 'ICD code'."""
+    return bool(_LONG_NUMBERS.intersection(_words(heading)))
+
+
+def names_part(heading: str) -> bool:
+    """Tell whether a heading is that of a part of another column: 'davon Influenza A'."""
+    words = _words(heading)
+    return words[:2] == ["of", "which"] or bool(_PARTS.intersection(words[:1]))
+
+
+def names_sex(heading: str) -> bool:
+    """Tell whether a heading is that of a sex."""
+    return heading.lower() in _SEXES
+
+
+def names_unlabelled(heading: str) -> bool:
+    """Tell whether a heading is that of samples without a label."""
+    return bool(_UNLABELLED.intersection(_words(heading)))
+
+
+def names_unknown(name: str) -> bool:
+    """Tell whether a name may be that of samples whose label is not known, or that of a class."""
+    return " ".join(_words(name)) in _UNKNOWN
+
+
+def described_column(heading: str) -> str | None:
+    """Return the words of the column that a statistic describes.
+
+    >>> described_column("Flu_std"), described_column("flu")
+    ('flu', None)
+    """
+    *words, last = _words(heading) or [""]
+    return " ".join(words) if words and last in _OF_OTHERS else None
+
+
+def spelled(heading: str) -> str:
+    """Return the words of a heading."""
+    return " ".join(_words(heading))
 
 
 def names_whole(heading: str) -> bool:
@@ -171,9 +249,9 @@ def names_whole(heading: str) -> bool:
 
 
 def names_periods(heading: str) -> bool:
-    """Tell whether a heading is that of times: 'year', 'Monat'."""
-    words = _words(heading)
-    return len(words) == 1 and words[0] in _PERIODS
+    """Tell whether a heading is that of times: 'year', 'Monat', 'last year'."""
+    words = set(_words(heading))
+    return bool(words & _PERIODS) and words <= _PERIODS | _BEFORE
 
 
 def is_period(name: str) -> bool:
@@ -188,6 +266,16 @@ def is_period(name: str) -> bool:
     return bool(_PERIOD.fullmatch(name)) or (
         len(words) == 1 and _MONTHS.fullmatch(words[0]) is not None
     )
+
+
+def without_aspect(name: str) -> str | None:
+    """Return a name without its time or its part of the samples, None if it has neither.
+
+    >>> without_aspect("Q1 flu"), without_aspect("flu_2023"), without_aspect("flu")
+    ('flu', 'flu', None)
+    """
+    rest, number = _ASPECT.subn("", name)
+    return rest.strip(" _-") or None if number else None
 
 
 def names_year(heading: str) -> bool:

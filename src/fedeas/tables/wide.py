@@ -12,6 +12,7 @@ from fedeas.errors import InputError
 from fedeas.tables.advice import Advice
 from fedeas.tables.arguments import argument
 from fedeas.tables.cells import Cells, is_number, listed, shown
+from fedeas.tables.doubts import check_to_add
 from fedeas.tables.headings import (
     is_holder,
     is_period,
@@ -74,6 +75,8 @@ def read_wide(rows: Rows, options: Options, advise: Callable[[], Advice]) -> Tab
     if not has_ids and not (head.names and names_classes(head.names[0])):
         _check_numbered(rows.path, matrix)
     slack = _slack(matrix, cells.hidden, options)
+    if options.by is not None:
+        check_to_add(str(rows.path), matrix, (head.names or ())[1:], clients, head.before)
     added = len(clients) > len(lines)
     if added:
         matrix = _added(matrix, clients)
@@ -120,6 +123,13 @@ class _Head:
     has_ids: bool | None  # None if the first row has to tell
     size: int = -1  # the place of the sizes, where cells are shares
     indexed: bool = False  # whether a data frame's index, 0, 1, 2, ..., comes first
+
+    @property
+    def before(self) -> str | None:
+        """The first column of the file, if clients stand in another one."""
+        if not self.names or self.places[0] == min(self.places):
+            return None
+        return self.names[list(self.places).index(min(self.places))]
 
     def hidden(self, rows: Rows) -> Iterator[Doubt]:
         """Doubt the columns that a workbook hides."""
@@ -179,8 +189,11 @@ def _refuse_gap(rows: Rows, names: Sequence[str], below: Sequence[str]) -> NoRet
             allowed="one name above each column",
             fix="write one row, such as 'client, 2023 flu, 2023 cold'",
         )
+    dropping = f", or pass {argument('drop_columns', [''])}" if names[0] else ""
     raise InputError(
-        f"{rows.path} column {gap} has no heading", got=list(names), fix="name or remove it"
+        f"{rows.path} column {gap} has no heading",
+        got=list(names),
+        fix=f"name or remove it{dropping}",
     )
 
 
@@ -283,7 +296,11 @@ def _check_id(
             f"{argument('blank', 0)} if it has no samples",
         )
     if not name:
-        raise InputError(f"{rows.where} has no {what} name", got=list(row[:4]))
+        raise InputError(
+            f"{rows.where} has no {what} name",
+            got=list(row[:4]),
+            fix=f"name it, or pass {argument('drop_rows', [''])} if it is a total",
+        )
     if name in lines and options.by is None:
         adding = f"{argument('layout', WIDE)}, {argument('by', heading)}"
         raise InputError(
@@ -326,7 +343,7 @@ def _table(head: _Head, ids: tuple[str, ...] | None, matrix: np.ndarray, options
             Doubt(f"rows are headed {shown(corner)}: times, not clients", "give counts by client")
         )
     elif ids is None and names and _may_be_ids(corner, matrix[:, 0]):
-        what = f"column {shown(corner)} may hold clients, not counts"
+        what = f"column {shown(corner)} may hold clients, not counts: it is read as a class"
         doubts.append(Doubt(what, "head it 'client' if it does"))
     elif options.transpose is None and options.by is None and ids and names:
         doubts += may_be_transposed(corner, ids, names)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from fedeas.errors import InputError
+from fedeas.files import sync_folder
 from fedeas.privacy.secure_sum.messages import RefusedError
 
 _ENDED = "ended"  # folder of empty files: the names of sums that are over
@@ -90,7 +91,7 @@ class FileStore:
             pass
         finally:
             written.unlink()
-        _sync(self._path)  # after a power cut no stage may get a new answer
+        sync_folder(self._path)  # after a power cut no stage may get a new answer
 
     def forget(self, stage: str) -> None:
         """Keep only the fact that a stage took place."""
@@ -171,14 +172,5 @@ def _note_over(folder: Path, name: str) -> None:
     ended = folder / _ENDED
     own_folder(ended)
     os.close(os.open(ended / name, os.O_WRONLY | os.O_CREAT, 0o600))
-    _sync(ended)
-    _sync(folder)
-
-
-def _sync(folder: Path) -> None:
-    """Put a folder's list of files on disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_folder(ended)
+    sync_folder(folder)
