@@ -396,6 +396,15 @@ def test_a_client_keeps_its_state_by_round(tmp_path):
         kept.after(1)  # nobody will ask for it again
 
 
+def test_a_policy_that_cannot_be_noted_leaves_the_one_before(tmp_path):
+    kept = Kept(tmp_path)
+    kept.note_policy("full-balance")
+    with pytest.raises(UnicodeEncodeError):
+        kept.note_policy("\udc80")  # half a character
+    kept.check_policy("full-balance")
+    assert [path.name for path in tmp_path.iterdir()] == ["policy"]
+
+
 # Models
 
 

@@ -1,25 +1,33 @@
 """What a site refuses is the same whatever its samples are.
 
-Four real sites hold data sets that differ by one sample: one added, one removed, one replaced. A
-hostile server sends each of them the same message. Whether it is refused, in which words, before or
-after samples are looked at, what the ledger says and which files are left must be the same.
+Four real sites hold data sets that differ by one sample: one added, one removed, one replaced. Four
+others hold tables that differ by one row. A hostile server sends each of them the same messages.
+Whether one is refused, in which words, before or after samples are looked at, of which form the
+reply is, what the ledger says and which files are left must be the same.
+
+A message that fails the first check tells little, so most of each is sound: the tests called
+`..._mostly_sound` count that.
 """
 
+import itertools
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
-from hypothesis import example, given
+from hypothesis import HealthCheck, Phase, example, given, seed, settings
 from hypothesis import strategies as st
 
 from fedeas import FedeasError, FullBalance, InfeasibleError
 from fedeas.cache.verify import caches
+from fedeas.data import Dataset
 from fedeas.flower import records
 from fedeas.flower.deployed import make_deployed_app, row_policy
 from fedeas.flower.grids import InlineGrid
@@ -30,12 +38,14 @@ from fedeas.flower.secure_round import Layout, content_digest, encode_question
 from fedeas.flower.secure_sum import new_session
 from fedeas.generators.own import refined
 from fedeas.generators.own.card import CARD, WEIGHTS, Card
+from fedeas.generators.own.make import make_own
 from fedeas.methods.registry import make_method
 from fedeas.per_name import planned_quality
 from fedeas.policies.registry import make_policy
 from fedeas.policy_settings import with_quality
 from fedeas.privacy.ledger import Ledger
 from fedeas.privacy.queries.class_totals import ClassTotals
+from fedeas.privacy.queries.convolutions import feature_count
 from fedeas.privacy.queries.image_moments import ImageMoments
 from fedeas.privacy.queries.registry import QUERIES, read_query
 from fedeas.privacy.secure_sum.identity import Members, make_identity
@@ -43,11 +53,13 @@ from fedeas.privacy.secure_sum.keys import identity_of
 from fedeas.settings.deployment import RoundSum
 from fedeas.settings.training import ModelSettings
 from fedeas.targets import aim_at_classes
-from fedeas.tensors import save_tensors
+from fedeas.tensors import load_tensors, save_tensors
 from fedeas.training.models import make_model
 from fedeas.training.samples import Samples
 from fedeas.training.task import Task
 from pictures import encoded
+from rows import CLASSES as LEVELS
+from rows import SCHEMA, draw_rows, to_table
 
 CLASSES = ("a", "b", "c", "d")
 SHAPE = (8, 8, 1)
@@ -60,27 +72,39 @@ SITES = {
     "replaced": (8, 1, 1, 6),
 }
 TASK = Task(len(CLASSES), SHAPE, (0.5,), (0.5,))
+# Rows of a table: the base has none of the class "middle".
+ODD_ROW = ((2e9, 3e38, np.nan), 2)
+GAPS = ((0, np.nan, 2), 2)
+TABLES = {
+    "base": (24, ()),
+    "added": (24, (ODD_ROW,)),
+    "removed": (23, ()),
+    "replaced": (23, (GAPS,)),
+}
+TABLE_TASK = Task(
+    len(LEVELS), (3,), (30.0, 1000.0, 0.0), (10.0, 500.0, 1.0), kind="table", schema=SCHEMA
+)
+# A turn takes time at four sites. Every night there are ten times as many examples.
+FEW = settings(max_examples=max(1, settings.default.max_examples // 3))
+FEWER = settings(max_examples=max(1, settings.default.max_examples // 6))
 
 
 class Site:
     """A deployed site with some samples, and all that can be seen of how it answers."""
 
-    def __init__(self, folder: Path, name: str, number: int) -> None:
-        rng = np.random.default_rng(0)
-        for label, count in zip(CLASSES, SITES[name], strict=True):
-            for k in range(count):
-                path = folder / name / label / f"{k}.png"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(encoded(rng.integers(0, 255, SHAPE).astype(np.uint8)))
+    def __init__(
+        self, folder: Path, name: str, number: int, data: Path, classes=CLASSES, **more: str
+    ) -> None:
         self.state = folder / f"state-{name}"
         node = {
-            "partition-id": 0, "classes": ", ".join(CLASSES), "data": str(folder / name),
+            "partition-id": 0, "classes": ", ".join(classes), "data": str(data),
             "state": str(self.state), "device": "cpu", "generator": "own", "max-samples": 30,
             "identity-key": str(folder / f"{number}.key"),
             "members": str(folder / "members.toml"), "max-steps": 20,
             "max-epochs": 3, "max-batch": 64, "allow": " ".join((*QUERIES, "train", "exact")),
+            **more,
         }  # fmt: skip
-        self.context = Context(1, 2, node, RecordDict(), {"classes": ", ".join(CLASSES)})
+        self.context = Context(1, 2, node, RecordDict(), {"classes": ", ".join(classes)})
         self._grid = InlineGrid(make_deployed_app(), 1)
         self._grid._contexts = {2: self.context}
 
@@ -95,14 +119,16 @@ class Site:
             path = self.state / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
-    def seen(self, content: RecordDict, kind: str) -> tuple[object, ...]:
+    def seen(self, content: RecordDict, kind: str, again: bool = False) -> tuple[object, ...]:
         """Return all that may not depend on the samples."""
-        self.forget()
+        if not again:
+            self.forget()
         TOUCHED.clear()
         reply = self.send(content, kind)
         return (
             reply.error.reason if reply.has_error() else None,
             bool(TOUCHED) if reply.has_error() else None,
+            None if reply.has_error() else form(reply.content),
             *self.left(),
         )
 
@@ -115,6 +141,16 @@ class Site:
             if path.is_file() and path.relative_to(self.state).parts[0] not in ("cache", "store")
         }
         return [(entry.query, entry.rho) for entry in ledger.entries], files
+
+
+def form(content: RecordDict) -> list[tuple[object, ...]]:
+    """Return the names and sizes of all that a reply holds."""
+    found: list[tuple[object, ...]] = []
+    for name, record in content.items():
+        for key, value in record.items():
+            size = (value.dtype, value.shape) if hasattr(value, "dtype") else type(value)
+            found.append((name, key, size, len(value) if isinstance(value, bytes | str) else 0))
+    return sorted(found, key=repr)
 
 
 TOUCHED: list[str] = []  # what was looked at of a site's own samples
@@ -135,14 +171,62 @@ def watched(monkeypatch):
 
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory) -> list[Site]:
-    folder = tmp_path_factory.mktemp("neighbours")
+    """Sites with images."""
+    folder = members(tmp_path_factory.mktemp("neighbours"))
+    made = []
+    for number, (name, counts) in enumerate(SITES.items()):
+        for label, count in enumerate(counts):
+            for k in range(count):
+                rng = np.random.default_rng((label, k))  # the others stay what they are
+                path = folder / name / CLASSES[label] / f"{k}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(encoded(rng.integers(0, 255, SHAPE).astype(np.uint8)))
+        made.append(Site(folder, name, number, folder / name))
+    return with_generator(made, generator(folder))
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory) -> list[Site]:
+    """Sites with tables."""
+    folder = members(tmp_path_factory.mktemp("tables"))
+    SCHEMA.save(folder / "schema.json")
+    drawn, labels = draw_rows(24)
+    labels[labels == 2] = 0
+    made = []
+    for number, (name, (count, more)) in enumerate(TABLES.items()):
+        rows = np.array([*drawn[:count], *(row for row, _ in more)], np.float32)
+        own = [*labels[:count], *(label for _, label in more)]
+        pq.write_table(to_table(rows, np.array(own)), folder / f"{name}.parquet")
+        schema = str(folder / "schema.json")
+        data = folder / f"{name}.parquet"
+        made.append(Site(folder, name, number, data, LEVELS, schema=schema))
+    return with_generator(made, table_generator(folder))
+
+
+@pytest.fixture(scope="module")
+def kinds(sites, tables) -> dict[str, list[Site]]:
+    return {"image": sites, "table": tables}
+
+
+def members(folder: Path) -> Path:
     keys = {f"s{k}": identity_of(make_identity(folder / f"{k}.key")) for k in range(4)}
     (folder / "members.toml").write_text(Members.of(keys).to_toml())
-    made = [Site(folder, name, number) for number, name in enumerate(SITES)]
-    first = generator(folder)
+    return folder
+
+
+def with_generator(made: list[Site], first: RecordDict) -> list[Site]:
     for site in made:
         assert not site.send(first, "query.own_generator").has_error()
     return made
+
+
+def table_generator(folder: Path) -> RecordDict:
+    """A message with a generator of rows, made of other rows than any site has."""
+    rows, labels = draw_rows(60, seed=9)
+    data = Dataset(rows, labels, "x", LEVELS, len(rows), "x", kind="table", schema=SCHEMA)
+    make_own(data, [np.arange(60)], epsilon=1e5, out=folder / "given")
+    content = {name: (folder / "given" / name).read_bytes() for name in (CARD, WEIGHTS)}
+    return RecordDict({GENERATOR: ConfigRecord(content)})
 
 
 def generator(
@@ -163,18 +247,25 @@ def generator(
     return RecordDict({GENERATOR: ConfigRecord(content)})
 
 
-def weights(name: str = "cnn") -> dict[str, torch.Tensor]:
-    return dict(make_model(ModelSettings(name), TASK, 0).state_dict())
+KIND = {"image": (TASK, "cnn"), "table": (TABLE_TASK, "mlp(width=16)")}
 
 
-def training(sent: dict[str, torch.Tensor] | None = None, **changed: Any) -> RecordDict:
+def model_of(kind: str = "image", name: str = "", **more: Any) -> Any:
+    task, usual = KIND[kind]
+    return make_model(ModelSettings(name or usual, **more), task, 0)
+
+
+def training(
+    sent: dict[str, torch.Tensor] | None = None, kind: str = "image", **changed: Any
+) -> RecordDict:
     """A message as a server's round sends it, with some settings changed."""
+    task, model = KIND[kind]
     asked: dict[str, Any] = {
         "seed": 1, "method": "fedavg", "threads": 1, "experiment": "x", "policy": "none",
-        "round": 1, "last": 0, "model": ModelSettings().to_dict(), "task": TASK.to_dict(),
+        "round": 1, "last": 0, "model": ModelSettings(model).to_dict(), "task": task.to_dict(),
         "local": {"epochs": 1, "batch": 4, "learning_rate": 0.02},
     }  # fmt: skip
-    arrays: dict[str, Any] = {"weights": weights() if sent is None else sent}
+    arrays: dict[str, Any] = {"weights": model_of(kind).state_dict() if sent is None else sent}
     for name, value in changed.items():
         if name == "received":
             arrays["method"] = value
@@ -182,11 +273,16 @@ def training(sent: dict[str, torch.Tensor] | None = None, **changed: Any) -> Rec
             asked["model"][name] = value
         elif name in ("classes", "shape", "mean", "spread"):
             asked["task"][name] = value
-        elif name in ("epochs", "batch", "learning_rate", "optimizer", "steps", "weight_decay"):
+        elif name in LOCAL:
             asked["local"][name] = value
         else:
             asked[name] = value
     return records.pack(arrays, asked)
+
+
+LOCAL = (
+    "epochs", "batch", "learning_rate", "optimizer", "steps", "weight_decay", "precision",
+)  # fmt: skip
 
 
 def digest_of(content: RecordDict) -> str:
@@ -195,10 +291,10 @@ def digest_of(content: RecordDict) -> str:
     return content_digest(*arrays, records.settings(content))
 
 
-def session_of(question: RoundSum) -> str:
+def session_of(question: RoundSum, model: Any = None, method: str = "fedavg") -> str:
     """The name of a round's sum."""
-    model = make_model(ModelSettings(), TASK, 0)
-    length = Layout(question, weights(), make_method("fedavg"), model).length
+    model = model or model_of()
+    length = Layout(question, dict(model.state_dict()), make_method(method), model).length
     return new_session(encode_question(question), length)
 
 
@@ -239,64 +335,160 @@ def policies(draw) -> str:
 METHODS = (
     "fedavg", "fedprox(mu=1e5)", "moon", "moon(mu=1e5, tau=1e-5)", "scaffold", "class-weights",
     "class-weights(strength=1e5)", "class-weights(loss=weighted, strength=1e5)", "fedlc(tau=1e5)",
-    "fedrs(alpha=0)", "fedvls(calibration=1e5, suppression=1e5)", "fedgen", "os:system",
+    "fedrs(alpha=0)", "fedvls(calibration=1e5, suppression=1e5)",
 )  # fmt: skip
-OPTIMIZERS = (
-    "sgd", "adam", "sgd(momentum=0.9, dampening=-1e6)", "sgd(momentum=1)", "adam(eps=0)", "muon",
-    "sparseadam", "adam(capturable=true)", "rprop", "adagrad(initial_accumulator_value=1e30)",
-)  # fmt: skip
-MODELS = ("cnn", "mlp(width=16)", "cnn(projection=8)", "mlp(width=1e9)", "resnet18", "os:system")
+MODELS = {"image": ("cnn", "mlp(width=16)"), "table": ("mlp(width=16)", "mlp(width=2)")}
+RATES = (0.02, 1.0, 1e-12)
+
+# What a site takes, up to its limits: training may overflow.
+SOUND: dict[str, tuple[Any, ...]] = {
+    "method": METHODS,
+    "optimizer": ("sgd", "adam(eps=0)", "sgd(momentum=1)", "rprop", "adam", "rmsprop(alpha=0)"),
+    "policy": (
+        "none", "full-balance", "fedeas(beta=12)", "fedeas(beta=9999)", "fill-to-mean",
+        "waterfill(price=0.01)", "waterfill(price=1e-6)", "fedeas(beta=1e4, quality=0.01)",
+    ),
+    "batch": (2, 3, 16, 64), "epochs": (1, 3), "steps": (1, 20), "learning_rate": RATES,
+    "weight_decay": (1e-300, 1.0), "round": (1, 2**31), "seed": (0, 2**62),
+    "precision": ("bfloat16",), "experiment": ("", "x/../y"), "projection": (1, 8),
+}  # fmt: skip
+USUAL = ("method", "policy", "learning_rate")  # are always drawn
+SENT = ("fresh", "zero", "largest", "peak 0", "peak 2")
+# What no honest server sends; some of it is only unusual, and taken.
+HOSTILE: dict[str, st.SearchStrategy[Any]] = {
+    "policy": policies(),
+    "method": st.sampled_from(
+        ("fedgen", "os:system", "moon(mu=1e6)", "moon(tau=0)", "fedmix", "scaffold(server_rate=0)")
+    ),
+    "optimizer": st.sampled_from((
+        "sgd(momentum=0.9, dampening=-1e6)", "muon", "sparseadam", "adam(capturable=true)",
+        "adagrad(initial_accumulator_value=1e30)", "os:system",
+    )),
+    "name": st.sampled_from(("mlp(width=1e9)", "resnet18", "os:system")),
+    "received": st.sampled_from(("fc.bias", "x")).map(lambda name: {name: torch.zeros(3)}),
+    "shape": st.sampled_from(([8, 8, 3], [64], [3], [])),
+    "spread": st.sampled_from(([0.0], [1e-300], [1e-300] * 3, [float("nan")] * 3)),
+    "classes": odd, "batch": odd, "epochs": odd, "steps": odd, "learning_rate": odd,
+    "weight_decay": odd, "round": odd, "last": odd, "seed": odd, "threads": odd,
+    "experiment": odd, "projection": odd, "precision": odd,
+    "sent": st.sampled_from(("huge", "nan", "wide", "longer", "fewer")),
+}  # fmt: skip
 
 
-def spoilt(kind: str) -> dict[str, torch.Tensor]:
-    """Weights that no honest server sends."""
-    found = weights()
-    match kind:
-        case "zero":
+class Turn:
+    """A training message: what it is, and how it is sent."""
+
+    def __init__(self, kind: str = "image", sent: str = "fresh", **changed: Any) -> None:
+        self.kind, self.sent, self.changed = kind, sent, changed
+
+    def __repr__(self) -> str:
+        return f"Turn({self.kind!r}, {self.sent!r}, **{self.changed})"
+
+    @property
+    def model(self) -> Any:
+        """The model that the message is about, if there is such a one."""
+        named = {k: v for k, v in self.changed.items() if k in ("name", "projection")}
+        try:
+            return model_of(self.kind, **named)
+        except (FedeasError, TypeError, ValueError, RuntimeError, OverflowError):
+            return model_of(self.kind)
+
+    def content(self, **more: Any) -> RecordDict:
+        return training(spoilt(self.sent, self.model), self.kind, **{**self.changed, **more})
+
+    def in_sum(self, most: int, drift: bool, clip: float, rho: float) -> RecordDict:
+        """The same as the beginning of a round's secure sum."""
+        content = self.content()
+        asked = records.settings(content)
+        question = RoundSum(
+            str(asked["experiment"]), asked["round"], digest_of(content), most, 0, drift, clip, rho
+        )
+        return self.content(secure=session_of(question, self.model, asked["method"]))
+
+
+def spoilt(kind: str, model: Any) -> dict[str, torch.Tensor]:
+    """Weights of a model, some as no honest server sends them."""
+    found = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    last = list(found)[-1]
+    match kind.split():
+        case ["zero"]:
             found = {name: torch.zeros_like(w) for name, w in found.items()}
-        case "largest":  # within the bound: training overflows
-            found = {name: torch.full_like(w, 4096.0) for name, w in found.items()}
-        case "huge":
-            found["fc.bias"] = torch.full_like(found["fc.bias"], 3e38)
-        case "nan":
-            found["fc.bias"][0] = torch.nan
-        case "wide":
-            found["fc.bias"] = found["fc.bias"].double()
-        case "longer":
-            found["fc.bias"] = torch.zeros(7)
-        case "fewer":
-            del found["fc.bias"]
+        case ["largest"]:  # within the bound: training overflows
+            found = {name: torch.full_like(w, 4096) for name, w in found.items()}
+        case ["peak", label]:  # one class is certain: the others have no gradients
+            found = {name: torch.zeros_like(w) for name, w in found.items()}
+            found[last] -= 4000
+            found[last][int(label)] = 4000
+        case ["huge"]:
+            found[last] = torch.full_like(found[last], 3e38)
+        case ["nan"]:
+            found[last][0] = torch.nan
+        case ["wide"]:
+            found[last] = found[last].double()
+        case ["longer"]:
+            found[last] = torch.zeros(7)
+        case ["fewer"]:
+            del found[last]
     return found
 
 
-WEIGHTS_SENT = ("fresh", "zero", "largest", "huge", "nan", "wide", "longer", "fewer")
-
-
 @st.composite
-def turns(draw) -> tuple[str, dict[str, Any]]:
-    """The weights and settings of a training message: most of it sound, some of it hostile."""
-    changed: dict[str, Any] = {"policy": draw(policies() | st.just("none"))}
-    choices: dict[str, st.SearchStrategy[Any]] = {
-        "method": st.sampled_from(METHODS),
-        "optimizer": st.sampled_from(OPTIMIZERS),
-        "name": st.sampled_from(MODELS),
-        "received": st.sampled_from(("fc.bias", "x")).map(lambda name: {name: torch.zeros(3)}),
-        "shape": st.sampled_from(([8, 8, 1], [8, 8, 3], [64], [])),
-        "classes": odd, "batch": odd, "epochs": odd, "steps": odd, "learning_rate": odd,
-        "weight_decay": odd, "round": odd, "last": odd, "seed": odd, "threads": odd,
-        "experiment": odd, "projection": odd,
-    }  # fmt: skip
-    for name in draw(st.lists(st.sampled_from(sorted(choices)), unique=True, max_size=3)):
-        changed[name] = draw(choices[name])
-    return draw(st.sampled_from(WEIGHTS_SENT)), changed
+def turns(draw, kind: str = "") -> Turn:
+    """A training message with sound settings, half of the time with a hostile one among them."""
+    kind = kind or draw(st.sampled_from(("image", "table")))
+    some = draw(st.lists(st.sampled_from(sorted(SOUND)), unique=True, max_size=3))
+    changed = {name: draw(st.sampled_from(SOUND[name])) for name in dict.fromkeys((*USUAL, *some))}
+    if changed.get("method") == "scaffold":  # it is for plain SGD
+        changed = {k: v for k, v in changed.items() if k not in ("optimizer", "weight_decay")}
+    changed["name"] = draw(st.sampled_from(MODELS[kind]))
+    changed["sent"] = draw(st.sampled_from(SENT))
+    if draw(st.booleans()):
+        name = draw(st.sampled_from(sorted(HOSTILE)))
+        changed[name] = draw(HOSTILE[name])
+    return Turn(kind, **changed)
 
 
+def sample(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
+    """Draw the same examples every time."""
+    found: list[Any] = []
+
+    @seed(1)
+    @settings(
+        max_examples=count, database=None, phases=[Phase.generate], derandomize=False,
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(strategy)
+    def note(drawn: Any) -> None:
+        found.append(drawn)
+
+    note()
+    return found
+
+
+@FEW
 @given(turn=turns())
-@example(turn=("fresh", {"policy": "full-balance"}))
-@example(turn=("largest", {"policy": "fedeas(beta=12)", "learning_rate": 1.0}))
-@example(turn=("zero", {"policy": "none", "method": "fedvls(suppression=1e5)"}))
-def test_training_is_refused_alike(sites, turn):
-    equal(sites, training(spoilt(turn[0]), **turn[1]))
+@example(turn=Turn(policy="full-balance"))
+@example(turn=Turn("table", policy="full-balance"))
+@example(turn=Turn(sent="largest", policy="fedeas(beta=12)", learning_rate=1.0))
+@example(turn=Turn(sent="zero", method="fedvls(suppression=1e5)"))
+@example(turn=Turn("table", spread=[1e-300] * 3, learning_rate=1.0))
+def test_training_is_refused_alike(kinds, turn):
+    equal(kinds[turn.kind], turn.content())
+
+
+@pytest.mark.parametrize("kind", ["image", "table"])
+def test_turns_are_mostly_sound(kinds, kind):
+    """At least a third of what is drawn trains, with several methods, and some of it generates."""
+    site, drawn = kinds[kind][0], sample(turns(kind), 24)
+    trained, generated = Counter[str](), 0
+    for turn in drawn:
+        site.forget()
+        if not site.send(turn.content(), "train").has_error():
+            trained[turn.changed["method"]] += 1
+            generated += (site.state / "cache").exists()
+    assert len(drawn) / 3 <= trained.total() < len(drawn)
+    assert len(trained) >= 3
+    assert generated >= 3
 
 
 def test_sound_training_is_not_refused(sites):
@@ -306,55 +498,230 @@ def test_sound_training_is_not_refused(sites):
     for method in ("moon", "scaffold", "class-weights", "fedlc", "fedrs", "fedvls"):
         assert not equal(sites, training(method=method, policy="full-balance"))
     for rho in (0.0, 1e-3):
-        question = RoundSum("x", 1, digest_of(training()), 99, clip=1.0, rho=rho)
-        assert not equal(sites, training(secure=session_of(question)))
+        assert not equal(sites, Turn().in_sum(99, False, 1.0, rho))
 
 
+def test_sound_training_on_tables_is_not_refused(tables):
+    for method in ("moon", "class-weights", "fedvls"):
+        assert not equal(tables, training(kind="table", method=method, policy="full-balance"))
+        assert TOUCHED  # looks at rows are noted too
+    for rho in (0.0, 1e-3):
+        assert not equal(tables, Turn("table").in_sum(99, False, 1.0, rho))
+
+
+@FEW
 @given(
     turn=turns(),
-    drift=st.booleans(),
-    rho=st.sampled_from((0.0, 1e-3, 1e-300, 9e5)),
-    clip=st.sampled_from((0.0, 1.0, 1e-300, 1e8)),
-    most=st.sampled_from((1, 16, 10**6)),
+    drift=st.sampled_from((False, False, False, True)),
+    rho=st.sampled_from((0.0, 1e-3, 1e-3, 1e-300, 9e5)),
+    clip=st.sampled_from((1.0, 1e-300, 1e8, 0.0)),
+    most=st.sampled_from((99, 1, 16, 10**6)),
 )
-@example(turn=("fresh", {}), drift=False, rho=0.0, clip=0.0, most=100)
-@example(turn=("largest", {"learning_rate": 1.0}), drift=False, rho=0.0, clip=0.0, most=99)
-@example(turn=("largest", {"learning_rate": 1.0}), drift=False, rho=1e-3, clip=1.0, most=9)
-def test_training_in_secure_sums_is_refused_alike(sites, turn, drift, rho, clip, most):
-    sent, changed = spoilt(turn[0]), {k: v for k, v in turn[1].items() if k != "received"}
+@example(turn=Turn(), drift=False, rho=0.0, clip=0.0, most=100)
+@example(turn=Turn("table"), drift=False, rho=1e-3, clip=1.0, most=100)
+@example(turn=Turn(sent="largest", learning_rate=1.0), drift=False, rho=0.0, clip=0.0, most=99)
+@example(turn=Turn(sent="largest", learning_rate=1.0), drift=False, rho=1e-3, clip=1.0, most=9)
+def test_training_in_secure_sums_is_refused_alike(kinds, turn, drift, rho, clip, most):
     try:
-        digest = digest_of(training(sent, **changed))
-        question = RoundSum("x", 1, digest, most, 0, drift, clip, rho)
-    except FedeasError:
+        content = turn.in_sum(most, drift, clip, rho)
+    except (FedeasError, TypeError, ValueError, KeyError):
         return
-    refused = equal(sites, training(sent, **{**changed, "secure": session_of(question)}))
+    refused = equal(kinds[turn.kind], content)
     assert refused or not drift
 
 
+# Several turns: what a site keeps of one follows from its samples, and the next starts from it.
+
+
+KEEPING = ("moon(mu=1e5, tau=1e-5)", "scaffold")
+
+
 @st.composite
-def queries(draw) -> tuple[dict[str, Any], int]:
-    """A question about counts or samples, with any settings, and how long its answer shall be."""
-    name = draw(st.sampled_from(sorted(QUERIES)))
-    asked: dict[str, Any] = {"query": name, "classes": draw(st.just(4) | odd), "rho": 1e-3}
-    if name not in ("class-totals", "beta", "price"):
-        asked["shape"] = draw(st.sampled_from(([8, 8, 1], [8, 8, 3], [16, 16, 1], [64], [2])))
-    for key, values in {
-        "frequencies": st.sampled_from((1, 2, 4, 8, 16, 28, 10**6)),
-        "features": st.sampled_from((2, 8, 2**16, 2**30)),
-        "edges": st.sampled_from((0, 1, 7)),
-        "centre": st.just([[0] * 512] * 4), "scale": st.just([1] * 512), "layers": st.just([1]),
-        "cuts": st.just([[0.0], [1.0]]), "levels": st.just([0, 0]), "gaps": st.just([True, False]),
-        "places": st.just([[0.0, 1e6]] * 2), "variances": st.just([[0.0, 1e6]] * 2),
-        "radius": st.sampled_from((1.0, 1e-5, 1e5)),
-        "rho": st.sampled_from((0.0, 1e-3, 0.1, 1e-300, 9e5, -1.0)),
-    }.items():  # fmt: skip
-        if key in QUERIES[name].__dataclass_fields__ or key == "rho":
-            asked[key] = draw(values)
+def sequences(draw, kind: str = "", method: str = "") -> list[Turn]:
+    """Two or three turns of a method with state, some with rates that end in NaN.
+
+    The server may go back to an earlier state. Half of the time one setting is hostile.
+    """
+    kind = kind or draw(st.sampled_from(("image", "table")))
+    same = {
+        "method": method or draw(st.sampled_from(KEEPING)),
+        "name": draw(st.sampled_from(MODELS[kind])),
+        "policy": draw(st.sampled_from(("none", "full-balance"))),
+    }
+    made = []
+    for number in range(1, 1 + draw(st.sampled_from((2, 3)))):
+        last = draw(st.sampled_from((number - 1, number - 1, max(0, number - 2))))
+        rate = draw(st.sampled_from(RATES))
+        turn = Turn(kind, draw(st.sampled_from(SENT)), learning_rate=rate, **same)
+        turn.changed |= {"round": number, "last": last, "epochs": draw(st.sampled_from((1, 3)))}
+        if same["method"] == "scaffold":
+            largest = draw(st.sampled_from((0.0, 1.0, 3e38)))  # the server's variate
+            turn.changed["received"] = {
+                name: torch.full_like(w, largest) for name, w in turn.model.named_parameters()
+            }
+        made.append(turn)
+    if draw(st.booleans()):
+        turn = draw(st.sampled_from(made))
+        name, value = draw(st.sampled_from((
+            ("last", 7), ("last", -1), ("policy", "fill-to-mean"), ("experiment", "y"),
+            ("method", "scaffold"), ("method", "moon"), ("name", MODELS[kind][1]), ("round", 1),
+            ("projection", 8), ("learning_rate", 9.0), ("method", "fedavg"),
+        )))  # fmt: skip
+        turn.changed[name] = value
+    return made
+
+
+def seen_in_turn(sites: list[Site], asked: list[Turn]) -> list[bool]:
+    """Send turns to all sites; return which of them all sites refuse."""
+    contents, found = [turn.content() for turn in asked], []
+    for site in sites:
+        site.forget()
+        found.append([site.seen(content, "train", again=True) for content in contents])
+    first, *others = found
+    assert others == [first] * len(others)
+    for reason, touched, *_ in first:
+        assert reason in (None, REFUSAL)
+        assert not touched
+    return [reason is not None for reason, *_ in first]
+
+
+def diverging(kind: str, method: str, sent: str = "largest") -> list[Turn]:
+    """Two turns of which the first keeps what is not finite."""
+    return [
+        Turn(kind, sent if number == 1 else "fresh", method=method, learning_rate=1.0,
+             policy="full-balance", epochs=3, round=number, last=number - 1)
+        for number in (1, 2)
+    ]  # fmt: skip
+
+
+@FEWER
+@given(asked=sequences())
+def test_turns_with_state_are_refused_alike(kinds, asked):
+    seen_in_turn(kinds[asked[0].kind], asked)
+
+
+@pytest.mark.parametrize("kind", ["image", "table"])
+@pytest.mark.parametrize("method", KEEPING)
+def test_a_state_that_is_not_finite_is_no_reason_to_refuse(kinds, kind, method):
+    """The samples made it so, perhaps only with one of them among the others."""
+    assert seen_in_turn(kinds[kind], diverging(kind, method)) == [False] * 2
+    for site in kinds[kind]:
+        kept = [load_tensors(path)[0] for path in (site.state / "kept").glob("*/*.safetensors")]
+        assert kept
+        assert not all(torch.isfinite(t).all() for each in kept for t in each.values())
+
+
+def test_hostile_second_turns_are_refused_alike(sites):
+    for wrong in ({"last": 7}, {"policy": "fill-to-mean"}, {"learning_rate": 9.0}):
+        first, second = diverging("image", "scaffold")
+        second.changed |= wrong
+        assert seen_in_turn(sites[:2], [first, second]) == [False, True]
+
+
+def test_sequences_are_mostly_sound(kinds):
+    """Of turns that start from a state, at least a third are taken, of both methods and kinds."""
+    later, taken = 0, Counter[tuple[str, str]]()
+    for kind, method in itertools.product(kinds, KEEPING):
+        site = kinds[kind][0]
+        for asked in sample(sequences(kind, method), 3):
+            site.forget()
+            for turn in asked:
+                refused = site.send(turn.content(), "train").has_error()
+                if turn.changed["last"]:
+                    later += 1
+                    taken[kind, method] += not refused
+    assert taken.total() >= later / 3
+    assert all(taken[each] for each in itertools.product(kinds, KEEPING)), taken
+
+
+# Questions. Those about counts are asked of both kinds of sites.
+
+COUNTS = ("class-totals", "beta", "price")
+ASKED = {
+    "image": (*COUNTS, *(q for q in sorted(QUERIES) if q.startswith(("image", "feat", "emb")))),
+    "table": (*COUNTS, "column-counts", "row-moments"),
+}
+cuts = st.lists(
+    st.sampled_from((-3e38, -1e308, -1.0, 0.0, 5e-324, 1.0, 30.0, 1e3, 2e9, 3e38, 1e308)),
+    unique=True, max_size=5,
+).map(sorted)  # fmt: skip
+
+
+@st.composite
+def sound_questions(draw, kind: str, name: str = "") -> dict[str, Any]:
+    """A question that a site answers, whatever its samples are."""
+    task, name = KIND[kind][0], name or draw(st.sampled_from(ASKED[kind]))
+    asked: dict[str, Any] = {"query": name, "classes": task.classes}
+    asked["rho"] = draw(st.sampled_from((1e-3, 0.0, 0.1)))
+    if name not in COUNTS:
+        asked["shape"] = list(task.shape)
+    if name in ("image-moments", "image-products"):
+        asked["frequencies"] = draw(st.sampled_from((1, 2, 8)))
+    elif name == "embedding":
+        asked |= {
+            "features": draw(st.sampled_from((8, 2, 2**10))), "edges": draw(st.integers(0, 1)),
+            "seed": draw(st.sampled_from((0, 2**32 - 1))),
+        }  # fmt: skip
+    elif name.startswith("feature"):
+        layers = draw(st.sampled_from(([0], [1], [2])))
+        size = feature_count(layers)
+        asked["centre"] = [[draw(st.sampled_from((0, 2**40, -(2**40))))] * size] * task.classes
+        asked |= {"scale": [draw(st.sampled_from((1, 2**40)))] * size, "layers": layers}
+    elif name == "column-counts":
+        asked["cuts"] = [draw(cuts) for _ in range(3)]
+    elif name == "row-moments":
+        levels = [draw(st.sampled_from((0, 0, 1, 3, 50))) for _ in range(3)]
+        own = [draw(cuts) for count in levels if not count]
+        places, variances = st.sampled_from((0.0, -1e6, 1e-300, 1e6)), st.sampled_from((0.0, 1e6))
+        asked |= {
+            "levels": levels, "gaps": [draw(st.booleans()) for _ in levels], "cuts": own,
+            "places": [[draw(places) for _ in range(len(each) + 1)] for each in own],
+            "variances": [[draw(variances) for _ in range(len(each) + 1)] for each in own],
+            "radius": draw(st.sampled_from((1.0, 2e-6, 9e5))),
+        }  # fmt: skip
+    return asked
+
+
+def length_of(asked: dict[str, Any]) -> int:
+    """How many words the answer has; 4 if there is none."""
     try:
-        length = read_query({k: v for k, v in asked.items() if k != "rho"}).length
+        return read_query({k: v for k, v in asked.items() if k != "rho"}).length
     except FedeasError:
-        length = 4
-    return asked, draw(st.sampled_from((length, length, length, 4)))
+        return 4
+
+
+@st.composite
+def queries(draw) -> tuple[str, dict[str, Any], int]:
+    """A kind of site, a question, and how long its answer shall be; hostile half of the time."""
+    kind = draw(st.sampled_from(("image", "table")))
+    asked = draw(sound_questions(kind))
+    words = length_of(asked)
+    if not draw(st.booleans()):
+        return kind, asked, words
+    name = draw(st.sampled_from((*sorted(asked), "words", "more", "less", "other")))
+    match name:
+        case "words":
+            return kind, asked, draw(st.sampled_from((words + 1, 4, 1, 0, -1, 10**9)))
+        case "more":
+            asked["frequencies"] = draw(odd)
+        case "less":
+            del asked[draw(st.sampled_from(sorted(asked)))]
+        case "other":  # about data of the other kind
+            asked = draw(sound_questions({"image": "table", "table": "image"}[kind]))
+        case "query":
+            asked["query"] = draw(st.sampled_from((*sorted(QUERIES), "train", "os:system")))
+        case "rho":
+            asked["rho"] = draw(st.sampled_from((1e-300, 9e5, -1.0, 1, True, "x")))
+        case "shape":
+            others = ([8, 8, 3], [16, 16, 1], [64], [2], [3, 1], [0], [], [2**30] * 3)
+            asked["shape"] = draw(st.sampled_from(others))
+        case _ if isinstance(asked[name], list):
+            nan = float("nan")
+            some = (asked[name][:-1], [*asked[name], *asked[name][:1]], [], [nan], [[nan]] * 3)
+            asked[name] = draw(st.sampled_from(some))
+        case _:
+            asked[name] = draw(odd)
+    return kind, asked, length_of(asked)
 
 
 def keys(asked: object, words: int) -> RecordDict:
@@ -363,15 +730,42 @@ def keys(asked: object, words: int) -> RecordDict:
 
 
 @given(question=queries())
-@example(question=({"query": "class-totals", "classes": 4, "rho": 1e-3}, 4))
-@example(question=({"query": "class-totals", "classes": 3, "rho": 1e-3}, 3))
-def test_queries_are_refused_alike(sites, question):
-    content = keys(*question)
-    sound = question[0]["classes"] == 4 and type(question[0]["classes"]) is int
-    # The number of words is compared with the answer's: only a sound question gets that far.
-    first, *others = [site.seen(content, "query.secure_keys") for site in sites]
+@example(question=("image", {"query": "class-totals", "classes": 4, "rho": 1e-3}, 4))
+@example(question=("image", {"query": "class-totals", "classes": 3, "rho": 1e-3}, 3))
+def test_queries_are_refused_alike(kinds, question):
+    kind, asked, words = question
+    content = keys(asked, words)
+    first, *others = [site.seen(content, "query.secure_keys") for site in kinds[kind]]
     assert others == [first] * len(others)
-    assert sound or first[:2] == (REFUSAL, False)
+    assert first[0] in (None, REFUSAL)
+    # The number of words is compared with the answer's: only a sound question gets that far.
+    assert not first[1] or words != length_of(asked)
+
+
+@pytest.mark.parametrize("kind", ["image", "table"])
+def test_sound_queries_are_answered_by_all_sites(kinds, kind):
+    """The control: every query, with what settings it takes."""
+    for name in ASKED[kind]:
+        for asked in sample(sound_questions(kind, name), 3):
+            content = keys(asked, length_of(asked))
+            assert not equal(kinds[kind], content, "query.secure_keys"), asked
+            assert TOUCHED
+
+
+def test_queries_are_mostly_sound(kinds):
+    """At least a third of what is drawn is answered, and of those of tables too."""
+    drawn, answered, refused = sample(queries(), 150), Counter[str](), 0
+    for kind, asked, words in drawn:
+        site = kinds[kind][0]
+        site.forget()
+        if site.send(keys(asked, words), "query.secure_keys").has_error():
+            refused += 1
+        else:
+            answered[asked["query"]] += 1
+    assert answered.total() >= len(drawn) / 3
+    assert refused >= len(drawn) / 10
+    assert min(answered["column-counts"], answered["row-moments"]) >= 5
+    assert len(answered) >= len(QUERIES) - 2
 
 
 def test_a_whole_sum_leaves_the_same_at_all_sites(sites):
@@ -400,9 +794,9 @@ def test_later_stages_of_a_sum_are_refused_alike(sites, stage, content):
     assert equal(sites, message, f"query.secure_{stage}")
 
 
-@given(method=st.sampled_from(METHODS), seed=odd)
-def test_introductions_are_answered_alike(sites, method, seed):
-    equal(sites, records.pack({}, {"method": method, "seed": seed}), "query.hello")
+@given(method=st.sampled_from((*METHODS, "fedgen", "os:system")), number=odd)
+def test_introductions_are_answered_alike(sites, method, number):
+    equal(sites, records.pack({}, {"method": method, "seed": number}), "query.hello")
 
 
 @given(
@@ -422,11 +816,11 @@ def test_samples_of_earlier_generators_are_removed(sites, tmp_path):
     """Every generator that a server gives has samples of its own, of up to `max-samples`."""
     site = sites[0]
     site.forget()
-    for seed in range(3):
-        given = generator(tmp_path, seed=seed)
+    for number in range(3):
+        given = generator(tmp_path, seed=number)
         for each in sites:  # all of them have the same one afterwards
             assert not each.send(given, "query.own_generator").has_error()
-        reply = site.send(training(policy="full-balance", experiment=str(seed)), "train")
+        reply = site.send(training(policy="full-balance", experiment=str(number)), "train")
         assert not reply.has_error()
         assert len(caches(site.state / "cache")) == 1
 

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from fedeas import InputError
+from fedeas.experiments.own import own_epsilon
 from fedeas.experiments.runs import find_runs, write_index
 from fedeas.experiments.tables import make_tables
 from fedeas.files import read_json, write_json
@@ -216,6 +217,12 @@ def test_exported_files_are_read_too():
         assert name == path.stem
         assert runs
         assert not missing
+
+
+def test_seeded_noise_has_no_epsilon():
+    """Its axis shows guarantees, and a noise that anybody can draw again gives none."""
+    assert own_epsilon("own(epsilon=3, seeded_noise=false)") == 3.0
+    assert own_epsilon("own(epsilon=3, seeded_noise=true)") is None
 
 
 def test_a_federations_own_generator_is_drawn_against_epsilon_and_side_by_side(tmp_path, fedeas):

@@ -65,11 +65,13 @@ def made_spec(spec: str, federation: Federation, seed: int) -> str:
 def own_epsilon(spec: str) -> float | None:
     """Return the epsilon of a run's own generator; None for any other generator.
 
+    None for seeded noise too: whoever knows the seed can take it off, so nothing is guaranteed.
+
     >>> own_epsilon("own(epsilon=3)"), own_epsilon("own"), own_epsilon("copies")
     (3.0, 1.0, None)
     """
     name, settings = parse(spec, "generator")
-    if name != "own" or "model" in settings:
+    if name != "own" or "model" in settings or settings.get("seeded_noise", False) is not False:
         return None
     return float(str(settings.get("epsilon", 1.0)))
 

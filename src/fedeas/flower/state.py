@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 from fedeas.errors import InputError
+from fedeas.files import atomic_write
 from fedeas.tensors import Tensors, load_tensors, save_tensors
 
 _MOST_EXPERIMENTS = 500
@@ -57,7 +58,8 @@ class Kept:
     def note_policy(self, policy: str) -> None:
         """Record the policy of the experiment."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / _POLICY).write_text(policy, encoding="utf-8")
+        with atomic_write(self._folder / _POLICY) as temporary:
+            temporary.write_text(policy, encoding="utf-8")
 
     def make_room(self, number: int, last: int, needed: int, most: int) -> None:
         """Remove the oldest other experiments, so that a state of `needed` bytes has room.
