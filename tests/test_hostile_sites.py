@@ -96,6 +96,7 @@ def test_sites_that_do_not_move_freeze_nobody(still):
     deployment = Deployment(4, "none")
     weights = Weights(nodes, deployment.weight_cap([10] * 4))
     added = RoundAggregator(before, model, make_method("fedavg"), 40, weights, deployment)
+    InlineGrid(None, 1)  # without a grid in its process no message can be made
     for k in range(4):
         numbers = {"partition": k, "num-examples": 10, "trained-on": 10, "steps": 1}
         content = records.pack({"weights": before if k < still else after}, numbers=numbers)

@@ -70,8 +70,9 @@ class RoundAggregator:
         self._weights_of = weights_of
         self._clip = 0.0 if deployment is None else deployment.clip_norm
         # A norm that was chosen beforehand needs no median, unless a method adds something else.
-        by_median = deployment is not None and (not self._clip or method.added_like(model))
-        self._ratio = deployment.max_norm_ratio if deployment is not None and by_median else 0.0
+        self._ratio = 0.0
+        if deployment is not None and (not self._clip or method.added_like(model)):
+            self._ratio = deployment.max_norm_ratio
         self._held: list[_Reply] = []  # until the round's median norm is known
         self._norm_cap: float | None = None
         self._clipped: list[int] = []

@@ -93,7 +93,7 @@ def open_deployed(context: Context) -> Site:
 def hold_counts(context: Context) -> Holding:
     """Return what a site answers queries with: its own counts, its key and its ledger."""
     config = _agreed(context)
-    identity = _identity(config)
+    identity = site_identity(config)
     if identity is None:
         raise InputError(
             "this site takes part in no secure sums", fix="set identity-key and members"
@@ -125,7 +125,7 @@ def open_site(config: SiteConfig) -> Site:
     classes = read_classes(config.classes, "the site")
     store = str(Path(config.state) / "store")
     data = open_part("train", config.data, store, classes, config.schema, config.label)
-    identity = _identity(config)
+    identity = site_identity(config)
     real = Samples.of(data, np.arange(data.train_size))
     return Site(
         config.partition_id,
@@ -236,7 +236,7 @@ def _refusals(context: Context) -> RefusalLog:
     return RefusalLog(Path(_configured(context).state) / "refusals")
 
 
-def _identity(config: SiteConfig) -> Identity | None:
+def site_identity(config: SiteConfig) -> Identity | None:
     """Return the site's key and the members, if its owner named both."""
     if not config.identity_key and not config.members:
         return None

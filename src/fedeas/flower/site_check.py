@@ -14,7 +14,7 @@ from typing import NamedTuple
 from fedeas.cores import usable_cores
 from fedeas.data import Dataset
 from fedeas.errors import FedeasError, InputError
-from fedeas.flower.deployed import open_part, read_classes, row_policy
+from fedeas.flower.deployed import open_part, read_classes, row_policy, site_identity
 from fedeas.flower.limits import RefusalLog, check_method, check_training
 from fedeas.flower.own_generator import OWN, taken_generator
 from fedeas.flower.queries import EXACT, TRAIN, asked_rho, not_allowed
@@ -27,7 +27,7 @@ from fedeas.policies import NoGeneration
 from fedeas.privacy.accounting import epsilon_of
 from fedeas.privacy.ledger import Ledger
 from fedeas.privacy.queries.registry import QUERIES
-from fedeas.privacy.secure_sum.identity import Identity, Members, load_identity
+from fedeas.privacy.secure_sum.identity import Members
 from fedeas.privacy.secure_sum.memory import own_folder
 from fedeas.settings.deployment import RoundSum, RunConfig, SiteConfig, check_same_classes
 from fedeas.specs import did_you_mean, parse
@@ -128,21 +128,13 @@ def _opened(site: SiteConfig) -> Iterator[Dataset]:
 
 
 def _members(site: SiteConfig) -> str:
-    found = _listed(site)
+    found = site_identity(site)
     if found is None:
         if site.secure:
             raise InputError("secure needs a key and the members", fix="set identity-key, members")
         return "none: this site takes part in no secure sums"
     members = found.members
     return f"{members.names[found.place]} of {len(members)}, fingerprint {members.fingerprint}"
-
-
-def _listed(site: SiteConfig) -> Identity | None:
-    if not site.identity_key and not site.members:
-        return None
-    if not site.identity_key or not site.members:
-        raise InputError("a site needs identity-key and members, or neither")
-    return Identity.of(load_identity(site.identity_key), Members.load(site.members))
 
 
 def _generator(site: SiteConfig) -> str:
@@ -233,7 +225,7 @@ def _run_number(site: SiteConfig, run: RunConfig) -> str:
 
 
 def _run_members(site: SiteConfig, run: RunConfig) -> str:
-    found = _listed(site)
+    found = site_identity(site)
     if asked := [one.name for one in _sums(site, run)]:
         if found is None:
             raise InputError(
