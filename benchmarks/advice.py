@@ -21,21 +21,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from own_federated import ALPHA, images
+from private_federated import ALPHA, images
 from tables_study import TABLES, base, named, settings_of
 
-from fedeas.diagnosis import LITTLE, diagnose
-from fedeas.experiments.results import Mean
-from fedeas.experiments.sharing import share_out
-from fedeas.paper.evidence import minus
-from fedeas.settings.config import Config
-from fedeas.settings.reading import read_settings, read_toml
+from fedeas._util.settings import read_settings, read_toml
+from fedeas.planning.diagnosis import LITTLE, diagnose
+from fedeas_lab.config import Config
+from fedeas_lab.resolve import partition_data
+from fedeas_lab.results import Mean
+from reproduction.evidence import minus
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "data"
 WEIGHTS = "class-weights"
 WORTH = 0.5  # points that generated samples have to be ahead by
-FREE_SEED = 42  # of configs/cpu/free.toml
+FREE_SEED = 42  # of reproduction/configs/cpu/free.toml
 BySeed = dict[int, float]
 HEADS = (
     "setting", "seeds", "between", "lacking", "threshold", "advice", "generated - copies", "half",
@@ -75,7 +75,7 @@ def settings() -> Iterator[dict[str, object]]:
             table = name in TABLES
             content = base(name, ALPHA, cache, 30, 0.1) if table else images(60_000, cache, 5)
             yield row_of(f"{name}-{named(ALPHA)} (own)", content, runs, "own-1")
-    content = read_toml(ROOT / "configs" / "cpu" / "free.toml")["base"]
+    content = read_toml(ROOT / "reproduction" / "configs" / "cpu" / "free.toml")["base"]
     yield row_of("cifar10-0_1 (real images)", content, read_free(DATA / "free.csv"), "fedeas")
 
 
@@ -85,7 +85,7 @@ def row_of(
     """Return the diagnosis of a setting, and what paid."""
     ahead = minus(runs[generated], runs["copies"])
     found = [
-        diagnose(share_out(read_settings(Config, {**content, "seed": seed})).counts)
+        diagnose(partition_data(read_settings(Config, {**content, "seed": seed})).counts)
         for seed in ahead
     ]
     mean = Mean.of(list(ahead.values()))

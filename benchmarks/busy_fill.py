@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fedeas.cores import usable_cores
+from fedeas._util.blocks import usable_cores
 
 ROOT = Path(__file__).parents[1]
 FEDEAS = [sys.executable, "-W", "ignore", "-m", "fedeas"]

@@ -46,12 +46,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "federation"))
 from loopback import Loopback, all_pids, session_of, signal_to
 from replay import is_right, run_config, site_counts
 
+from fedeas._util.files import read_json
 from fedeas.cache import verify
-from fedeas.cache.verify import caches
-from fedeas.files import read_json
-from fedeas.privacy.queries.beta import BetaQuery
-from fedeas.privacy.queries.effects import choose_by_conditions
-from fedeas.privacy.secure_sum.messages import STAGES
+from fedeas.cache.store import caches
+from fedeas_private.queries.effects import BetaQuery, choose_by_conditions
+from fedeas_private.secure_sum.messages import STAGES
 
 TIMEOUT = 75.0  # seconds of a round
 SLACK = 15.0  # for adding up and testing, on a busy machine
@@ -142,7 +141,7 @@ def fresh(own: Loopback, name: str) -> None:
             shutil.rmtree(own.folder / "sites" / str(site) / part, ignore_errors=True)
     own.out = own.folder / "server" / name
     shutil.rmtree(own.out, ignore_errors=True)
-    own.configure(timeout=TIMEOUT, minimum=0.3)
+    own.configure(timeout=TIMEOUT, min_reply_fraction=0.3)
 
 
 def trial(own: Loopback, kind: str, number: int, negotiate: bool) -> dict[str, object]:

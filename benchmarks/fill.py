@@ -28,7 +28,7 @@ from fedeas import FedEAS, LabelCounts, Plan
 from fedeas.cache import Cache, fill
 from fedeas.generators import Generator, make_generator
 
-MODELS = Path(__file__).parents[1] / "src" / "fedeas" / "generators" / "models"
+MODELS = Path(__file__).parents[1] / "packages" / "fedeas-lab" / "src" / "fedeas_lab" / "models"
 GUIDANCE = 2.0
 
 

@@ -46,25 +46,25 @@ def shown(page: str, start: str) -> str:
 def from_wheel(command: str) -> str:
     """Return the command for a folder that is no checkout, where pip finds the wheel.
 
-    >>> from_wheel('pip install ".[demo]"'), from_wheel("pip install .")
-    ('pip install "fedeas[demo]"', 'pip install fedeas')
+    >>> from_wheel('pip install packages/fedeas "packages/fedeas-lab[demo]"')
+    'pip install fedeas "fedeas-lab[demo]"'
     """
-    return command.replace(" .", " fedeas").replace('".[', '"fedeas[')
+    return command.replace("packages/", "")
 
 
 def commands(step: str) -> list[str]:
     """Return what a reader types for a step."""
     if step == "plan":
-        install = from_wheel(shown("README.md", "pip install ."))
+        install = from_wheel(shown("README.md", "pip install packages/fedeas  "))
         return [install, shown("README.md", "fedeas plan counts.csv").split(" --cost")[0]]
     if step == "demo":
-        install = shown("README.md", 'pip install ".[demo]"')
+        install = shown("README.md", 'pip install packages/fedeas "packages')
         return [from_wheel(install), shown("README.md", "fedeas demo")]
     page = "docs/howto/flower.md"
     run = shown(page, "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION")
-    new = shown(page, "fedeas new")
+    new = shown(page, "fedeas init")
     return [
-        from_wheel(shown(page, 'pip install ".[quickstart]"')),
+        from_wheel(shown(page, 'pip install "packages/fedeas[quickstart]')),
         new,
         f"cd quickstart && {run}",
         f"cd quickstart && {shown(page, 'patch')} && {run}",
@@ -116,7 +116,8 @@ def main() -> int:
     options = parser.parse_args()
     found = {}
     with tempfile.TemporaryDirectory() as wheels:
-        build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", wheels, str(ROOT)]
+        packages = sorted(str(path) for path in (ROOT / "packages").iterdir())
+        build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", wheels, *packages]
         subprocess.run(build, check=True)
         for step in options.only:
             print(f"== {step}, target {TARGETS[step]} s", flush=True)

@@ -15,8 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from fedeas.files import sealed, write_json
-from fedeas.privacy.ledger import Entry, Ledger
+from fedeas._util.files import sealed, write_json
+from fedeas_private.ledger import Ledger, LedgerEntry
 
 MOST = 0.005  # seconds of the processor
 
@@ -27,7 +27,7 @@ def write_ledger(folder: Path, count: int) -> None:
     previous, lines = "0" * 64, []
     for number in range(count):
         key = hashlib.sha256(str(number).encode()).hexdigest()
-        entry = Entry("2026-01-01T00:00:00+00:00", "beta", 1e-9, "", "1", key, 3.0, 1e-6)
+        entry = LedgerEntry("2026-01-01T00:00:00+00:00", "beta", 1e-9, "", "1", key, 3.0, 1e-6)
         lines.append(sealed({**entry._asdict(), "number": number, "previous": previous}))
         previous = hashlib.sha256(lines[-1].rstrip("\n").encode()).hexdigest()
     (folder / "entries.jsonl").write_text("".join(lines))

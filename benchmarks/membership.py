@@ -1,7 +1,7 @@
 """Can anybody tell whose images a generator was made of? Two attacks, with positive controls.
 
     python benchmarks/membership.py [--members 2000] [--repeats 3] [--epsilon 1 inf]
-        [--way features] [--steps 100] [--each 900] [--shadows 4] [--diffusion]
+        [--method features] [--steps 100] [--each 900] [--shadows 4] [--diffusion]
 
 `own` is made of so many Fashion-MNIST images on 20 clients (an image weighs more among few). The
 attacker has a candidate image and its class, images of the same kind that are nobody's, and
@@ -30,17 +30,17 @@ import torch
 from numpy.typing import NDArray
 
 from fedeas import InfeasibleError
+from fedeas._util.seeds import child_rng
 from fedeas.data import Dataset, load_images
 from fedeas.generators import make_generator
-from fedeas.generators.own import refined
-from fedeas.generators.own.gaussians import Gaussians
-from fedeas.generators.own.make import make_from_sums, training_of
-from fedeas.privacy.queries.convolutions import conv_features
-from fedeas.privacy.queries.image_moments import frequencies_of
-from fedeas.privacy.queries.sample_sum import SampleSum
-from fedeas.privacy.release import Release, release
-from fedeas.seeds import child_rng
 from fedeas.training.models.unet import Draw, denoising_loss
+from fedeas_private.generator import features
+from fedeas_private.generator.images import GaussianImages
+from fedeas_private.generator.make import make_from_sums
+from fedeas_private.queries.features import conv_features
+from fedeas_private.queries.moments import frequencies_of
+from fedeas_private.queries.query import SampleSum
+from fedeas_private.sums import Release, release
 
 SITES, CLASSES, DRAWN = 20, 10, 2000
 DELTA = 1e-5  # of the published figures
@@ -56,7 +56,7 @@ class Victim:
         places: NDArray[np.int64],
         epsilon: float,
         seed: int,
-        way: str,
+        method: str,
         steps: int | None,
     ) -> None:
         asked = count()
@@ -67,7 +67,7 @@ class Victim:
             noise = seed * 10 + next(asked)
             return release(query, answers, SITES, epsilon, DELTA, part, noise)
 
-        self.generator = make_from_sums(data, ask, way, seed, training_of(steps))
+        self.generator = make_from_sums(data, ask, method, seed, steps)
         self.labels = np.arange(DRAWN) % CLASSES
         seeds = child_rng(seed, "samples").integers(2**63, size=DRAWN).astype(np.uint64)
         self.drawn = self.generator.sample(self.labels, seeds)
@@ -84,7 +84,7 @@ class Victim:
     @cached_property
     def normals(self) -> tuple[Floats, list[Floats]]:
         """The mean and the covariance of every class, as the generator shows them."""
-        if isinstance(self.generator, Gaussians):
+        if isinstance(self.generator, GaussianImages):
             return self.generator._means, [root @ root.T for root in self.generator._roots]
         stored = [seen(own) for own in self.generator._images]
         pooled = np.mean([np.cov(own.T) for own in stored], axis=0)
@@ -93,7 +93,7 @@ class Victim:
     def likelihood(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Floats:
         """Return the log likelihood of every image in its class, up to a constant."""
         (means, covariances), found = self.normals, np.empty(len(images))
-        if isinstance(self.generator, Gaussians):
+        if isinstance(self.generator, GaussianImages):
             x = frequencies_of(images, math.isqrt(means.shape[1]))
         else:
             x = seen(images)
@@ -128,16 +128,16 @@ def attack(
     members: int,
     epsilon: float,
     seed: int,
-    way: str,
+    method: str,
     steps: int | None,
     shadows: int,
 ) -> dict[str, float]:
     """Attack one generator in all ways."""
     order = child_rng(seed, "membership").permutation(data.train_size)
     inside, outside, spare = np.split(order[: (2 + shadows) * members], [members, 2 * members])
-    victim = Victim(data, inside, epsilon, seed, way, steps)
+    victim = Victim(data, inside, epsilon, seed, method, steps)
     models = [
-        Victim(data, own, epsilon, seed + 1000 * (k + 1), way, steps)
+        Victim(data, own, epsilon, seed + 1000 * (k + 1), method, steps)
         for k, own in enumerate(np.array_split(spare, shadows))
     ]
     found: dict[str, list[Floats]] = {"samples": [], "generator": []}
@@ -161,7 +161,7 @@ def diffusion(data: Dataset, members: int) -> dict[str, float]:
     labels = np.arange(DRAWN // 4) % CLASSES
     drawn = generator.sample(labels, np.arange(len(labels)).astype(np.uint64))
     samples, losses = [], []
-    design, network = generator._head.design, generator._network
+    design, network = generator._design, generator._network
     for places in (inside, outside):
         images, own = np.asarray(data.samples[places]), np.asarray(data.labels[places])
         flat = torch.tensor(images.reshape(len(images), -1).astype(np.float32))
@@ -189,20 +189,20 @@ def main() -> None:
     parser.add_argument("--members", type=int, default=2000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 10.0, math.inf])
-    parser.add_argument("--way", default="moments", help="moments or features")
+    parser.add_argument("--method", default="moments", help="moments or features")
     parser.add_argument("--steps", type=int, help="of features")
     parser.add_argument("--each", type=int, help="images of a class in the store of features")
     parser.add_argument("--shadows", type=int, default=4)
     parser.add_argument("--diffusion", action="store_true")
     given = parser.parse_args()
     if given.each:
-        refined._EACH = given.each
+        features._EACH = given.each
     data = load_images("fashion_mnist")
-    found: dict[str, object] = {"members": given.members, "way": given.way}
+    found: dict[str, object] = {"members": given.members, "method": given.method}
     for epsilon in given.epsilon:
         try:
             runs = [
-                attack(data, given.members, epsilon, seed, given.way, given.steps, given.shadows)
+                attack(data, given.members, epsilon, seed, given.method, given.steps, given.shadows)
                 for seed in range(given.repeats)
             ]
         except InfeasibleError as error:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from private_beta import sigma_of
 
-from fedeas.privacy.queries.beta import BetaQuery
+from fedeas_private.queries.effects import BetaQuery
 
 CLASSES, CHAINS, ALPHA = 10, 48, 0.1
 Ints = NDArray[np.int64]

@@ -12,8 +12,8 @@ import statistics
 import tempfile
 import time
 
-from fedeas.privacy.ledger import Ledger
-from fedeas.privacy.noise import Noise
+from fedeas_private.ledger import Ledger
+from fedeas_private.noise import SumNoise
 
 WORDS, REPEATS = 1_000_000, 3
 
@@ -30,7 +30,7 @@ def part(sigma: float) -> dict[str, float]:
     seconds = []
     for _ in range(REPEATS):
         begun = time.perf_counter()
-        Noise(sigma, honest=1).part(WORDS, counted)
+        SumNoise(sigma, honest=1).part(WORDS, counted)
         seconds.append(time.perf_counter() - begun)
     median = round(statistics.median(seconds), 2)
     return {"seconds": median, "random_bytes_per_word": round(used / WORDS / REPEATS, 1)}

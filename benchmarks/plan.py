@@ -33,10 +33,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedeas import FedEAS, Greedy, LabelCounts, WaterFill
-from fedeas.paper.counts import paper_counts
-from fedeas.parquet import BATCH_CELLS
-from fedeas.stream import plan_stream
+from fedeas import FedEAS, LabelCounts, WaterFill
+from fedeas.countfiles.parquet import BATCH_CELLS
+from fedeas.planning.stream import plan_stream
+from reproduction.counts import paper_counts
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from greedy import Greedy
 
 RULE = FedEAS(beta=12)
 
@@ -127,7 +130,7 @@ def stream(clients: int) -> dict[str, float]:
         # ru_maxrss would also count the process that started this one.
         code = (
             "import re, sys; from pathlib import Path; from fedeas import FedEAS;"
-            "from fedeas.stream import plan_stream;"
+            "from fedeas.planning.stream import plan_stream;"
             "plan_stream(Path(sys.argv[1]), FedEAS(beta=12));"
             "print(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1])"
         )

@@ -24,11 +24,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas import LabelCounts, skew
+from fedeas import LabelCounts
 from fedeas.errors import InfeasibleError
-from fedeas.policies import FedEAS
-from fedeas.privacy.queries.beta import BetaQuery
-from fedeas.privacy.queries.effects import Effects, Estimate, choose_by_conditions
+from fedeas.planning import skew
+from fedeas.planning.policies import FedEAS
+from fedeas_private.queries.effects import BetaQuery, Effects, NoisyEstimate, choose_by_conditions
 
 CLASSES, DELTA, EPSILONS = 10, 1e-6, (1.0, 4.0)
 Ints = NDArray[np.int64]
@@ -60,8 +60,8 @@ def exact_effects(query: BetaQuery, n: Ints) -> Effects:
     samples = np.array([g.sum() for g in filled])
     scores = np.array([N @ skew.deviation(x + g) for g in filled])
     zeros = np.zeros(len(samples))
-    before = Estimate(float(N @ skew.deviation(x)), 0.0)
-    real = Estimate(float(N.sum()), 0.0)
+    before = NoisyEstimate(float(N @ skew.deviation(x)), 0.0)
+    real = NoisyEstimate(float(N.sum()), 0.0)
     return Effects(query.numbers, samples, zeros, scores, zeros, before, real, len(n))
 
 

@@ -41,16 +41,15 @@ import torch
 from flwr.app import Context
 from torch.nn import functional
 
+from fedeas._util.seeds import child_rng
 from fedeas.data import Dataset, load_images
+from fedeas.flower.backends import InlineGrid, run_on_backend
 from fedeas.flower.client import Site, make_client_app
-from fedeas.flower.grids import InlineGrid, on_grid
 from fedeas.flower.rounds import run_rounds
-from fedeas.seeds import child_rng
-from fedeas.settings.training import Federated, Local, ModelSettings
 from fedeas.training.loop import accuracy, keep_memory
 from fedeas.training.models import make_model
-from fedeas.training.samples import Samples
-from fedeas.training.task import Task
+from fedeas.training.samples import Samples, Task
+from fedeas.training.settings import Federated, Local, ModelSettings
 
 COHORT, EACH, BATCH, RATE = 5, 512, 64, 0.02
 MORE = 3 * EACH  # images of a client on Ray: near the 2,000 of CIFAR-10 on 20 clients
@@ -67,6 +66,9 @@ def write_data(folder: Path, images: int) -> None:
     Dataset.write(folder, "noise", names, (images - 10, 10), iter([(pixels, labels)]))
 
 
+MODELS: dict[object, object] = {}  # that clients of this process train
+
+
 @lru_cache(maxsize=1)
 def open_data(folder: str) -> Dataset:
     """Open the noise once a process."""
@@ -79,7 +81,8 @@ def open_site(folder: str, each: int, context: Context) -> Site:
     data = open_data(folder)
     places = (number * each + np.arange(each)) % data.train_size
     real = Samples.of(data, places)
-    return Site(number, real, lambda _: real, Path(folder) / "kept" / str(number), "cpu")
+    kept = Path(folder) / "kept" / str(number)
+    return Site(number, real, lambda _: real, kept, "cpu", models=MODELS)
 
 
 def settings(rounds: int, precision: str = "float32") -> Federated:
@@ -156,7 +159,9 @@ def worker(name: str, folder: str) -> None:
         import rounds  # by name, so that actors find it; `__main__` is another module there
 
         app = make_client_app(partial(rounds.open_site, folder, MORE))
-        on_grid("ray", app, COHORT + 1, 1, lambda grid: serve(timed_rounds(grid, settings(2), "")))
+        run_on_backend(
+            "ray", app, COHORT + 1, 1, lambda grid: serve(timed_rounds(grid, settings(2), ""))
+        )
         return
     contestants: dict[str, Callable[[], Iterator[float]]] = {
         "inline": lambda: inline(folder, COHORT, EACH),

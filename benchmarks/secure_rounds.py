@@ -17,29 +17,19 @@ import statistics
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import torch
-from flwr.app import Context
 from rounds import EACH, TASK, open_site, settings, write_data
 
-from fedeas.flower.client import make_client_app
-from fedeas.flower.grids import InlineGrid
-from fedeas.flower.rounds import run_rounds
-from fedeas.flower.simulated import simulated_identities, simulated_members
-from fedeas.flower.site import Site
-from fedeas.tensors import Tensors, load_tensors
+from fedeas.flower.backends import InlineGrid
+from fedeas.flower.rounds import PLAIN, run_rounds
+from fedeas.training.tensors import Tensors, load_tensors
+from fedeas_private.flower.secure_client import simulated_app, simulated_members
+from fedeas_private.flower.secure_round import SecureAggregation
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "federation"))
-
-
-def open_member(folder: str, clients: int, context: Context) -> Site:
-    """Open a client that knows the others."""
-    site = open_site(folder, EACH, context)
-    who = simulated_identities(clients)[site.partition]
-    return replace(site, identity=lambda: who, sums=site.folder / "sums")
 
 
 def inline(clients: int, rounds: int) -> dict[str, object]:
@@ -49,7 +39,7 @@ def inline(clients: int, rounds: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as place:
         write_data(Path(place) / "data", clients * EACH + 10)
         grid = InlineGrid(
-            make_client_app(partial(open_member, str(Path(place) / "data"), clients)), clients
+            simulated_app(partial(open_site, str(Path(place) / "data"), EACH), clients), clients
         )
         for turn in range(3):
             for secure in (False, True):
@@ -58,7 +48,7 @@ def inline(clients: int, rounds: int) -> dict[str, object]:
                     grid, settings(rounds + 1).replace(secure=secure), TASK, 0,
                     Path(place) / f"{turn}-{secure}", "bench", lambda _: {},
                     lambda _, moments=moments: moments.append(time.perf_counter()),
-                    members=simulated_members(clients),
+                    aggregation=SecureAggregation(simulated_members(clients)) if secure else PLAIN,
                 ).weights  # fmt: skip
                 seconds[secure] += [b - a for a, b in itertools.pairwise(moments)]
     return judged(seconds, models)

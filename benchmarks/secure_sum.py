@@ -19,12 +19,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedeas.privacy.secure_sum.client import Client
-from fedeas.privacy.secure_sum.identity import Identity, Members
-from fedeas.privacy.secure_sum.keys import identity_of, new_identity
-from fedeas.privacy.secure_sum.memory import StageRecord
-from fedeas.privacy.secure_sum.messages import STAGES
-from fedeas.privacy.secure_sum.server import Server
+from fedeas_private.secure_sum.client import Client
+from fedeas_private.secure_sum.identity import Identity, Members
+from fedeas_private.secure_sum.keys import identity_of, new_identity
+from fedeas_private.secure_sum.memory import StageRecord
+from fedeas_private.secure_sum.messages import STAGES
+from fedeas_private.secure_sum.server import Server
 
 
 class InMemory:
@@ -37,7 +37,7 @@ class InMemory:
         """Return the record of a stage."""
         return self._said.get(stage)
 
-    def keep(self, stage: str, said: StageRecord) -> None:
+    def set_frozen(self, stage: str, said: StageRecord) -> None:
         """Keep the first record of a stage."""
         self._said.setdefault(stage, said)
 

@@ -154,19 +154,19 @@ def contest(grid: object, context: object) -> None:
 
     from fedeas.flower import records
     from fedeas.flower.exchange import exchange
-    from fedeas.flower.members import Members
+    from fedeas.flower.roster import Roster
     from fedeas.flower.rounds import run_rounds
-    from fedeas.settings.deployment import Deployment
-    from fedeas.settings.training import Federated, ModelSettings
+    from fedeas.flower.settings import Deployment
     from fedeas.training.models import make_model
-    from fedeas.training.task import Task
+    from fedeas.training.samples import Task
+    from fedeas.training.settings import Federated, ModelSettings
 
     count, out = int(context.run_config["clients"]), Path(str(context.run_config["out"]))
     while len(list(grid.get_node_ids())) < count:
         time.sleep(0.2)
     nodes = sorted(grid.get_node_ids())
     task = Task(10, SHAPE, (0.5,), (0.25,))
-    federated = Federated(rounds=1, fraction=1.0, window=count, timeout=600.0)
+    federated = Federated(rounds=1, fraction=1.0, max_in_flight=count, timeout=600.0)
     deployment = Deployment(count, "none")
     weights = dict(make_model(ModelSettings("cnn"), task, 0).state_dict())
     numbering = {"partitions": [[node, k] for k, node in enumerate(nodes)]}
@@ -179,7 +179,7 @@ def contest(grid: object, context: object) -> None:
         return [Message(content, node, kind, ttl=600) for node in nodes]
 
     def ours_empty() -> None:
-        Members(grid, federated, task, 0, deployment).gather()
+        Roster(grid, federated, task, 0, deployment).gather()
 
     def ours_model() -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -233,7 +233,7 @@ def main() -> int:
         clients(sys.argv[2], sys.argv[3], int(sys.argv[4]))
     from loopback import Loopback, free_ports
 
-    from fedeas.files import write_json
+    from fedeas._util.files import write_json
 
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--clients", type=int, default=10)

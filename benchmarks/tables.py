@@ -60,8 +60,8 @@ def write(path: Path, rows: int, sites: int) -> None:
 
 def config(folder: Path):
     """Return the config of the run."""
-    from fedeas.settings.config import Augment, Config, Data, PartitionConfig
-    from fedeas.settings.training import Federated, Local, ModelSettings
+    from fedeas.training.settings import Federated, Local, ModelSettings
+    from fedeas_lab.config import Augment, Config, Data, PartitionConfig
 
     return Config(
         data=Data("table", str(folder / "table.parquet")),
@@ -76,34 +76,34 @@ def config(folder: Path):
 
 def read(folder: Path) -> Callable[[], object]:
     """Read the table into a data set."""
-    from fedeas.experiments.sharing import open_data
+    from fedeas_lab.resolve import open_data
 
     return lambda: open_data(config(folder))
 
 
 def plan(folder: Path) -> Callable[[], object]:
     """Share the rows out by site, and plan."""
-    from fedeas.experiments.sharing import share_out
-    from fedeas.policies import FedEAS
+    from fedeas.planning.policies import FedEAS
+    from fedeas_lab.resolve import partition_data
 
-    return lambda: FedEAS(beta=4).plan(share_out(config(folder)).counts)
+    return lambda: FedEAS(beta=4).plan(partition_data(config(folder)).counts)
 
 
 def fill(folder: Path) -> Callable[[], object]:
     """Learn the generator of rows, and make those of a plan of 5 %."""
     import pyarrow.parquet as pq
 
-    from fedeas import Cache, FedEAS, beta_for_total
+    from fedeas import Cache, FedEAS, choose_beta
     from fedeas import fill as fill_cache
-    from fedeas.experiments.sharing import share_out
     from fedeas.generators import make_generator
+    from fedeas_lab.resolve import partition_data
 
-    counts = share_out(config(folder)).counts
+    counts = partition_data(config(folder)).counts
     table = folder / "table.parquet"
     total = pq.read_metadata(table).num_rows // 20
 
     def work() -> int:
-        made = FedEAS(beta=beta_for_total(counts, total)).plan(counts)
+        made = FedEAS(beta=choose_beta(counts, total=total).beta).plan(counts)
         generator = make_generator(f"gaussian(data={table}, site=site)")
         cache = Cache(folder / "filled", generator, counts.class_names)
         return fill_cache(made, generator, cache).generated
@@ -113,7 +113,7 @@ def fill(folder: Path) -> Callable[[], object]:
 
 def one_round(folder: Path) -> Callable[[], object]:
     """Train one round."""
-    from fedeas.experiments.run import run
+    from fedeas_lab.experiment import run
 
     return lambda: run(config(folder), folder / "run")
 

@@ -27,15 +27,14 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from fedeas.beta_choice import choose_beta
-from fedeas.experiments.results import read_result, summarise
-from fedeas.experiments.runner import FAILED, run_cells
-from fedeas.experiments.sharing import open_data, share_out
-from fedeas.experiments.sweep import Cell, fill_in, plan_runs
-from fedeas.paper.evidence import PairedTest, holm, minus, points
-from fedeas.settings.config import Config
-from fedeas.settings.reading import read_settings
-from fedeas.settings.sweep import Grid, Sweep
+from fedeas._util.settings import read_settings
+from fedeas.planning.beta import choose_beta
+from fedeas_lab.config import Config
+from fedeas_lab.resolve import open_data, partition_data
+from fedeas_lab.results import read_result, summarise
+from fedeas_lab.runner import FAILED, run_cells
+from fedeas_lab.sweep import Cell, GridConfig, SweepConfig, make_cells, run_specs
+from reproduction.evidence import PairedTest, holm, minus, points
 
 Scores = dict[str, dict[str, dict[int, float]]]  # setting, way, seed
 # What a way is compared with; with uniform, where as many rows go elsewhere.
@@ -93,7 +92,7 @@ def settings_of(table: str) -> list[float | None]:
 
 def beta_for(config: dict) -> float:
     """Return what `fedeas plan` chooses for the first seed's counts."""
-    return choose_beta(share_out(read_settings(Config, config)).counts).beta
+    return choose_beta(partition_data(read_settings(Config, config)).counts).beta
 
 
 def choose_rates(table: str, out: Path, rounds: int, jobs: int | None) -> dict[str, float]:
@@ -123,11 +122,11 @@ def choose_rate(table: str, method: str, out: Path, rounds: int, jobs: int | Non
             "augment.policy": ["none", *([f"fedeas(beta={beta})"] if method == "fedavg" else [])],
             "federated.method": method,
         }
-        grids.append((content, Grid(name=f"{name}-{named(rate)}", settings=changed)))
+        grids.append((content, GridConfig(name=f"{name}-{named(rate)}", settings=changed)))
     means = {}
     for rate, (content, grid) in zip(RATES, grids, strict=True):
-        sweep = Sweep(name="rates", base=content, grids=(grid,))
-        cells = fill_in(list(plan_runs(sweep)))
+        sweep = SweepConfig(name="rates", base=content, grids=(grid,))
+        cells = make_cells(list(run_specs(sweep)))
         ended = finished(cells, out / "rates", jobs)
         # A run that diverged has learnt nothing.
         means[rate] = sum(outcome(cell, out / "rates").accuracy for cell in ended) / len(cells)
@@ -158,7 +157,7 @@ def validation_table(table: str, alpha: float | None, out: Path) -> Path:
 
 def planned(
     table: str, out: Path, seeds: int, rounds: int, rates: Mapping[str, float]
-) -> Iterator[Sweep]:
+) -> Iterator[SweepConfig]:
     """Yield a sweep per skew of a table."""
     for alpha in settings_of(table):
         content = base(table, alpha, out / "cache", rounds, rates["fedavg"])
@@ -173,10 +172,10 @@ def sweep_of(
     seeds: int,
     beta: float,
     rates: Mapping[str, float],
-) -> Sweep:
+) -> SweepConfig:
     """Return a sweep with a grid per way to train; totals are those of FedEAS."""
     grids = tuple(
-        Grid(
+        GridConfig(
             name=f"{name}-{way}",
             match=(f"fedeas(beta={beta})",),
             settings={
@@ -189,7 +188,7 @@ def sweep_of(
         )
         for way, (policy, generator, method) in ways.items()
     )
-    return Sweep(name=name, base=content, grids=grids)
+    return SweepConfig(name=name, base=content, grids=grids)
 
 
 def finished(cells: Sequence[Cell], root: Path, jobs: int | None) -> list[Cell]:
@@ -206,7 +205,7 @@ def finished(cells: Sequence[Cell], root: Path, jobs: int | None) -> list[Cell]:
     runs = run_cells(cells, root, jobs, watch)
     for run in runs:
         if run.state == FAILED:
-            print(f"{run.cell.name} failed: {run.wrong}", flush=True)
+            print(f"{run.cell.name} failed: {run.error}", flush=True)
     bad = {run.cell.name for run in runs if run.state == FAILED}
     return [cell for cell in cells if cell.name not in bad]
 
@@ -249,7 +248,7 @@ def main() -> None:
     study(sweeps, given.out, given.jobs)
 
 
-def study(sweeps: Sequence[Sweep], out: Path, jobs: int | None) -> dict[str, list[Cell]]:
+def study(sweeps: Sequence[SweepConfig], out: Path, jobs: int | None) -> dict[str, list[Cell]]:
     """Run what is missing of sweeps whose grids are ways to train, and print the tables.
 
     Return the runs that finished, by the names of sweeps.
@@ -257,7 +256,7 @@ def study(sweeps: Sequence[Sweep], out: Path, jobs: int | None) -> dict[str, lis
     rows = []
     ended: dict[str, list[Cell]] = {}
     for sweep in sweeps:
-        ended[sweep.name] = finished(fill_in(list(plan_runs(sweep))), out / sweep.name, jobs)
+        ended[sweep.name] = finished(make_cells(list(run_specs(sweep))), out / sweep.name, jobs)
         for cell in ended[sweep.name]:
             way = way_of(cell, sweep.name)
             found = outcome(cell, out / sweep.name)
@@ -278,7 +277,7 @@ def study(sweeps: Sequence[Sweep], out: Path, jobs: int | None) -> dict[str, lis
 
 def way_of(cell: Cell, sweep: str) -> str:
     """Return the way to train of a run."""
-    return cell.planned.grid.name.removeprefix(f"{sweep}-")
+    return cell.spec.grid.name.removeprefix(f"{sweep}-")
 
 
 def print_tables(record: Path) -> None:

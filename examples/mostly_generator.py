@@ -35,8 +35,8 @@ class Mostly:
     @classmethod
     def fit(cls, data: Dataset, minutes: float = 5.0, seed: int = 0) -> "Mostly":
         """Train it on the training rows of a table."""
-        import pandas as pd  # noqa: PLC0415
-        from mostlyai.engine import TabularARGN  # noqa: PLC0415
+        import pandas as pd
+        from mostlyai.engine import TabularARGN
 
         schema = data.schema
         if schema is None:
@@ -52,7 +52,7 @@ class Mostly:
 
     def sample(self, labels: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[np.float32]:
         """Return a row for every label."""
-        import pandas as pd  # noqa: PLC0415
+        import pandas as pd
 
         digest = hashlib.sha256(np.ascontiguousarray(seeds).tobytes()).digest()
         self._model.random_state = int.from_bytes(digest[:4], "little") >> 1

@@ -11,7 +11,7 @@ learning_rate = 0.001
 import torch
 from torch import nn
 
-import fedeas
+from fedeas.training.samples import Task
 
 
 class Mixer(nn.Module):
@@ -34,6 +34,6 @@ class Mixer(nn.Module):
         return self.out(self.features(x))
 
 
-def make_network(task: "fedeas.Task") -> nn.Module:
+def make_network(task: Task) -> nn.Module:
     """Make the network for a task; `task.shape` is height x width x channels."""
     return Mixer(task.shape[2], task.classes)

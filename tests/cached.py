@@ -7,21 +7,28 @@ from pathlib import Path
 
 
 def contents(folder: Path) -> dict[str, object]:
-    """Every file of samples, byte by byte, and what the index says; not how long it took."""
-    held: dict[str, object] = {
-        str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.bin")
-    }
-    with closing(sqlite3.connect(folder / "index.sqlite")) as index:
-        for table in ("about", "segment", "fill"):
-            held[table] = sorted(index.execute(f"SELECT * FROM {table}"))
-    return held
+    """All that a cache holds, byte by byte; not how long it took, nor the order of its blocks."""
+    with closing(sqlite3.connect(folder / "samples.sqlite")) as database:
+        return {
+            "about": list(database.execute("SELECT * FROM about")),
+            "block": sorted(database.execute("SELECT client, head, samples FROM block")),
+            "fill": sorted(database.execute("SELECT * FROM fill")),
+        }
 
 
 @contextmanager
 def changing(folder: Path) -> Iterator[sqlite3.Connection]:
-    """Let an attacker write to the index."""
-    with closing(sqlite3.connect(folder / "index.sqlite")) as index, index:
-        yield index
+    """Let an attacker write to the database."""
+    with closing(sqlite3.connect(folder / "samples.sqlite")) as database, database:
+        yield database
+
+
+def flip_samples(folder: Path) -> None:
+    """Flip a bit in the last block's samples."""
+    with closing(sqlite3.connect(folder / "samples.sqlite")) as database:
+        ((values,),) = database.execute("SELECT samples FROM block ORDER BY id DESC LIMIT 1")
+    path = folder / "samples.sqlite"
+    flip(path, path.read_bytes().index(values) + len(values) - 1)
 
 
 def flip(path: Path, at: int, mask: int = 0x10) -> None:

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from fedeas.cli import main
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # In CI the same examples every time: a red build means that the change broke something.
-settings.register_profile("default", deadline=None, derandomize="CI" in os.environ, max_examples=30)
+settings.register_profile("default", deadline=None, derandomize="CI" in os.environ, max_examples=20)
 # Every night each property is tried on many more, others each time.
 settings.register_profile("nightly", deadline=None, max_examples=300)
 settings.load_profile("default")
@@ -67,13 +68,28 @@ def fedeas(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Result]:
     """Call the command line in this process."""
+    return partial(_call, main, monkeypatch, capsys)
 
-    def call(*arguments: object) -> Result:
-        monkeypatch.setattr(sys, "argv", ["fedeas", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return Result(int(stop.value.code or 0), captured.out, captured.err)
 
-    return call
+@pytest.fixture
+def reproduction(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Result]:
+    """Call `python -m reproduction` in this process."""
+    from reproduction.__main__ import main as reproduce
+
+    return partial(_call, reproduce, monkeypatch, capsys)
+
+
+def _call(
+    command: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *arguments: object,
+) -> Result:
+    monkeypatch.setattr(sys, "argv", ["fedeas", *map(str, arguments)])
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        command()
+    captured = capsys.readouterr()
+    return Result(int(stop.value.code or 0), captured.out, captured.err)

@@ -14,18 +14,18 @@ from safetensors.torch import load_file
 import rows
 from counting import Counting
 from fedeas import LabelCounts
-from fedeas.data import load_data
-from fedeas.flower.client import make_client_app
-from fedeas.flower.grids import InlineGrid
-from fedeas.flower.rounds import Trained, run_rounds
-from fedeas.flower.simulated import Simulation, simulated_members
+from fedeas.data import open_dataset
+from fedeas.flower.backends import InlineGrid
+from fedeas.flower.rounds import PLAIN, Aggregation, Trained, run_rounds
+from fedeas.flower.simulated import Simulation
 from fedeas.partition import Partition
 from fedeas.partition.partition import IndexLists, hash_labels
-from fedeas.policies.registry import make_policy
-from fedeas.privacy.queries.beta import BetaQuery
-from fedeas.privacy.queries.effects import Choice, choose_by_conditions
-from fedeas.settings.training import Federated, Local, ModelSettings
-from fedeas.training.task import Task
+from fedeas.planning.policies import make_policy
+from fedeas.training.samples import Task
+from fedeas.training.settings import Federated, Local, ModelSettings
+from fedeas_private.flower.secure_client import simulated_app, simulated_members
+from fedeas_private.flower.secure_round import SecureAggregation
+from fedeas_private.queries.effects import BetaQuery, PolicyChoice, choose_by_conditions
 from pictures import CLASSES, draw_shapes, write_set
 
 ROUNDS, CLIENTS, TRAIN, TEST = 3, 6, 240, 60
@@ -107,7 +107,7 @@ def federation(
 ) -> Federation:
     """Share samples out: every client one class and a little of the rest, or all alike."""
     folder.mkdir(parents=True, exist_ok=True)
-    data = load_data("shapes", write_data(folder / "set", kind))
+    data = open_dataset("shapes", write_data(folder / "set", kind))
     labels = np.asarray(data.train_labels)
     by_class = [np.flatnonzero(labels == c) for c in range(3)]
     if recipe == "balanced":
@@ -143,11 +143,11 @@ def federation(
 
 def counts_of(folder: Path) -> LabelCounts:
     """The label counts of a federation that was made in a folder."""
-    data = load_data("shapes", folder / "set")
+    data = open_dataset("shapes", folder / "set")
     return Partition.load(folder / "partition.npz").counts(data.labels)
 
 
-def negotiated(n: np.ndarray) -> Choice:
+def negotiated(n: np.ndarray) -> PolicyChoice:
     """What a negotiation among clients of these counts settles on."""
     query = BetaQuery(n.shape[1])
     return choose_by_conditions(query, query.read_plain(n))
@@ -167,12 +167,17 @@ def settings(
 
 
 def run(made: Federation, folder: Path, federated: Federated, grid: object = None) -> Trained:
-    grid = grid or InlineGrid(make_client_app(made.simulation.opener()), made.clients)
-    checkpoint = folder / f"{federated.method}.safetensors"
-    name, members = federated.method, simulated_members(made.clients)
+    grid = grid or InlineGrid(simulated_app(made.simulation.opener(), made.clients), made.clients)
+    checkpoint, name = folder / f"{federated.method}.safetensors", federated.method
+    aggregation = aggregation_of(federated, made.clients)
     return run_rounds(
-        grid, federated, made.task, 42, checkpoint, name, lambda _: {}, members=members
+        grid, federated, made.task, 42, checkpoint, name, lambda _: {}, aggregation=aggregation
     )
+
+
+def aggregation_of(federated: Federated, clients: int = CLIENTS) -> Aggregation:
+    """Add up simulated clients' updates as the settings ask for."""
+    return SecureAggregation(simulated_members(clients)) if federated.secure else PLAIN
 
 
 def trained(

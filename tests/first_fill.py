@@ -14,8 +14,8 @@ from pathlib import Path
 import filelock  # noqa: F401 - imported once, before the processes are forked
 
 from counting import Counting
+from fedeas._util.files import atomic_write
 from fedeas.cache import Cache, client_samples
-from fedeas.files import atomic_write
 
 WANTED = [5, 7, 3]
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch._dynamo  # noqa: F401 - the first optimizer of every fork would load it
 
-from fedeas.experiments.code import code_hash
-from fedeas.experiments.run import run
-from fedeas.settings.config import read_config
+from fedeas_lab.code import code_hash
+from fedeas_lab.config import read_config
+from fedeas_lab.experiment import run
 
 
 def rounds_done(out: str) -> int:

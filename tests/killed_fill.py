@@ -1,7 +1,7 @@
 """Fill a cache again and again, killed in the middle of it, then to its end.
 
 Every process is killed right before one of its steps, which is drawn by a seed: an image that is
-drawn, or a change to the disk. Prints the step, or `end`.
+drawn, or a statement of SQL; or at a random moment of writing. Prints the step, or `end`.
 
 python killed_fill.py PLAN CACHE LOG KIND KILLS
 """
@@ -11,62 +11,61 @@ import random
 import signal
 import sqlite3
 import sys
+import threading
 
 from counting import KINDS, Counting
 from fedeas.cache import Cache, fill
-from fedeas.plan import Plan
+from fedeas.planning.plan import Plan
 
-STEPS = ("sample", "append", "sync", "statement")
+STEPS = ("sample", "statement", "moment")
 
 
 class Struck:
-    """Kills its process right before the n-th step of a kind."""
+    """Kills its process right before the n-th step of a kind, or some time after the n-th batch."""
 
-    def __init__(self, inner: Counting, kind: str, left: int) -> None:
+    def __init__(self, inner: Counting, kind: str, left: int, delay: float) -> None:
         self.inner, self.fingerprint = inner, inner.fingerprint
-        self.kind, self.left = kind, left
+        self.kind, self.left, self.delay = kind, left, delay
 
     def step(self, event: str) -> None:
-        if event != self.kind:
-            return
-        self.left -= 1
-        if not self.left:
-            sys.stdout.write(f"{event}\n")
-            sys.stdout.flush()
-            os.kill(os.getpid(), signal.SIGKILL)
+        if event == self.kind:
+            self.left -= 1
+            if not self.left:
+                self.strike()
+
+    def strike(self) -> None:
+        sys.stdout.write(f"{self.kind}\n")
+        sys.stdout.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def sample(self, labels, seeds):
         self.step("sample")
-        return self.inner.sample(labels, seeds)
+        samples = self.inner.sample(labels, seeds)
+        if self.kind == "moment":  # while SQLite writes and syncs, mostly
+            self.left -= 1
+            if not self.left:
+                threading.Timer(self.delay, self.strike).start()
+        return samples
 
 
 def watch(step) -> None:
-    """Call `step` before a file of samples is opened to append, is synced, and before every SQL."""
-    fsync, connect = os.fsync, sqlite3.connect
-
-    def opened(event: str, arguments) -> None:
-        if event == "open" and str(arguments[0]).endswith(".bin") and arguments[2] & os.O_APPEND:
-            step("append")
-
-    def synced(handle: int) -> None:
-        step("sync")
-        fsync(handle)
+    """Call `step` before every statement of SQL."""
+    connect = sqlite3.connect
 
     def connected(*arguments, **more) -> sqlite3.Connection:
         connection = connect(*arguments, **more)
         connection.set_trace_callback(lambda _: step("statement"))
         return connection
 
-    sys.addaudithook(opened)
-    os.fsync, sqlite3.connect = synced, connected
+    sqlite3.connect = connected
 
 
-def start(plan: Plan, cache: Cache, inner: Counting, kind: str, number: int) -> int:
+def start(plan: Plan, cache: Cache, inner: Counting, *strike) -> int:
     """Fill in a process of its own, killed at a step, or at none; return how it ended."""
     child = os.fork()  # so that the seconds of importing are paid once
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    generator = Struck(inner, kind, number)
+    generator = Struck(inner, *strike)
     watch(generator.step)
     fill(plan, generator, cache, 7)
     sys.stdout.write("end\n")
@@ -84,9 +83,10 @@ def main(plan_file: str, folder: str, log: str, samples: str, kills: int) -> int
         kind = chance.choice(STEPS)
         # A fill begins with some twenty statements, and a batch takes half as many.
         number = chance.randint(1, 60 if kind == "statement" else 5)
-        if start(plan, cache, generator, kind, number) != -signal.SIGKILL:
+        delay = chance.uniform(0, 0.02)  # seconds
+        if start(plan, cache, generator, kind, number, delay) != -signal.SIGKILL:
             return 1
-    return start(plan, cache, generator, "", 0)
+    return start(plan, cache, generator, "", 0, 0)
 
 
 if __name__ == "__main__":

@@ -12,19 +12,22 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from fedeas.flower.backends import run_on_backend
 from fedeas.flower.client import make_client_app
-from fedeas.flower.grids import on_grid
-from fedeas.flower.negotiate import negotiate_beta
-from fedeas.flower.queries import Holding, answer_queries
-from fedeas.flower.simulated import simulated_identities, simulated_members
+from fedeas_private.flower.queries import QueryContext, answer_queries, negotiate_beta
+from fedeas_private.flower.secure_client import (
+    simulated_app,
+    simulated_identities,
+    simulated_members,
+)
 from federations import CLIENTS, counts_of, federation, run, settings
 
 
-def hold(counts: object, folder: Path, context: object) -> Holding:
+def hold(counts: object, folder: Path, context: object) -> QueryContext:
     """What a client negotiates with."""
     number = int(context.node_config["partition-id"])
     who = simulated_identities(len(counts))[number]
-    return Holding(counts[number], folder / str(number) / "sums", who, None, ("beta", "exact"))
+    return QueryContext(counts[number], folder / str(number) / "sums", who, None, ("beta", "exact"))
 
 
 def main(folder: Path, rounds: int, methods: list[list[object]], policy: str, kind: str) -> None:
@@ -34,7 +37,7 @@ def main(folder: Path, rounds: int, methods: list[list[object]], policy: str, ki
     own = folder / "ray"
     own.mkdir()
     opener = replace(made.simulation, folder=str(own / "clients")).opener()
-    app = make_client_app(opener, answers_queries=True)
+    app = make_client_app(opener)
     answer_queries(app, partial(hold, counts_of(folder).n, own / "clients"))
 
     def work(grid: object) -> None:
@@ -48,9 +51,9 @@ def main(folder: Path, rounds: int, methods: list[list[object]], policy: str, ki
         (own / "secure").mkdir()
         run(made, own / "secure", plain.replace(fraction=1.0, secure=True), grid)
 
-    on_grid("ray", app, CLIENTS, 1, work)
+    run_on_backend("ray", app, CLIENTS, 1, work)
     # Clients that answer queries are sites, which show no direction of their updates.
-    on_grid("ray", make_client_app(opener), CLIENTS, 1, work_securely)
+    run_on_backend("ray", simulated_app(opener, CLIENTS), CLIENTS, 1, work_securely)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Finished runs of configs/paper without training: results in the real format, written to disk.
+"""Finished runs of the paper's sweeps without training: results in the real format, on disk.
 
 Their accuracies are those that the paper prints, with a little noise by seed, so it is known what
 every claim has to say.
@@ -13,17 +13,17 @@ from types import SimpleNamespace
 import pytest
 
 from fedeas import LabelCounts
-from fedeas.experiments import run, sweep
-from fedeas.experiments.results import curves, summarise
-from fedeas.experiments.runs import write_index
-from fedeas.experiments.sweep import Cell, fill_in, plan_runs, read_sweep
-from fedeas.files import write_json
-from fedeas.paper.tables import BETAS, COMBINED_PEAK, printed
+from fedeas._util.files import write_json
 from fedeas.partition import FLBench
-from fedeas.policies.registry import make_policy
-from fedeas.settings.config import Config, PartitionConfig
+from fedeas.planning.policies import make_policy
+from fedeas_lab import experiment, sweep
+from fedeas_lab.config import Config, PartitionConfig
+from fedeas_lab.resolve import Run
+from fedeas_lab.results import curves, summarise, write_index
+from fedeas_lab.sweep import Cell, make_cells, read_sweep, run_specs
+from reproduction.tables import BETAS, COMBINED_PEAK, printed
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parents[1] / "reproduction" / "configs"
 SIZES = {"cifar10": [6000] * 10, "cifar100": [600] * 100}
 NOISE = 2e-6  # of an accuracy: what the paper prints is then far beyond it
 DRIFTS = {"none": 1.42e-4, "uniform": 2.15e-5, "fedeas": 1.95e-5, "full-balance": 1.14e-6}
@@ -36,12 +36,12 @@ TURBO = {"fedeas": 60.0, "uniform": 60.0 - 2.46}
 
 def counts_of(config: Config) -> LabelCounts:
     """Label counts as the paper's recipe has them, without a data set."""
-    return _counts(config.data.name, config.data.protocol, config.partition, config.seed)
+    return _counts(config.data.name, config.data.split, config.partition, config.seed)
 
 
 @cache
-def _counts(name: str, protocol: str, cut: PartitionConfig, seed: int) -> LabelCounts:
-    paper = protocol == "paper"
+def _counts(name: str, split: str, cut: PartitionConfig, seed: int) -> LabelCounts:
+    paper = split == "merged"
     sizes = [n if paper else n * 5 // 6 for n in SIZES[name]]
     # Some partitions take thousands of tries; with clients of one sample, few.
     least = 10 if seed == 42 and paper else 1
@@ -50,10 +50,10 @@ def _counts(name: str, protocol: str, cut: PartitionConfig, seed: int) -> LabelC
 
 
 def cells_of(name: str, monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
-    """Every cell of configs/paper/NAME.toml, with totals of the real class sizes."""
-    monkeypatch.setattr(sweep, "share_out", lambda c: SimpleNamespace(counts=counts_of(c)))
+    """Every cell of reproduction/configs/paper/NAME.toml, with totals of the real class sizes."""
+    monkeypatch.setattr(sweep, "partition_data", lambda c: SimpleNamespace(counts=counts_of(c)))
     monkeypatch.setattr(sweep, "_passes", lambda *_: 0)  # of 200 rounds of 600 runs: seconds
-    return fill_in(list(plan_runs(read_sweep(CONFIGS / "paper" / f"{name}.toml"))))
+    return make_cells(list(run_specs(read_sweep(CONFIGS / "paper" / f"{name}.toml"))))
 
 
 def levels(cell: Cell) -> tuple[float, float]:
@@ -111,16 +111,17 @@ def write_results(
         drawn_by = SimpleNamespace(fingerprint=config.augment.generator) if plan.total else None
         classes = tuple(map(str, range(counts.C)))
         federation = SimpleNamespace(
-            describe=lambda: "as the paper's", data=SimpleNamespace(classes=classes)
+            describe=lambda: "as the paper's",
+            data=SimpleNamespace(classes=classes, fingerprint="", sites=None),
         )
-        ready = run.Prepared(federation, plan, lambda _, name=cell.name: name, drawn_by, ("code",))
-        found = curves(history(cell, flip))
+        resolved = Run(config, None, federation, plan, drawn_by, None, None, None, codes=("code",))
+        series = curves(history(cell, flip))
         made = {"made": plan.total, "seconds": 0.0}
         result = {
-            **run._about(config, ready),
-            **summarise(found),
+            **experiment.about(resolved),
+            **summarise(series),
             "generation": made,
-            "curves": found,
+            "curves": series,
         }
         (root / cell.name).mkdir(parents=True)
         write_json(root / cell.name / "result.json", result)

@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from fedeas import augment
 from fedeas.cache import store
 from fedeas.cli import main
-from fedeas.experiments import run as runs
+from fedeas_lab import experiment
 from federations import Shapes, write_shapes
 from pictures import draw_shapes
 
@@ -41,7 +41,7 @@ device = "cpu"
 [data]
 name = "shapes"
 folder = "{folder}/set"
-hold_out = 12
+pool_per_class = 12
 
 [partition]
 recipe = "dirichlet"
@@ -93,23 +93,23 @@ def weights_hash(file: Path) -> str:
 @contextmanager
 def seeds_of_then():
     """Let samples of runs have the seeds that they had when the hashes were recorded."""
-    now, prepare = store.Cache.__init__, runs.prepare
+    now, resolve = store.Cache.__init__, experiment.resolve
     counts = {}
 
     def noted(config):
-        ready = prepare(config)
-        counts["hash"] = ready.plan.counts_hash
-        return ready
+        run = resolve(config)
+        counts["hash"] = run.plan.counts_hash
+        return run
 
     def then(self, base, generator, classes, seed=0):
         now(self, base, generator, classes, seed)
-        self._known_by = [generator.fingerprint, counts["hash"], 0]
+        self._identity = [generator.fingerprint, counts["hash"], 0]
 
-    store.Cache.__init__, runs.prepare = then, noted
+    store.Cache.__init__, experiment.resolve = then, noted
     try:
         yield
     finally:
-        store.Cache.__init__, runs.prepare = now, prepare
+        store.Cache.__init__, experiment.resolve = now, resolve
 
 
 def trained(folder: Path, name: str, method: str, policy: str) -> str:

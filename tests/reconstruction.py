@@ -20,7 +20,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedeas.skew import skewness
+from fedeas.planning.skew import skewness
 
 Histogram = tuple[int, ...]
 _FIRST_BETAS = 4.0  # up to which steps of single clients are looked for

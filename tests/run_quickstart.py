@@ -23,7 +23,7 @@ from flwr.app import Context, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
-from fedeas.flower.grids import on_grid
+from fedeas.flower.backends import run_on_backend
 
 CONFIG = {
     "num-server-rounds": 2,
@@ -110,7 +110,7 @@ def run(kind: str, clients: int, app: str, config: dict) -> dict:
     torch.manual_seed(1)  # the first weights, and inline all shuffling
     context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=config)
     configured_app = configured(client_app.app, config)
-    on_grid(kind, configured_app, clients, 1, lambda grid: server_app.app(grid, context))
+    run_on_backend(kind, configured_app, clients, 1, lambda grid: server_app.app(grid, context))
     return noted
 
 

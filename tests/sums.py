@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from fedeas.privacy.secure_sum.client import Client
-from fedeas.privacy.secure_sum.identity import Identity, Members
-from fedeas.privacy.secure_sum.keys import identity_of, new_identity
-from fedeas.privacy.secure_sum.memory import StageRecord
-from fedeas.privacy.secure_sum.messages import SIGNATURE, STAGES, RefusedError, marks
-from fedeas.privacy.secure_sum.server import Server
+from fedeas_private.secure_sum.client import Client
+from fedeas_private.secure_sum.identity import Identity, Members
+from fedeas_private.secure_sum.keys import identity_of, new_identity
+from fedeas_private.secure_sum.memory import StageRecord
+from fedeas_private.secure_sum.messages import SIGNATURE, STAGES, RefusedError, marks
+from fedeas_private.secure_sum.server import Server
 
 
 class Held:

@@ -22,27 +22,27 @@ import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedeas import FedEAS, InputError, WaterFill, skew
-from fedeas.cache.index import open_index
+from fedeas import FedEAS, InputError, WaterFill
+from fedeas._util.settings import read_settings
+from fedeas.cache.database import open_database
 from fedeas.flower import client as client_module
 from fedeas.flower import records
+from fedeas.flower.backends import InlineGrid
 from fedeas.flower.client import make_client_app
-from fedeas.flower.deployed import make_deployed_app, open_site, row_policy
-from fedeas.flower.grids import InlineGrid
-from fedeas.flower.limits import REFUSAL, RefusalLog
-from fedeas.privacy.accounting import rho_for, sigma_for
-from fedeas.privacy.noise import Noise
-from fedeas.privacy.queries.beta import BetaQuery
-from fedeas.privacy.queries.registry import encode_query, read_query
-from fedeas.privacy.secure_sum.client import Client
-from fedeas.privacy.secure_sum.memory import FileStore
-from fedeas.privacy.secure_sum.messages import RefusedError
-from fedeas.settings.deployment import SiteConfig
-from fedeas.settings.reading import read_settings
-from fedeas.settings.training import Local, ModelSettings
+from fedeas.flower.deployed import REFUSAL, RefusalLog, row_policy
+from fedeas.planning import skew
 from fedeas.training.models import make_model
-from fedeas.training.samples import Samples
-from fedeas.training.task import Task
+from fedeas.training.samples import Samples, Task
+from fedeas.training.settings import Local, ModelSettings
+from fedeas_private.accounting import rho_for, sigma_for
+from fedeas_private.flower.deployed import client_app, open_site
+from fedeas_private.flower.settings import SiteConfig
+from fedeas_private.noise import SumNoise
+from fedeas_private.queries import encode_query, read_query
+from fedeas_private.queries.effects import BetaQuery
+from fedeas_private.secure_sum.client import Client
+from fedeas_private.secure_sum.memory import FileStore
+from fedeas_private.secure_sum.messages import RefusedError
 from hostile import equal
 from pictures import encoded
 from reconstruction import Seen, reconstruct
@@ -100,7 +100,7 @@ def test_the_sums_of_a_negotiation_do_not_give_histograms_away():
         old = Seen(old_grid().tolist(), samples, scores, before, sizes, CLASSES, _BITS)
         read_before += recovered(histograms, old)
         query = BetaQuery(CLASSES)
-        noise = Noise(sigma_for(rho_for(1.0, 1e-6), query.sensitivity, honest=2, words=42), 2)
+        noise = SumNoise(sigma_for(rho_for(1.0, 1e-6), query.sensitivity, honest=2, words=42), 2)
         words = query.answers(histograms).sum(axis=0) + sum(noise.part(42) for _ in range(3))
         whole = np.rint(words / query.units).astype(int).tolist()
         grid = query.numbers.tolist()
@@ -168,7 +168,7 @@ def test_a_damaged_record_of_a_sum_is_noticed(tmp_path):
 
 COUNTS = (37, 0, 120, 5, 61, 0, 2, 88, 14, 1)
 NAMES = ", ".join(f"c{c}" for c in range(CLASSES))
-TASK = {"classes": CLASSES, "shape": [8, 8, 1], "mean": [0.5], "spread": [0.5]}
+TASK = {"classes": CLASSES, "shape": [8, 8, 1], "mean": [0.5], "std": [0.5]}
 
 
 @dataclass
@@ -223,7 +223,7 @@ def site(tmp_path) -> Attacked:
     node = {"partition-id": 0, "classes": NAMES, "data": str(tmp_path / "data"),
             "state": str(tmp_path / "state"), "device": "cpu"}  # fmt: skip
     context = Context(1, 2, node, RecordDict(), {"classes": NAMES})
-    return Attacked(make_deployed_app(), context)
+    return Attacked(client_app(), context)
 
 
 def unguarded(site: Attacked, monkeypatch: pytest.MonkeyPatch) -> Attacked:
@@ -237,7 +237,7 @@ def unguarded(site: Attacked, monkeypatch: pytest.MonkeyPatch) -> Attacked:
     monkeypatch.setattr(client_module, "read_settings", unchecked)
     config = read_settings(SiteConfig, site.context.node_config)
     monkeypatch.setattr(client_module, "check_task", lambda task, samples: None)
-    app = make_client_app(lambda context: replace(open_site(config), limits=None))
+    app = make_client_app(lambda context: replace(open_site(config), limits=None, methods=None))
     return Attacked(app, site.context)
 
 
@@ -344,7 +344,6 @@ def test_a_model_is_made_without_memory_before_it_is_looked_at(site, monkeypatch
     monkeypatch.setattr(client_module, "make_model", noted)
     assert site.refuses(name="mlp(width=4096)")  # with the weights of a small network
     assert devices == ["meta"]
-    client_module._made.cache_clear()
     assert not site.refuses()
     assert devices == ["meta", "meta", "cpu"]
     site.context.node_config |= {"max-model-mb": 0}
@@ -362,12 +361,12 @@ def test_only_weights_of_the_model_are_taken(site, weights):
 
 def test_new_experiments_do_not_fill_a_sites_disk(site, tmp_path):
     """MOON keeps a model for every experiment, and the server names experiments."""
-    from fedeas.flower.state import Kept
+    from fedeas.flower.client import ClientStateStore
 
     def kept(limit: int) -> int:
         folder = tmp_path / f"kept-{limit}"
         for number in range(8):
-            own = Kept(folder / str(number))
+            own = ClientStateStore(folder / str(number))
             own.make_room(1, 0, 1_000_200, limit)
             own.save(1, 0, {"w": torch.zeros(250_000)})  # a megabyte
         return sum(path.stat().st_size for path in folder.rglob("*.safetensors"))
@@ -410,7 +409,7 @@ def test_new_targets_do_not_fill_a_sites_disk(site, tmp_path):
             shares = ["1" if c == wanted else "0.001" for c in range(CLASSES)]
             samples = opened.samples(f"full-balance(target={':'.join(shares)})")
             drawn.append(len(samples.synthetic_labels))
-        return sum(p.stat().st_size for p in state.rglob("samples.bin")), drawn
+        return sum(p.stat().st_size for p in state.rglob("samples.sqlite")), drawn
 
     size, drawn = filled()
     assert size > 1_500_000
@@ -482,9 +481,10 @@ def test_too_large_a_plan_is_cut_rather_than_refused(site, tmp_path):
     assert wanted.sum() > 100
     opened.samples("fedeas(beta=12)")
     made = np.zeros(CLASSES, int)
-    with open_index(next(tmp_path.rglob("index.sqlite"))) as index:
-        for segment in index.segments("0"):
-            made[segment.label] += segment.size
+    with open_database(next(tmp_path.rglob("samples.sqlite"))) as database:
+        for block in database.blocks("0"):
+            for segment in block.segments:
+                made[segment.label] += segment.size
     assert made.tolist() == (wanted * 100 // wanted.sum()).tolist()
     assert 80 < made.sum() <= 100
 

@@ -5,23 +5,24 @@ import json
 import os
 import random
 import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cached import changing, contents
+from cached import changing, contents, flip_samples
 from counting import Counting
 from fedeas import InputError, LabelCounts, Plan, augment
+from fedeas._util.files import sealed, unsealed
 from fedeas.cache import Cache, client_samples, fill, verify
-from fedeas.cache.block import Segment, encode
-from fedeas.cache.index import open_index
-from fedeas.cache.verify import summary
-from fedeas.files import sealed, unsealed
+from fedeas.cache.database import Segment, open_database
+from fedeas.cache.store import summary
 
 TESTS = Path(__file__).parent
 WANTED = [3, 0, 4]
@@ -40,15 +41,13 @@ def filled(base: Path) -> tuple[Cache, np.ndarray]:
 
 
 def careless_samples(cache: Cache) -> np.ndarray:
-    """Read what the index says, as it is: no names, hashes or sizes are checked."""
-    found = []
-    with changing(cache.folder) as index:
-        rows = list(index.execute("SELECT DISTINCT file, offset, size FROM segment"))
-    for file, offset, size in rows:
-        block = (cache.folder / file).read_bytes()[offset : offset + size]
-        head, _, pixels = block.partition(b"\n")
-        found.append(np.frombuffer(pixels, np.uint8).reshape(json.loads(head)["body"]["shape"]))
-    return np.concatenate(found)
+    """Read what the file says, as it is: no names, hashes or sizes are checked."""
+    parts = []
+    with changing(cache.folder) as database:
+        for head, values in database.execute("SELECT head, samples FROM block"):
+            shape = json.loads(head)["body"]["shape"]
+            parts.append(np.frombuffer(values, np.uint8).reshape(shape))
+    return np.concatenate(parts)
 
 
 # Many processes at once
@@ -82,94 +81,130 @@ def test_the_first_fill_by_twenty_processes_at_once_succeeds(tmp_path, attempts)
 # Files that somebody changed
 
 
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 0xFF
-    path.write_bytes(content)
+def whiten(folder: Path) -> None:
+    with changing(folder) as database:
+        database.execute(
+            "UPDATE block SET samples = CAST(replace(hex(zeroblob(112)), '00', 'x') AS BLOB)"
+        )
 
 
-def whiten(path: Path) -> None:
-    head, _, pixels = path.read_bytes().partition(b"\n")
-    path.write_bytes(head + b"\n" + b"\xff" * len(pixels))
-
-
-def flip_and_restore_time(path: Path) -> None:
+def flip_and_restore_time(folder: Path) -> None:
+    path = folder / "samples.sqlite"
     info = path.stat()
-    flip(path)
+    flip_samples(folder)
     os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
 
 
-@pytest.mark.parametrize("change", [flip, whiten, flip_and_restore_time])
+@pytest.mark.parametrize("change", [flip_samples, whiten, flip_and_restore_time])
 def test_changed_samples_are_never_used(change, tmp_path):
     """Also in the process that has read it before, and if its time is put back."""
     cache, images = filled(tmp_path)
-    path = cache.samples_file("a")
-    os.utime(path, ns=(0, 0))
+    os.utime(cache.file, ns=(0, 0))
     np.testing.assert_array_equal(client_samples("a", WANTED, Grey(), cache)[0], images)
-    change(path)
+    change(cache.folder)
     assert not np.array_equal(careless_samples(cache), images)
-    with pytest.raises(InputError, match=r"is damaged; run `fedeas fill` or `augment` again"):
-        cache.samples("a", WANTED)
-    np.testing.assert_array_equal(client_samples("a", WANTED, Grey(), cache)[0], images)
-    assert list(verify(cache.folder)) == []
-
-
-@pytest.mark.parametrize("named", ["../evil.bin", "/evil.bin", "clients/../../evil.bin"])
-def test_an_index_that_names_a_file_elsewhere_is_not_followed(named, tmp_path):
-    cache, images = filled(tmp_path)
-    whole = encode("a", [Segment(0, 0, 3), Segment(2, 0, 4)], np.full_like(images, 7))
-    (tmp_path / "evil.bin").write_bytes(whole)  # whole, and where .. leads to
-    named = str(tmp_path / "evil.bin") if named.startswith("/") else named
-    with changing(cache.folder) as index:
-        index.execute("UPDATE segment SET file = ?, size = ?", (named, len(whole)))
-    assert (careless_samples(cache) == 7).all()
-    with pytest.raises(InputError, match="not a file of samples"):
+    with pytest.raises(InputError, match=r"is damaged.*; run `fedeas fill` or `augment` again"):
         cache.samples("a", WANTED)
     np.testing.assert_array_equal(client_samples("a", WANTED, Grey(), cache)[0], images)
     assert list(verify(cache.folder)) == []
 
 
 @pytest.mark.parametrize(
-    "promised", [[(0, 0, 9), (2, 0, 9)], [(2, 0, 3), (0, 0, 4)], [(0, 0, 3)], [(0, 1, 3)]]
+    "promised",
+    [
+        [[0, 0, 9], [2, 0, 9]],
+        [[0, 0, 3]],
+        [[0, 1, 3]],
+        [[0, 0, 3], [2, 0, 4], [1, 0, 2]],
+        [[0, 0, 3], [2, 0, 4], [2, 4, 4]],
+    ],
 )
-def test_an_index_that_promises_other_samples_is_not_believed(promised, tmp_path):
-    """Neither more samples than a block holds, nor those of another class."""
+def test_a_head_that_promises_other_samples_is_not_believed(promised, tmp_path):
+    """More or fewer samples than the block has, with the right hash of that promise."""
     cache, images = filled(tmp_path)
-    with changing(cache.folder) as index:
-        ((file, offset, size),) = index.execute("SELECT DISTINCT file, offset, size FROM segment")
-        index.execute("DELETE FROM segment")
-        for place, segment in enumerate(promised):
-            row = ("a", *segment, file, offset, place, size)
-            index.execute("INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-    if promised[0][1] == 0:
-        wanted = [max([0, *(b for c, _, b in promised if c == label)]) for label in range(3)]
-        assert cache.missing("a", wanted) == []  # by its index it has all of them
-        with pytest.raises(InputError, match="other samples than the index says; run `fedeas"):
-            cache.samples("a", wanted)
+    with changing(cache.folder) as database:
+        ((line,),) = database.execute("SELECT head FROM block")
+        head = unsealed(line, "") | {"segments": promised}
+        database.execute("UPDATE block SET head = ?", (sealed(head),))
+    assert careless_samples(cache).shape == images.shape
+    with pytest.raises(InputError, match="is damaged: samples of unknown origin; run `fedeas"):
+        cache.samples("a", WANTED)
     np.testing.assert_array_equal(client_samples("a", WANTED, Grey(), cache)[0], images)
     assert list(verify(cache.folder)) == []
 
 
-def test_an_index_with_tables_of_somebody_else_is_not_used(tmp_path):
+@pytest.mark.parametrize("shape", [[7, 4, 4, 2], [7, 4, 2, 1], [7, 2**40, 4, 1]])
+def test_a_head_of_another_shape_is_not_believed(shape, tmp_path):
+    cache, images = filled(tmp_path)
+    with changing(cache.folder) as database:
+        ((line,),) = database.execute("SELECT head FROM block")
+        database.execute(
+            "UPDATE block SET head = ?", (sealed(unsealed(line, "") | {"shape": shape}),)
+        )
+    with pytest.raises(InputError, match="is damaged"):
+        cache.samples("a", WANTED)
+    np.testing.assert_array_equal(client_samples("a", WANTED, Grey(), cache)[0], images)
+    assert list(verify(cache.folder)) == []
+
+
+def test_a_block_twice_is_found_and_one_of_them_removed(tmp_path):
+    cache, images = filled(tmp_path)
+    with changing(cache.folder) as database:
+        database.execute("INSERT INTO block SELECT 9, client, head, samples FROM block")
+    (problem,) = verify(cache.folder)
+    assert "twice" in problem
+    plan = Plan.of(LabelCounts([[1, 1, 1]], ["a"]), [WANTED], "all")
+    assert fill(plan, Grey(), cache).generated == 0
+    assert list(verify(cache.folder)) == []
+    np.testing.assert_array_equal(cache.samples("a", WANTED)[0], images)
+
+
+def test_a_block_of_another_client_is_not_used(tmp_path):
+    cache, images = filled(tmp_path)
+    client_samples("b", WANTED, Grey(), cache)
+    with changing(cache.folder) as database:
+        database.execute("UPDATE block SET client = iif(client = 'a', 'b', 'a')")
+    with pytest.raises(InputError, match="unknown origin"):
+        cache.samples("a", WANTED)
+    np.testing.assert_array_equal(client_samples("a", WANTED, Grey(), cache)[0], images)
+
+
+def test_a_file_with_tables_of_somebody_else_is_not_used(tmp_path):
     """A trigger would run whenever samples are entered."""
     cache, images = filled(tmp_path)
-    with changing(cache.folder) as index:
-        index.execute("CREATE TRIGGER evil AFTER INSERT ON segment BEGIN DELETE FROM segment; END")
-    with changing(cache.folder) as index:  # the attack itself
-        index.execute("INSERT INTO segment VALUES ('b', 0, 0, 1, 'x', 0, 0, 1)")
-        assert list(index.execute("SELECT * FROM segment")) == []
+    with changing(cache.folder) as database:
+        database.execute("CREATE TRIGGER evil AFTER INSERT ON block BEGIN DELETE FROM block; END")
+    with changing(cache.folder) as database:  # the attack itself
+        database.execute("SAVEPOINT before")
+        database.execute("INSERT INTO block (client) VALUES ('b')")
+        assert list(database.execute("SELECT * FROM block")) == []
+        database.execute("ROLLBACK TO before")
     with pytest.raises(InputError, match="it has other tables"):
         cache.samples("a", WANTED)
     np.testing.assert_array_equal(client_samples("a", WANTED, Grey(), cache)[0], images)
     assert list(verify(cache.folder)) == []
 
 
+def test_a_view_in_the_place_of_the_blocks_makes_nobody_wait(tmp_path):
+    """What can be read of a damaged file is kept, and a view may never end."""
+    cache, images = filled(tmp_path)
+    with changing(cache.folder) as database:
+        database.execute("DROP TABLE block")
+        database.execute(
+            "CREATE VIEW block AS WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n)"
+            " SELECT id, 'a' AS client, '' AS head, x'' AS samples FROM n"
+        )
+        rows = database.execute("SELECT id FROM block")
+        assert len([next(rows) for _ in range(10_000)]) == 10_000  # and so on
+    np.testing.assert_array_equal(client_samples("a", WANTED, Grey(), cache)[0], images)
+    assert list(verify(cache.folder)) == []
+
+
 def test_a_pipe_in_the_place_of_samples_makes_nobody_wait(tmp_path):
     cache, images = filled(tmp_path)
-    path = cache.samples_file("a")
-    path.unlink()
-    os.mkfifo(path)
-    reader = [sys.executable, "-c", f"open({str(path)!r}).read()"]
+    cache.file.unlink()
+    os.mkfifo(cache.file)
+    reader = [sys.executable, "-c", f"open({str(cache.file)!r}).read()"]
     with pytest.raises(subprocess.TimeoutExpired):
         subprocess.run(reader, timeout=0.5)
     with pytest.raises(InputError, match="it is not a file"):
@@ -251,19 +286,19 @@ def test_label_counts_cannot_be_recovered_from_what_a_cache_says_of_itself(tmp_p
     counts = [90, 10, 0]
     made = np.bincount(augmented(tmp_path)[1], minlength=3) - counts
     assert recovered(LabelCounts([counts]).fingerprint, made.tolist()) == [counts]
-    (path,) = tmp_path.glob("*/index.sqlite")
-    with open_index(path) as index:
-        about = index.about()
+    (path,) = tmp_path.glob("*/samples.sqlite")
+    with open_database(path) as database:
+        about = database.about()
     for hashed in about.values():
         assert recovered(hashed, made.tolist()) == []
     # It does not depend on them: other counts, the same cache.
     augmented(tmp_path, (7, 50, 20))
-    assert list(tmp_path.glob("*/index.sqlite")) == [path]
-    with open_index(path) as index:
-        assert index.about() == about
+    assert list(tmp_path.glob("*/samples.sqlite")) == [path]
+    with open_database(path) as database:
+        assert database.about() == about
 
 
-# Values of any kind in the index and in the heads of blocks
+# Values of any kind in the database and in the heads of blocks
 
 VALUES = [
     None, True, -1, 0, 3, 1e308, 2**62, "x", "", [], {}, [[]], "../../x", ["a"], {"a": 1},
@@ -293,42 +328,44 @@ def changed(value, chance: random.Random):
 
 def careless_reading(cache: Cache) -> None:
     """Read a cache as if whoever can write to it is one of us."""
-    with changing(cache.folder) as index:
-        about = json.loads(index.execute("SELECT sealed FROM about").fetchone()[0])["body"]
+    with changing(cache.folder) as database:
+        about = json.loads(database.execute("SELECT sealed FROM about").fetchone()[0])["body"]
         assert about["generator"] + about["classes"] + str(int(about["seed"]))
-        rows = list(index.execute("SELECT label, start, stop, file, offset, size FROM segment"))
-        noted = list(index.execute("SELECT requests FROM fill"))
-    for label, start, stop, file, offset, size in rows:
-        assert Segment(label, start, stop).size >= 0
-        block = (cache.folder / file).read_bytes()[offset : offset + size]
-        head = json.loads(block.partition(b"\n")[0])["body"]
-        assert head["client"] + str(sum(Segment(*s).size for s in head["segments"]))
+        rows = list(database.execute("SELECT client, head, samples FROM block"))
+        noted = list(database.execute("SELECT requests FROM fill"))
+    for client, line, values in rows:
+        head = json.loads(line)["body"]
+        assert client + head["client"] + str(sum(Segment(*s).size for s in head["segments"]))
+        assert np.frombuffer(values, head["dtype"]).reshape(head["shape"]).size
     for (requests,) in noted:
         for name, segment in json.loads(requests):
             assert name + str(Segment(*segment).size)
 
 
 def change_one_place(cache: Cache, key: str, chance: random.Random) -> str:
-    """Change a value of the index, or the head of a block, and give it the right hash."""
-    which = chance.choice(["about", "segment", "segment", "fill", "block"])
-    path = cache.samples_file("a")
-    head, _, pixels = path.read_bytes().partition(b"\n")
-    with changing(cache.folder) as index:
+    """Change a value of the database, or the head of a block, and give it the right hash."""
+    which = chance.choice(["about", "block", "block", "fill", "head"])
+    with changing(cache.folder) as database:
         requests = [["a", [0, 3, 5]]]
-        index.execute("INSERT INTO fill VALUES ('a', ?, ?)", (key, json.dumps(requests)))
-        if which == "block":
-            line = sealed(changed(unsealed(head.decode() + "\n", ""), chance)).encode()
-            path.write_bytes(line + pixels)
-            index.execute("UPDATE segment SET size = ?", (len(line) + len(pixels),))
+        database.execute("INSERT INTO fill VALUES ('a', ?, ?)", (key, json.dumps(requests)))
+        if which == "head":
+            ((line,),) = database.execute("SELECT head FROM block")
+            head = sealed(changed(unsealed(line, ""), chance))
+            database.execute("UPDATE block SET head = ?", (head,))
         elif which == "about":
-            body = unsealed(index.execute("SELECT sealed FROM about").fetchone()[0], "")
-            index.execute("UPDATE about SET sealed = ?", (sealed(changed(body, chance)),))
+            body = unsealed(database.execute("SELECT sealed FROM about").fetchone()[0], "")
+            database.execute("UPDATE about SET sealed = ?", (sealed(changed(body, chance)),))
         elif which == "fill":
-            index.execute("UPDATE fill SET requests = ?", (json.dumps(changed(requests, chance)),))
+            noted = json.dumps(changed(requests, chance))
+            database.execute("UPDATE fill SET requests = ?", (noted,))
         else:
-            columns = ("client", "label", "start", "stop", "file", "offset", "place", "size")
+            table, columns = chance.choice(
+                [("block", ("id", "client", "head", "samples"))] * 4
+                + [("fill", ("owner", "wanted", "requests")), ("work", ("made", "seconds"))]
+            )
             column, value = chance.choice(columns), chance.choice(PLAIN)
-            index.execute(f"UPDATE OR IGNORE segment SET {column} = ?", (value,))
+            with suppress(sqlite3.IntegrityError):  # a number must be one
+                database.execute(f"UPDATE OR IGNORE {table} SET {column} = ?", (value,))
     return which
 
 
@@ -350,7 +387,7 @@ def test_hostile_values_with_right_hashes_end_in_one_clear_error(tmp_path, cases
             pass
         except Exception as error:
             careless[type(error).__name__] += 1
-        assert all(problem.what for problem in verify(cache.folder))
+        assert all(problem for problem in verify(cache.folder))
         assert summary(cache.folder).size > 0
         for read in (lambda c=cache: Cache.at(c.folder), lambda c=cache: c.samples("a", WANTED)):
             try:
@@ -373,7 +410,7 @@ def test_hostile_values_with_right_hashes_end_in_one_clear_error(tmp_path, cases
             outcomes[which, "mended"] += 1
     assert sum(careless.values()) > cases / 6
     assert len(careless) >= 4  # KeyError, TypeError and the like
-    for which in ("about", "segment", "block"):
+    for which in ("about", "block", "head"):
         assert outcomes[which, "refused"] > cases / 15
         assert outcomes[which, "mended"] > cases / 15
 
@@ -381,32 +418,24 @@ def test_hostile_values_with_right_hashes_end_in_one_clear_error(tmp_path, cases
 # Writing elsewhere
 
 
-@pytest.mark.parametrize("client", ["a", None])
-def test_a_second_name_of_somebodys_file_is_not_written_to(tmp_path, client):
-    """A hard link in the place of the samples: mending would cut it off and append to it."""
+@pytest.mark.parametrize("content", ["secret", "cache"])
+def test_a_second_name_of_somebodys_file_is_not_written_to(tmp_path, content):
+    """A hard link in the place of the samples: mending would change what it leads to."""
     cache, _ = filled(tmp_path / "cache")
     secret = tmp_path / "secret"
-    secret.write_bytes(b"secret" * 100)
-    path = cache.samples_file(client)
-    path.unlink(missing_ok=True)
-    os.link(secret, path)
+    secret.write_bytes(b"secret" * 100 if content == "secret" else cache.file.read_bytes())
+    before = secret.read_bytes()
     plan = Plan.of(LabelCounts([[1, 1, 1]], ["a"]), [[5, 5, 5]], "by hand")
-    for again in (
-        lambda: fill(plan, Grey(), cache),
-        lambda: client_samples(client or "b", [5, 5, 5], Grey(), cache),
-    ):
-        if client is None and again.__code__.co_names[0] == "client_samples":
-            continue  # another file
-        with pytest.raises(InputError, match=r"samples\.bin has 2 names"):
-            again()
-    assert secret.read_bytes() == b"secret" * 100
-
-
-def test_an_index_of_two_names_is_not_written_to(tmp_path):
-    cache, _ = filled(tmp_path / "cache")
-    os.link(cache.folder / "index.sqlite", tmp_path / "elsewhere")
-    with pytest.raises(InputError, match=r"index\.sqlite has 2 names"):
-        client_samples("a", [5, 5, 5], Grey(), cache)
+    for link, why in ((os.link, r"samples\.sqlite has 2 names"), (os.symlink, "is a link")):
+        cache.file.unlink()
+        link(secret, cache.file)
+        for again in (
+            lambda: fill(plan, Grey(), cache),
+            lambda: client_samples("a", [5, 5, 5], Grey(), cache),
+        ):
+            with pytest.raises(InputError, match=why):
+                again()
+        assert secret.read_bytes() == before
 
 
 @pytest.mark.parametrize("which", ["client", "clients", "cache"])
@@ -425,13 +454,13 @@ def test_nothing_is_written_through_a_linked_folder(tmp_path, which):
 
 def test_files_of_samples_are_their_owners_alone(tmp_path):
     cache, _ = filled(tmp_path / "cache")
-    assert stat.S_IMODE(cache.samples_file("a").stat().st_mode) == 0o600
+    assert stat.S_IMODE(cache.file.stat().st_mode) == 0o600
 
 
 def test_a_cache_is_listed_while_it_is_filled(tmp_path, monkeypatch):
     """A journal is there when it is looked for, and gone when it is measured."""
     cache, _ = filled(tmp_path / "cache")
-    journal, there = cache.folder / "index.sqlite-journal", Path.is_file
+    journal, there = cache.folder / "samples.sqlite-journal", Path.is_file
 
     def ends(path):
         answer = there(path)

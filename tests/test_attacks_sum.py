@@ -10,15 +10,21 @@ from scipy import stats
 from scipy.special import gammaln
 
 from fedeas import InfeasibleError, InputError
-from fedeas.privacy.secure_sum import client as client_module
-from fedeas.privacy.secure_sum import graph as graph_module
-from fedeas.privacy.secure_sum.client import Client, _Own, agreement, bind_session, signed_keys
-from fedeas.privacy.secure_sum.graph import mean_degree, quorum
-from fedeas.privacy.secure_sum.identity import Members
-from fedeas.privacy.secure_sum.keys import (
+from fedeas_private.secure_sum import client as client_module
+from fedeas_private.secure_sum import identity as graph_module
+from fedeas_private.secure_sum.client import (
+    Client,
+    _ClientState,
+    agreement,
+    bind_session,
+    signed_keys,
+)
+from fedeas_private.secure_sum.identity import Members, mean_degree, quorum
+from fedeas_private.secure_sum.keys import (
     add_mask,
     add_pair_mask,
     agree,
+    join,
     load_key,
     new_key,
     public_key,
@@ -26,12 +32,13 @@ from fedeas.privacy.secure_sum.keys import (
     sign,
     unseal,
 )
-from fedeas.privacy.secure_sum.memory import end_sums, open_sum
-from fedeas.privacy.secure_sum.messages import (
+from fedeas_private.secure_sum.memory import end_sums, open_sum
+from fedeas_private.secure_sum.messages import (
     DEALT,
     HASH,
     KEY,
     SEALED,
+    SHARE,
     SIGNATURE,
     SIGNED_KEYS,
     RefusedError,
@@ -39,7 +46,6 @@ from fedeas.privacy.secure_sum.messages import (
     marks,
     pieces,
 )
-from fedeas.privacy.secure_sum.shares import SHARE, join
 from sums import Cohort, identities, vectors_of
 
 SESSION = "a sum"
@@ -116,8 +122,8 @@ class TwoStories:
             add_pair_mask(total, load_key(key), self.keys[0][KEY:], k, 0, bound)
         return total[:-1]
 
-    def own(self, k: int) -> _Own:
-        return _Own.read(self.cohort.memories[10 + k].recall("keys").secret)
+    def own(self, k: int) -> _ClientState:
+        return _ClientState.read(self.cohort.memories[10 + k].recall("keys").secret)
 
     def opened_by_friends(self) -> tuple[dict[int, bytes], dict[int, dict[int, bytes]]]:
         """Have every colluder open what it was dealt."""
@@ -317,7 +323,9 @@ class TwoLists:
     def run(self) -> np.ndarray:
         """Return the words of client 0."""
         cohort, n = self.cohort, self.n
-        own = {k: _Own.read(cohort.memories[10 + k].recall("keys").secret) for k in range(n)}
+        own = {
+            k: _ClientState.read(cohort.memories[10 + k].recall("keys").secret) for k in range(n)
+        }
         masked = cohort.ask("masked")[10]
         left = [k for k in range(n) if k not in self.gone]
         signed = {k: cohort.answer("agree", 10 + k, cohort.survivors(k, left)) for k in left if k}

@@ -17,33 +17,34 @@ from scipy import stats
 
 from fedeas import InfeasibleError
 from fedeas.flower import client as client_module
-from fedeas.flower import queries as queries_module
 from fedeas.flower import records
-from fedeas.flower import secure_round as secure_round_module
-from fedeas.flower import secure_sum as secure_sum_module
-from fedeas.flower.deployed import make_deployed_app, open_deployed
+from fedeas.flower.backends import InlineGrid
+from fedeas.flower.deployed import agreed_config
 from fedeas.flower.exchange import exchange
-from fedeas.flower.grids import InlineGrid
-from fedeas.flower.queries import ask
-from fedeas.flower.robust import clip_update
-from fedeas.flower.secure_round import Layout, content_digest, encode_question, whole_update
-from fedeas.flower.secure_sum import Sums, finish_sum, new_session, read_replies
-from fedeas.methods.registry import make_method
-from fedeas.privacy.accounting import DELTA, rho_for
-from fedeas.privacy.ledger import Ledger
-from fedeas.privacy.noise import Noise
-from fedeas.privacy.queries.class_totals import ClassTotals
-from fedeas.privacy.queries.registry import encode_query
-from fedeas.privacy.secure_sum.client import Client
-from fedeas.privacy.secure_sum.identity import Members, make_identity
-from fedeas.privacy.secure_sum.keys import identity_of
-from fedeas.privacy.secure_sum.server import Server
-from fedeas.settings.deployment import RoundSum
-from fedeas.settings.training import Local, ModelSettings
+from fedeas.flower.rounds import clip_update
 from fedeas.training.loop import fit
+from fedeas.training.methods import make_method
 from fedeas.training.models import make_model
-from fedeas.training.samples import Samples
-from fedeas.training.task import Task
+from fedeas.training.samples import Samples, Task
+from fedeas.training.settings import Local, ModelSettings
+from fedeas_private.accounting import DELTA, rho_for
+from fedeas_private.flower import queries as queries_module
+from fedeas_private.flower import secure_client as secure_client_module
+from fedeas_private.flower import secure_round as secure_round_module
+from fedeas_private.flower import secure_sum as secure_sum_module
+from fedeas_private.flower.deployed import client_app, open_site
+from fedeas_private.flower.queries import ask, encode_question
+from fedeas_private.flower.secure_round import Layout, content_digest, whole_update
+from fedeas_private.flower.secure_sum import Sums, finish_sum, new_session, read_replies
+from fedeas_private.flower.settings import RoundSum, SiteConfig
+from fedeas_private.ledger import Ledger
+from fedeas_private.noise import SumNoise
+from fedeas_private.queries import encode_query
+from fedeas_private.queries.query import ClassTotals
+from fedeas_private.secure_sum.client import Client
+from fedeas_private.secure_sum.identity import Members, make_identity
+from fedeas_private.secure_sum.keys import identity_of
+from fedeas_private.secure_sum.server import Server
 from pictures import CLASSES, draw_shapes, encoded
 
 SITES, UNITS = 4, 2**24
@@ -169,7 +170,7 @@ class Cheating:
 
     def __init__(self, place: Path, state: Path, **changed: object) -> None:
         self.members, self.state = Members.load(place / "members.toml"), state
-        self.grid = InlineGrid(make_deployed_app(), SITES)
+        self.grid = InlineGrid(client_app(), SITES)
         self.nodes = list(self.grid.get_node_ids())
         for k, context in enumerate(self.grid._contexts.values()):
             context.node_config = {
@@ -296,7 +297,7 @@ def test_training_that_overflows_is_no_refusal_without_noise_either(
     assert set(server.nodes[1:]) <= set(found.nodes)
 
 
-# Noise is the owner's
+# SumNoise is the owner's
 
 
 def stolen_histogram(server: Cheating, k: int) -> np.ndarray:
@@ -329,8 +330,8 @@ def test_a_server_cannot_leave_the_noise_out(place, tmp_path, allow):
 def test_two_exact_sums_are_one_sites_labels(place, tmp_path, monkeypatch, client):
     """What the switch is for; once the noise was the server's choice, whatever the owner said."""
     if client == "as it was":
-        for module in (client_module, queries_module):
-            monkeypatch.setattr(module, "training_cost", lambda asked, allow: asked["rho"])
+        for module in (secure_client_module, queries_module):
+            monkeypatch.setattr(module, "training_cost", lambda question, allow: question.rho)
     allow = "class-totals beta price" if client == "as it was" else "train exact"
     server = Cheating(place, tmp_path, allow=allow)
     own = np.bincount(LABELS[HELD // 2 : 3 * HELD // 4], minlength=len(CLASSES))
@@ -342,11 +343,12 @@ def test_two_exact_sums_are_one_sites_labels(place, tmp_path, monkeypatch, clien
 def test_no_site_trains_alone_in_a_sum(place, tmp_path, monkeypatch, client):
     """All but one with a learning rate of next to nothing: once, the sum was that one's update."""
     if client == "as it was":
+        whole_digest = content_digest
 
         def of_tensors(weights, method, _settings):
-            return secure_round_module.content_digest(weights, method, {})
+            return whole_digest(weights, method, {})
 
-        monkeypatch.setattr(client_module, "content_digest", of_tensors)
+        monkeypatch.setattr(secure_round_module, "content_digest", of_tensors)
         monkeypatch.setitem(globals(), "content_digest", of_tensors)
     server = Cheating(place, tmp_path, allow="train exact")
     rates = dict.fromkeys(server.nodes[1:], 1e-12)
@@ -470,7 +472,7 @@ def proven(words, before, ends, epsilon: float = 1.0, strength: float = 1.0, tri
     if not moved:
         return 0.0
     promised = layout.noise(MEMBERS)
-    noise = Noise(strength * promised.sigma, promised.honest)
+    noise = SumNoise(strength * promised.sigma, promised.honest)
     bytes_of = np.random.default_rng(1).bytes
     sums = np.zeros((2 * trials, layout.length))
     for _ in range(noise.honest):
@@ -492,7 +494,8 @@ WEIGHTS = {"ordinary": 0.0, "overflowing": 1e30, "as large as may be sent": 4000
 
 @pytest.mark.parametrize("weights", WEIGHTS)
 def test_an_audit_of_training_proves_no_more_than_is_claimed(place, tmp_path, weights):
-    site = open_deployed(next(iter(Cheating(place, tmp_path).grid._contexts.values())))
+    context = next(iter(Cheating(place, tmp_path).grid._contexts.values()))
+    site = open_site(agreed_config(SiteConfig, context))
     first = site.real.take(np.arange(1))[0][0]
     before = dict(make_model(ModelSettings(TINY), TASK, 0).state_dict())
     if weights != "ordinary":

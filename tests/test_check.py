@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fedeas.privacy.ledger import Ledger
-from fedeas.privacy.secure_sum.identity import Members, make_identity
-from fedeas.privacy.secure_sum.keys import identity_of
+from fedeas_private.ledger import Ledger
+from fedeas_private.secure_sum.identity import Members, make_identity
+from fedeas_private.secure_sum.keys import identity_of
 from test_deployment import NAMES, config, settings, sites  # noqa: F401
 
 NOISY = {"secure": True, "clip-norm": 1.0, "epsilon": 1.0}
@@ -57,7 +57,7 @@ def another_list(sites: Path, folder: Path) -> str:  # noqa: F811
         ({"data": "/nowhere"}, "data", "/nowhere"),
         ({"classes": "dots, bar, frame"}, "data", "dot"),
         ({"classes": "one"}, "classes", "one"),
-        ({"identity-key": "/no.key"}, "members", "fedeas members new-key"),
+        ({"identity-key": "/no.key"}, "members", "fedeas keys new-key"),
         ({"identity-key": ""}, "members", "identity-key"),
         ({"members": "OTHERS"}, "members", "not among the members"),
         ({"generator": "difusion(model=x)"}, "generator", "diffusion"),
@@ -115,10 +115,14 @@ def test_a_spent_budget_is_told(sites, tmp_path, fedeas):  # noqa: F811
         ({}, {"members": "OTHERS"}, "another list of members"),
         ({"allow": "class-totals"}, {"policy": "negotiate"}, "beta"),
         ({}, {"policy": "waterfill(total=5)"}, "cannot know its part"),
-        ({"generator": "own"}, {}, "has not come to this site"),
+        ({"generator": "private"}, {}, "has not come to this site"),
         # What the owner does not allow
         ({"allow": "beta"}, {"generator-epsilon": 1.0}, "'image-moments image-products'"),
-        ({"allow": "beta"}, {"generator-epsilon": 1.0, "generator-way": "embedding"}, "embedding"),
+        (
+            {"allow": "beta"},
+            {"generator-epsilon": 1.0, "generator-method": "features"},
+            "feature-means",
+        ),
         ({"allow": "beta"}, {"policy": "fedeas(beta=12, target=federation)"}, "class-totals"),
         ({"allow": "beta"}, {**NOISY, "policy": "none"}, "'train'"),
         ({}, {"secure": True}, "'exact'"),

@@ -9,13 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from fedeas.experiments.results import Mean
-from fedeas.experiments.runs import Run, write_index
-from fedeas.experiments.tables import make_tables
-from fedeas.files import write_json
-from fedeas.paper.claims import EXACT, INFERRED, NEEDS_GPU, all_claims, recorded
-from fedeas.paper.evidence import (
+from fedeas._util.files import write_json
+from fedeas_lab.results import FinishedRun, Mean, write_index
+from fedeas_lab.tables import make_tables
+from paper_results import cells_of, write_results
+from reproduction.claims import EXACT, INFERRED, NEEDS_GPU, all_claims, recorded
+from reproduction.evidence import (
     AGREES,
     AGREES_REDUCED,
     CANNOT_TELL,
@@ -28,7 +29,6 @@ from fedeas.paper.evidence import (
     minus,
     points,
 )
-from paper_results import cells_of, write_results
 
 STATES = {EXACT, INFERRED, AGREES, AGREES_REDUCED, DISAGREES, CANNOT_TELL, NEEDS_GPU}
 OVER = ("Table 1", "FedEAS over Uniform, CIFAR-10, K = 20, alpha = 0.1, points")
@@ -41,10 +41,10 @@ def states(sweeps=None):
 # The listing
 
 
-def test_the_command_lists_every_claim_with_its_state(fedeas):
-    shown = fedeas("paper")
+def test_the_command_lists_every_claim_with_its_state(reproduction):
+    shown = reproduction("claims")
     assert shown.code == 0
-    found = json.loads(fedeas("paper", "--json").out)
+    found = json.loads(reproduction("claims", "--json").out)
     assert len(found) >= 100
     assert {claim["state"] for claim in found} <= STATES
     assert all(claim["where"] and claim["what"] and claim["paper"] for claim in found)
@@ -54,10 +54,10 @@ def test_the_command_lists_every_claim_with_its_state(fedeas):
     assert all(f"{count} {state}" in last for state, count in counted.items())
     for claim in found:
         if claim["state"] == NEEDS_GPU:
-            assert claim["command"].startswith("fedeas sweep configs/paper/")
+            assert claim["command"].startswith("fedeas sweep reproduction/configs/paper/")
             assert claim["command"] in shown.out
         if claim["state"] in (AGREES, AGREES_REDUCED):
-            assert claim["protocol"] in ("paper", "clean")
+            assert claim["split"] in ("merged", "official")
 
 
 def test_the_headline_and_every_gap_of_the_paper_are_listed():
@@ -83,7 +83,7 @@ def test_the_headline_and_every_gap_of_the_paper_are_listed():
         assert printed["Sec. 4.2", part.format(column)] == value
 
 
-def test_numbers_with_a_constant_that_was_searched_for_are_marked(fedeas):
+def test_numbers_with_a_constant_that_was_searched_for_are_marked(reproduction):
     inferred = {claim.what for claim in all_claims({}) if claim.state == INFERRED}
     assert inferred == {
         "ablation, floor(6 sqrt(mean))",
@@ -91,7 +91,7 @@ def test_numbers_with_a_constant_that_was_searched_for_are_marked(fedeas):
         "budget ratio, square root",
         "budget ratio, 0.77 mean (1 - H)",
     }
-    shown = fedeas("paper", "counts").out
+    shown = reproduction("counts").out
     assert shown.count("equal *") == 4
     assert "the constant 6" in shown
     assert "7.26 cut off" in shown
@@ -187,7 +187,7 @@ def changed(evidence: Evidence, policy: str, amount: float) -> Evidence:
         if run.entry.policy == policy:
             shifted = [None if a is None else a + amount / 100 for a in curves["accuracy"]]
             curves = curves | {"accuracy": shifted}
-        runs.append(Run(run.entry, run.result | {"curves": curves}))
+        runs.append(FinishedRun(run.entry, run.result | {"curves": curves}))
     return Evidence(runs)
 
 
@@ -204,7 +204,7 @@ def test_a_state_follows_from_the_runs():
 def test_names_of_grids_do_not_matter():
     known = recorded()
     renamed = {
-        name: Evidence([replace(r, entry=replace(r.entry, grid=f"x{n % 3}"))
+        name: Evidence([replace(r, entry=structs.replace(r.entry, grid=f"x{n % 3}"))
                         for n, r in enumerate(own.runs)])
         for name, own in known.items()
     }  # fmt: skip
@@ -215,7 +215,7 @@ def test_runs_are_not_compared_across_codes_rates_or_protocols():
     runs = recorded()["cifar10"].runs
     own = [r for r in runs if r.entry.grid == "policies"]
 
-    def other(run: Run, where: str, value: object) -> Run:
+    def other(run: FinishedRun, where: str, value: object) -> FinishedRun:
         result = json.loads(json.dumps(run.result))
         if where == "code_hash":
             result["code_hash"] = value
@@ -225,9 +225,9 @@ def test_runs_are_not_compared_across_codes_rates_or_protocols():
             for key in above:
                 place = place[key]
             place[last] = value
-        return Run(run.entry, result)
+        return FinishedRun(run.entry, result)
 
-    def speaks(found: list[Run]) -> bool:
+    def speaks(found: list[FinishedRun]) -> bool:
         claims = {(c.where, c.what): c for c in all_claims({"x": Evidence(found)})}
         return claims[OVER].ours != "-"
 
@@ -278,7 +278,7 @@ def test_what_is_said_of_eta_is_what_is_said_of_accuracy():
                 accuracy = [0.3 + run.result["generated"] / 1e5 + lead + seed * 1e-6 * (1 + lead)]
                 result = run.result | {"seed": seed}
                 curves = run.result["curves"] | {"accuracy": accuracy * 25}
-                runs.append(Run(run.entry, result | {"curves": curves}))
+                runs.append(FinishedRun(run.entry, result | {"curves": curves}))
         return Evidence(runs)
 
     for by, state in ((0.05, AGREES_REDUCED), (-0.05, DISAGREES)):
@@ -292,11 +292,13 @@ def test_runs_that_learnt_nothing_settle_nothing():
     flat = {}
     for name, own in recorded().items():
         runs = [
-            Run(r.entry, r.result | {"curves": r.result["curves"] | {"accuracy": [0.1] * 25}})
+            FinishedRun(
+                r.entry, r.result | {"curves": r.result["curves"] | {"accuracy": [0.1] * 25}}
+            )
             for r in own.runs
         ]
         flat[name] = Evidence(runs)
-    found = {c.what: c for c in all_claims(flat) if c.protocol}
+    found = {c.what: c for c in all_claims(flat) if c.split}
     part = found["part of Full-Balance's gain, CIFAR-10, K = 20, alpha = 0.1: more than half"]
     assert part.ours.startswith("no gain to recover")
     accuracies = {what: c.state for what, c in found.items() if "points" in what}
@@ -399,7 +401,9 @@ def test_a_gain_is_never_over_a_run_of_another_code():
     runs = recorded()["cifar10"].runs
     own = [r for r in runs if r.entry.grid == "budget"]
     other = [
-        Run(r.entry, r.result | {"code_hash": "0" * 64}) for r in runs if r.entry.grid == "policies"
+        FinishedRun(r.entry, r.result | {"code_hash": "0" * 64})
+        for r in runs
+        if r.entry.grid == "policies"
     ]
     gains = {t.grid: [row.gain for row in t.rows] for t in make_tables([*own, *other])}
     assert set(gains["budget"]) == {None}
@@ -407,52 +411,51 @@ def test_a_gain_is_never_over_a_run_of_another_code():
         r for r in runs if r.entry.grid == "policies")])[0].rows}  # fmt: skip
 
 
-def test_the_recorded_tables_are_printed(fedeas):
-    shown = fedeas("paper", "runs", "cifar10", "--grid", "policies", "--per-class")
+def test_the_recorded_tables_are_printed(reproduction):
+    shown = reproduction("tables", "cifar10", "--grid", "policies")
     assert shown.code == 0
     assert "waterfill" in shown.out
-    assert "accuracy by class" in shown.out
     (code,) = {
         r.result["code_hash"] for r in recorded()["cifar10"].runs if r.entry.grid == "policies"
     }
     assert f"code version: policies {code[:8]}" in (" ".join(shown.out.split()))
-    assert "unknown sweep" in fedeas("paper", "runs", "mnist").err
-    assert "unknown grid" in fedeas("paper", "runs", "cifar10", "--grid", "x").err
+    assert "unknown sweep" in reproduction("tables", "mnist").err
+    assert "unknown grid" in reproduction("tables", "cifar10", "--grid", "x").err
 
 
-def test_the_command_and_the_tables_mean_the_same_by_plus_minus(fedeas):
+def test_the_command_and_the_tables_mean_the_same_by_plus_minus(fedeas, reproduction):
     """A mean over seeds and half of the 95 % interval of Student's t."""
     (table,) = [t for t in make_tables(recorded()["cifar10"].runs) if t.grid == "policies"]
     gain = next(row.gain for row in table.rows if row.policy == "fedeas(beta=8)")
-    found = {c["what"]: c["ours"] for c in json.loads(fedeas("paper", "--json").out)}
+    found = {c["what"]: c["ours"] for c in json.loads(reproduction("claims", "--json").out)}
     ours = found["FedEAS over FedAvg, CIFAR-10, K = 20, alpha = 0.1, points"]
     assert ours.startswith(gain.points("+"))
-    assert "± is half the 95 % confidence interval" in fedeas("paper").out
+    assert "± is half the 95 % confidence interval" in reproduction("claims").out
 
 
 # Own runs
 
 
-def test_own_runs_take_the_place_of_the_recorded_ones(tmp_path, fedeas):
+def test_own_runs_take_the_place_of_the_recorded_ones(tmp_path, reproduction):
     root = tmp_path / "cifar10"
     runs = [run for run in recorded()["cifar10"].runs if run.entry.grid == "policies"]
     for run in runs:
         (root / run.entry.folder).mkdir(parents=True)
         write_json(root / run.entry.folder / "result.json", run.result)
     write_index(root, "cifar10", "", [run.entry for run in runs])
-    found = json.loads(fedeas("paper", "--runs", root, "--json").out)
+    found = json.loads(reproduction("claims", root, "--json").out)
     by_what = {claim["what"]: claim for claim in found}
     assert by_what[OVER[1]]["ours"] != "-"
-    assert by_what[OVER[1]]["protocol"] == "clean"
+    assert by_what[OVER[1]]["split"] == "official"
     assert by_what[OVER[1].replace("0.1", "0.3")]["ours"] == "-"
-    assert "is not the folder of a sweep" in fedeas("paper", "--runs", tmp_path).err
+    assert "is not the folder of a sweep" in reproduction("claims", tmp_path).err
 
 
 @pytest.fixture(scope="module")
 def full_size(tmp_path_factory):
-    """Both sweeps of configs/paper, finished without training, at the accuracies printed there."""
+    """Both of the paper's sweeps, finished without training, at the accuracies printed there."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedeas.experiments.run.library_version", lambda _: "2.13.0")  # 3 s of 600
+        patch.setattr("fedeas_lab.experiment.library_version", lambda _: "2.13.0")  # 3 s of 600
         cells = {name: cells_of(name, patch) for name in ("cifar10", "cifar100")}
         root = tmp_path_factory.mktemp("full")
         for name, own in cells.items():
@@ -460,19 +463,19 @@ def full_size(tmp_path_factory):
     return root, cells
 
 
-def test_a_finished_sweep_of_the_papers_configs_settles_every_claim(full_size, fedeas):
+def test_a_finished_sweep_of_the_papers_configs_settles_every_claim(full_size, reproduction):
     """At the accuracies that the paper prints, every claim agrees, under both protocols."""
     root, _ = full_size
-    shown = fedeas("paper", "--runs", root / "cifar10", "--runs", root / "cifar100", "--json")
+    shown = reproduction("claims", root / "cifar10", root / "cifar100", "--json")
     assert shown.code == 0, shown.err
-    found = [claim for claim in json.loads(shown.out) if claim["protocol"]]
+    found = [claim for claim in json.loads(shown.out) if claim["split"]]
     assert Counter(claim["state"] for claim in found) == {AGREES: len(found)}
     by_claim: dict[str, set[str]] = {}
     for claim in found:
-        by_claim.setdefault(claim["what"], set()).add(claim["protocol"])
+        by_claim.setdefault(claim["what"], set()).add(claim["split"])
     levels = {what for what in by_claim if "within 2 points" in what}
-    assert all(by_claim[what] == {"paper"} for what in levels)  # another test set has others
-    assert all(by_claim[what] == {"paper", "clean"} for what in by_claim.keys() - levels)
+    assert all(by_claim[what] == {"merged"} for what in levels)  # another test set has others
+    assert all(by_claim[what] == {"merged", "official"} for what in by_claim.keys() - levels)
     # Nothing is left open but what Fashion-MNIST says.
     everything = json.loads(shown.out)
     left = [c["what"] for c in everything if c["state"] in (CANNOT_TELL, NEEDS_GPU)]
@@ -480,14 +483,14 @@ def test_a_finished_sweep_of_the_papers_configs_settles_every_claim(full_size, f
     assert all("Fashion-MNIST" in what for what in left)
 
 
-def test_accuracies_the_other_way_round_disagree(tmp_path, full_size, fedeas):
+def test_accuracies_the_other_way_round_disagree(tmp_path, full_size, reproduction):
     cells = [
         c for c in full_size[1]["cifar10"]
-        if c.planned.grid.name == "table-1-k20" and c.config.data.protocol == "paper"
+        if c.spec.grid.name == "table-1-k20" and c.config.data.split == "merged"
     ]  # fmt: skip
     root = write_results(tmp_path / "other", cells, lambda _: True, flip=True)
-    found = json.loads(fedeas("paper", "--runs", root, "--json").out)
-    judged = {c["what"]: c["state"] for c in found if c["protocol"]}
+    found = json.loads(reproduction("claims", root, "--json").out)
+    judged = {c["what"]: c["state"] for c in found if c["split"]}
     over = [state for what, state in judged.items() if what.startswith("FedEAS over")]
     assert len(over) == 3 * 3  # policies and alphas
     assert set(over) == {DISAGREES}
@@ -497,15 +500,15 @@ def test_accuracies_the_other_way_round_disagree(tmp_path, full_size, fedeas):
 @pytest.mark.parametrize(
     "grid", ["table-1-k20", "table-1-k100", "budget", "ablation", "combined", "turbo"]
 )
-def test_each_grid_alone_settles_what_it_covers(tmp_path, full_size, fedeas, grid):
+def test_each_grid_alone_settles_what_it_covers(tmp_path, full_size, reproduction, grid):
     """A sweep of beta alone used to end the command."""
-    own = [c for c in full_size[1]["cifar10"] if c.planned.grid.name == grid]
-    root = write_results(tmp_path / grid, own, lambda c: c.config.data.protocol == "clean")
-    shown = fedeas("paper", "--runs", root, "--json")
+    own = [c for c in full_size[1]["cifar10"] if c.spec.grid.name == grid]
+    root = write_results(tmp_path / grid, own, lambda c: c.config.data.split == "official")
+    shown = reproduction("claims", root, "--json")
     assert shown.code == 0, shown.err
-    found = [c for c in json.loads(shown.out) if c["protocol"]]
+    found = [c for c in json.loads(shown.out) if c["split"]]
     assert {c["state"] for c in found} == {AGREES}
-    assert {c["protocol"] for c in found} == {"clean"}
+    assert {c["split"] for c in found} == {"official"}
     covered = {"table-1-k20": 22, "table-1-k100": 13, "budget": 2, "ablation": 2,
                "combined": 3, "turbo": 1}  # fmt: skip
     assert len(found) == covered[grid], [c["what"] for c in found]

@@ -1,3 +1,4 @@
+import importlib
 import json
 import os
 import signal
@@ -28,7 +29,7 @@ def test_compare_prints_the_papers_reductions(fedeas, paper_csv):
 
 def test_compare_says_why_a_policy_is_missing(fedeas, tmp_path):
     path = tmp_path / "counts.csv"
-    path.write_text("9,1,1\n1,9,1\n")
+    path.write_text("client,0,1,2\n0,9,1,1\n1,1,9,1\n")
     result = fedeas("compare", path)
     assert result.code == 0
     assert "missing-only: no client lacks a class" in result.out
@@ -36,7 +37,16 @@ def test_compare_says_why_a_policy_is_missing(fedeas, tmp_path):
 
 
 def test_compare_takes_a_total_and_policies(fedeas, paper_csv):
-    arguments = ["--total", 5000, "--policy", "fedeas", "--policy", "uniform", "--policy", "greedy"]
+    arguments = [
+        "--total",
+        5000,
+        "--policy",
+        "fedeas",
+        "--policy",
+        "uniform",
+        "--policy",
+        "waterfill",
+    ]
     rows = json.loads(fedeas("compare", paper_csv, *arguments, "--json").out)
     totals = {row["total"] for row in rows}
     assert len(rows) == 3
@@ -81,19 +91,18 @@ def test_names_are_shown_as_they_are(fedeas, tmp_path):
     assert "dog" in result.out
 
 
-def test_select(fedeas, paper_csv):
-    result = fedeas("select", paper_csv)
+def test_a_table_of_betas(fedeas, paper_csv):
+    result = fedeas("plan", paper_csv, "--betas", "4,8")
     assert "beta = 12" in result.out
     assert "from beta = 11.374 to 13.286" in result.out
-    found = json.loads(fedeas("select", paper_csv, "--json").out)
+    found = json.loads(fedeas("plan", paper_csv, "--betas", "4,8", "--json").out)
     assert found["beta"] == 12
     by_time = json.loads(
-        fedeas("select", paper_csv, "--cost", "0.8s", "--spend", "3h", "--json").out
+        fedeas("plan", paper_csv, "--betas", "4,8", "--cost", "0.8s", "--spend", "3h", "--json").out
     )
     assert by_time["interval"] is None
     chosen = next(point for point in by_time["path"] if point["beta"] == by_time["beta"])
     assert chosen["total"] <= 13500
-    assert fedeas("select", paper_csv, "--min-reduction", "0.9").code == 2
 
 
 def test_partition_writes_indices_and_counts(fedeas, paper, tmp_path):
@@ -119,6 +128,33 @@ def test_every_recipe_has_a_command(fedeas, recipe):
     assert fedeas(*arguments).code == 0
 
 
+def test_a_table_is_partitioned_by_its_sites_and_keeps_the_names_of_classes(fedeas, tmp_path):
+    rows = "".join(f"{'ab'[i % 2]},{i % 7},{['neg', 'pos', 'pos'][i % 3]}\n" for i in range(60))
+    (tmp_path / "visits.csv").write_text("clinic,age,result\n" + rows)
+    arguments = [tmp_path / "visits.csv", "--recipe", "column(clinic)", "--label", "result"]
+    counts = tmp_path / "counts.csv"
+    result = fedeas("partition", *arguments, "--counts", counts)
+    assert result.code == 0, result.err
+    expected = LabelCounts([[10, 20], [10, 20]], ("a", "b"), ("neg", "pos"))
+    assert LabelCounts.load(counts) == expected
+    refused = fedeas("partition", *arguments, "--clients", 2)
+    assert (refused.code, "no setting 'clients'" in refused.err) == (2, True)
+
+
+def test_a_data_set_is_partitioned_by_its_name(fedeas, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDEAS_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))
+    (tmp_path / "data").mkdir()
+    rows = "".join(f"{'ab'[i % 2]},{i % 7},{['neg', 'pos'][i // 50]}\n" for i in range(100))
+    (tmp_path / "data" / "visits.csv").write_text("clinic,age,result\n" + rows)
+    arguments = ["partition", "visits", "--label", "result", "--json"]
+    by_site = json.loads(fedeas(*arguments, "--recipe", "column(clinic)").out)
+    assert (by_site["clients"], by_site["classes"], by_site["train"]) == (2, 2, 80)
+    iid = fedeas(*arguments, "--recipe", "iid", "--clients", 4)
+    assert json.loads(iid.out)["clients"] == 4
+    assert "20 test samples" in iid.err
+
+
 def test_bad_partitions_end_in_one_line(fedeas):
     for arguments in (
         ["balanced:4x100", "--clients", 5],
@@ -126,7 +162,9 @@ def test_bad_partitions_end_in_one_line(fedeas):
         ["balanced:4x100", "--clients", 5, "--recipe", "magic"],
         ["balanced:4x100", "--clients", 5, "--recipe", "iid", "--alpha", 1],
         ["balanced:4x100", "--clients", 5, "--alpha", 1, "--shards-per-client", 2],
-        ["labels.txt", "--clients", 5, "--alpha", 1],
+        ["labels.csv", "--clients", 5, "--alpha", 1],
+        ["balanced:4x100", "--recipe", "column(site)"],
+        ["balanced:4x100", "--recipe", "iid"],
         ["balanced:4x100", "--clients", 5, "--alpha", 1, "--out", "cut.csv"],
     ):
         result = fedeas("partition", *arguments)
@@ -227,7 +265,11 @@ def test_odd_terminals(paper_csv, tmp_path):
     narrow = {"COLUMNS": "30", "PATH": "/usr/bin:/bin"}
     command = [sys.executable, "-W", "ignore", "-m", "fedeas"]
     for environment in (ascii_only, narrow):
-        for arguments in (["plan", names], ["compare", paper_csv], ["select", paper_csv]):
+        for arguments in (
+            ["plan", names],
+            ["compare", paper_csv],
+            ["plan", paper_csv, "--betas", "4,8"],
+        ):
             done = subprocess.run(
                 [*command, *arguments], env=environment, capture_output=True, text=True, check=True
             )
@@ -247,9 +289,9 @@ def test_nothing_asked_shows_the_help(fedeas):
 
 def test_what_select_prints_can_be_used(fedeas, paper_csv, paper):
     for total in (1137, 5000, 13437):
-        printed = fedeas("select", paper_csv, "--total", total).out.splitlines()[-1]
+        printed = fedeas("plan", paper_csv, "--betas", "4,8", "--total", total).out.splitlines()[-1]
         assert FedEAS(beta=float(printed.removeprefix("beta = "))).plan(paper).total <= total
-    line = fedeas("select", paper_csv).out.splitlines()[-2]
+    line = fedeas("plan", paper_csv, "--betas", "4,8").out.splitlines()[-2]
     low, high = (float(word) for word in line.partition(" = ")[2].split(" to "))
     for beta in (low, high):
         plan = FedEAS(beta=beta).plan(paper)
@@ -257,13 +299,13 @@ def test_what_select_prints_can_be_used(fedeas, paper_csv, paper):
         assert plan.synthetic_share < 0.25
 
 
-def test_a_wrong_number_of_the_paper_fails(fedeas, monkeypatch):
-    good = fedeas("paper", "counts")
+def test_a_wrong_number_of_the_paper_fails(reproduction, monkeypatch):
+    good = reproduction("counts")
     assert good.code == 0
     assert "DIFFERS" not in good.out
     original = FedEAS.fill
     monkeypatch.setattr(FedEAS, "fill", lambda self, n: original(self, n) + (n == 0))
-    bad = fedeas("paper", "counts")
+    bad = reproduction("counts")
     assert bad.code == 1
     assert "DIFFERS" in bad.out
 
@@ -294,3 +336,18 @@ def test_long_names_keep_to_one_line(fedeas, tmp_path, monkeypatch):
     first, second, after = (line.strip() for line in lines[top + 1 : top + 4])
     assert {first[:20], second[:20]} == {"The University Hospi", "emergency department"}
     assert not after
+
+
+@pytest.mark.parametrize(("old", "new"), [("select", "--betas"), ("members", "fedeas keys")])
+def test_a_command_of_an_earlier_version_is_refused_with_the_new_one(fedeas, old, new):
+    result = fedeas(old, "x")
+    assert (result.code, len(result.err.splitlines())) == (2, 1)
+    assert new in result.err
+
+
+def test_a_command_of_a_package_that_is_not_installed_names_the_extra(fedeas, monkeypatch):
+    commands = importlib.import_module("fedeas.cli")
+    monkeypatch.setattr(commands, "entry_points", lambda **_: ())
+    monkeypatch.setattr(commands.app, "registered_commands", commands.app.registered_commands[:6])
+    result = fedeas("sweep", "x.toml")
+    assert (result.code, "fedeas[lab]" in result.err) == (2, True)

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from fedeas.experiments.sweep import Planned, plan_runs, read_sweep
-from fedeas.specs import parse
+from fedeas._util.specs import parse
+from fedeas_lab.sweep import RunSpec, read_sweep, run_specs
 from test_docs import load_tool, sweep_files
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parents[1] / "reproduction" / "configs"
 PAPER = [CONFIGS / "paper" / name for name in ("cifar10.toml", "cifar100.toml")]
 
 
-def runs(path: Path, grid: str = "") -> list[Planned]:
-    return [run for run in plan_runs(read_sweep(path)) if grid in ("", run.grid.name)]
+def runs(path: Path, grid: str = "") -> list[RunSpec]:
+    return [run for run in run_specs(read_sweep(path)) if grid in ("", run.grid.name)]
 
 
 @pytest.mark.parametrize("path", sweep_files(), ids=lambda p: p.stem)
@@ -55,7 +55,7 @@ def test_every_cell_of_the_papers_sweeps_has_its_seed_and_others(path):
     seeds: dict[object, set[int]] = {}
     for run in runs(path):
         cut, federated = run.config.partition, run.config.federated
-        key = (run.grid.name, run.match, run.config.data.protocol, cut.clients, cut.alpha,
+        key = (run.grid.name, run.match, run.config.data.split, cut.clients, cut.alpha,
                federated.method, run.config.augment.policy)  # fmt: skip
         seeds.setdefault(key, set()).add(run.config.seed)
     assert all(42 in found and len(found) >= 2 for found in seeds.values())
@@ -90,7 +90,7 @@ def test_the_ablation_runs_on_cpus_with_scaled_constants():
     paper = [
         parse(r.config.augment.policy)[1]
         for r in runs(PAPER[0], "ablation")
-        if r.config.seed == 42 and r.config.data.protocol == "paper"
+        if r.config.seed == 42 and r.config.data.split == "merged"
     ]
     for own, other in zip(given, paper, strict=True):
         assert own.keys() == other.keys()
@@ -98,6 +98,7 @@ def test_the_ablation_runs_on_cpus_with_scaled_constants():
         assert own["beta"] == pytest.approx(other["beta"] * (1 if linear else scale), abs=0.05)
 
 
+@pytest.mark.slow
 def test_the_hours_of_the_gpu_page_are_computed():
     """The fit gives back the two runs that the paper times; the page's table is what it gives."""
     hours = load_tool("gpu_hours")
@@ -115,7 +116,7 @@ def test_an_image_is_generated_once_whatever_takes_part():
     column = [
         r for r in runs(PAPER[0], "table-1-k20")
         if r.config.seed == 42
-        and r.config.data.protocol == "paper" and r.config.partition.alpha == 0.1
+        and r.config.data.split == "merged" and r.config.partition.alpha == 0.1
     ]  # fmt: skip
     plain = hours.cost(column)
     assert plain.images < 226_783 + 13_437  # Full-Balance's, and a few that it has not
@@ -126,6 +127,6 @@ def test_an_image_is_generated_once_whatever_takes_part():
     assert hours.cost(fewer).training < plain.training
 
 
-def _with(run: Planned, **changed: float) -> Planned:
+def _with(run: RunSpec, **changed: float) -> RunSpec:
     federated = run.config.federated.replace(**changed)
     return replace(run, config=run.config.replace(federated=federated))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Result
-from fedeas.experiments import demo
+from fedeas_lab import demo
 
 
 @pytest.fixture(autouse=True)
@@ -18,11 +18,14 @@ def without_data(monkeypatch):
     monkeypatch.delenv("FEDEAS_DATA", raising=False)
 
 
+@pytest.mark.slow
 def test_the_demo_tells_its_story_and_can_be_told_again(tmp_path, monkeypatch, fedeas):
     """On fewer digits and in fewer rounds than users see."""
     find = demo.find_scene
     monkeypatch.setattr(
-        demo, "find_scene", lambda folder: replace(find(folder), hold_out=120, clients=4, rounds=2)
+        demo,
+        "find_scene",
+        lambda folder: replace(find(folder), pool_per_class=120, clients=4, rounds=2),
     )
     command = ["demo", "--out", tmp_path / "demo"]
     check_story(fedeas(*command), tmp_path / "demo")

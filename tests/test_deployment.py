@@ -16,25 +16,26 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 
 from fedeas import FedEAS, InfeasibleError, InputError, LabelCounts
-from fedeas.files import read_json
+from fedeas._util.files import read_json
+from fedeas._util.seeds import child_rng
+from fedeas._util.settings import read_settings
+from fedeas.flower.backends import InlineGrid
 from fedeas.flower.client import TRAIN, make_client_app
-from fedeas.flower.deployed import SITES, open_deployed, open_site, row_policy
-from fedeas.flower.grids import InlineGrid
-from fedeas.flower.queries import Holding, answer_queries
+from fedeas.flower.deployed import SITES, agreed_config, row_policy
 from fedeas.flower.rounds import run_rounds
-from fedeas.flower.server import serve
+from fedeas.flower.settings import Deployment
 from fedeas.flower.site import Site
-from fedeas.privacy.ledger import Ledger
-from fedeas.privacy.queries.registry import QUERIES
-from fedeas.privacy.secure_sum.identity import Identity, Members, load_identity, make_identity
-from fedeas.privacy.secure_sum.keys import identity_of
-from fedeas.seeds import child_rng
-from fedeas.settings.deployment import Deployment, SiteConfig
-from fedeas.settings.reading import read_settings
-from fedeas.settings.training import Federated, Local, ModelSettings
-from fedeas.tensors import load_tensors
-from fedeas.training.samples import Samples
-from fedeas.training.task import Task
+from fedeas.training.samples import Samples, Task
+from fedeas.training.settings import Federated, Local, ModelSettings
+from fedeas.training.tensors import load_tensors
+from fedeas_private.flower import run_server
+from fedeas_private.flower.deployed import open_site
+from fedeas_private.flower.queries import QueryContext, answer_queries
+from fedeas_private.flower.settings import SiteConfig
+from fedeas_private.ledger import Ledger
+from fedeas_private.queries import QUERIES
+from fedeas_private.secure_sum.identity import Identity, Members, load_identity, make_identity
+from fedeas_private.secure_sum.keys import identity_of
 from federations import negotiated
 from hostile import equal, hostile, hostile_hello
 from pictures import CLASSES, draw_shapes, encoded, shapes
@@ -87,19 +88,23 @@ def app_of(sites: Path, state: Path, **changed: object):
     def own(context: Context) -> SiteConfig:
         return config(sites, state, context.node_config["partition-id"], **changed)
 
-    app = make_client_app(lambda context: open_site(own(context)), answers_queries=True)
+    app = make_client_app(lambda context: open_site(own(context)))
 
-    def hold(context: Context) -> Holding:
+    def hold(context: Context) -> QueryContext:
         mine = own(context)
         identity = Identity.of(load_identity(mine.identity_key), Members.load(mine.members))
         ledger = Ledger.open(mine.ledger_folder, mine.epsilon, mine.delta)
         counts = COUNTS[mine.partition_id]
-        return Holding(
+        return QueryContext(
             counts, Path(mine.state) / "sums", identity, ledger, (*QUERIES, "train", "exact")
         )
 
     answer_queries(app, hold)
     return app
+
+
+def open_deployed(context: Context) -> Site:
+    return open_site(agreed_config(SiteConfig, context))
 
 
 # What a site has, and what it takes from a server
@@ -132,7 +137,7 @@ def test_a_server_whose_policy_every_site_would_refuse_asks_nobody(sites, tmp_pa
             raise AssertionError("a site was asked")
 
     with pytest.raises(InputError, match="cannot know its part"):
-        serve(Nobody(), settings(sites, tmp_path / "run", policy="waterfill(total=5)"))
+        run_server(Nobody(), settings(sites, tmp_path / "run", policy="waterfill(total=5)"))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +146,7 @@ def test_a_server_whose_policy_every_site_would_refuse_asks_nobody(sites, tmp_pa
         ("os:system(command=true)", "not a policy for a site alone"),
         ("federations:Shapes", "not a policy for a site alone"),
         ("uniform(total=5)", "not a policy for a site alone"),
-        ("greedy(total=5)", "not a policy for a site alone"),
+        ("missing-only(total=5)", "not a policy for a site alone"),
         ("waterfill(total=5)", "cannot know its part"),
         ("fedeas(beta=nan)", "out of range"),
         ("fedeas(beta=inf)", "out of range"),
@@ -165,7 +170,7 @@ def test_a_server_cannot_ask_a_site_for_anything(sites, tmp_path, policy, messag
 
 
 def test_policies_that_need_one_row_alone_are_taken():
-    for spec in ("fedeas", "waterfill(price=0.2)", "fill-to-mean", "full-balance", "none"):
+    for spec in ("fedeas", "waterfill(price=0.2)", "full-balance", "none"):
         assert row_policy(spec).local([90, 10, 0]).shape == (3,)
 
 
@@ -230,7 +235,7 @@ def test_a_site_takes_part_in_methods_that_tell_labels_only_if_its_owner_says_so
     for method in ("fedgen", "fedmix"):
         out = tmp_path / method
         with pytest.raises(InfeasibleError, match="does not take part in this method"):
-            serve(InlineGrid(app_of(sites, tmp_path), 4), settings(sites, out, method=method))
+            run_server(InlineGrid(app_of(sites, tmp_path), 4), settings(sites, out, method=method))
 
 
 def test_a_simulated_site_is_configured_by_this_machine_alone(sites, tmp_path, monkeypatch):
@@ -276,7 +281,7 @@ class Absent(InlineGrid):
 def test_a_site_that_is_away_is_named_and_comes_back(sites, tmp_path, monkeypatch):
     # Nobody is waited for: who is away stays away, and the test would only take longer.
     there = lambda grid, nodes, timeout: sorted(grid.get_node_ids())  # noqa: E731
-    monkeypatch.setattr("fedeas.flower.members.wait_for_nodes", there)
+    monkeypatch.setattr("fedeas.flower.roster.wait_for_nodes", there)
     app = app_of(sites, tmp_path)
     grid = Absent(app, 4, {0: {2}, 2: {0, 1}})
     lines = []
@@ -286,7 +291,11 @@ def test_a_site_that_is_away_is_named_and_comes_back(sites, tmp_path, monkeypatc
         grid.now = line["round"]
 
     federated = Federated(
-        rounds=4, fraction=1.0, local=Local(epochs=1, batch=8), timeout=600.0, minimum=0.5
+        rounds=4,
+        fraction=1.0,
+        local=Local(epochs=1, batch=8),
+        timeout=600.0,
+        min_reply_fraction=0.5,
     )
     shape = open_site(config(sites, tmp_path, 0)).real.data.samples.shape[1:]
     task = Task(3, shape, (0.2,), (0.3,))
@@ -297,7 +306,7 @@ def test_a_site_that_is_away_is_named_and_comes_back(sites, tmp_path, monkeypatc
     assert [line["missing"] for line in lines] == [[2], [2], [0, 1], []]
     assert "client 2: not there" in lines[0]["refused"]
     assert lines[3]["samples"] == COUNTS.sum()
-    strict = federated.replace(minimum=1.0)
+    strict = federated.replace(min_reply_fraction=1.0)
     grid.now = 2
     with pytest.raises(InfeasibleError, match="clients 0, 1 are missing"):
         run_rounds(
@@ -309,7 +318,7 @@ def test_a_site_that_is_away_is_named_and_comes_back(sites, tmp_path, monkeypatc
 def test_the_end_of_a_run_says_which_sites_are_missing_and_why(sites, tmp_path, monkeypatch):
     """By the names that nodes were registered with: of a refusal the server knows no more."""
     there = lambda grid, nodes, timeout: sorted(grid.get_node_ids())  # noqa: E731
-    monkeypatch.setattr("fedeas.flower.members.wait_for_nodes", there)
+    monkeypatch.setattr("fedeas.flower.roster.wait_for_nodes", there)
     told = "this site refuses the request; its own log says why"
 
     class Registered(Absent):
@@ -324,7 +333,7 @@ def test_the_end_of_a_run_says_which_sites_are_missing_and_why(sites, tmp_path, 
 
     grid = Registered(app_of(sites, tmp_path), 4, {0: {2}})
     with pytest.raises(InfeasibleError) as ended:
-        serve(grid, settings(sites, tmp_path / "run", minimum=0.9))
+        run_server(grid, settings(sites, tmp_path / "run", **{"min-reply-fraction": 0.9}))
     said = str(ended.value)
     assert "clients 1, 2 are missing" in said
     assert f"site-1, node 3: {told}" in said
@@ -332,7 +341,7 @@ def test_the_end_of_a_run_says_which_sites_are_missing_and_why(sites, tmp_path, 
     assert "site-0" not in said and "<class" not in said
     grid.away = {}
     with pytest.raises(InfeasibleError) as ended:  # nobody is to be waited for
-        serve(grid, settings(sites, tmp_path / "again", minimum=0.9))
+        run_server(grid, settings(sites, tmp_path / "again", **{"min-reply-fraction": 0.9}))
     assert "site-1, node 3" in str(ended.value) and "wait" not in str(ended.value)
 
 
@@ -344,17 +353,21 @@ def test_a_round_that_fails_names_all_who_are_missing(sites, tmp_path):
             return super()._reply(message)
 
     with pytest.raises(InfeasibleError) as ended:
-        serve(Failing(app_of(sites, tmp_path), 4), settings(sites, tmp_path / "run", minimum=0.9))
+        run_server(
+            Failing(app_of(sites, tmp_path), 4),
+            settings(sites, tmp_path / "run", **{"min-reply-fraction": 0.9}),
+        )
     assert all(f"client {p}: no space left" in str(ended.value) for p in (1, 3))
     assert "client 0" not in str(ended.value)
 
 
 def test_a_run_goes_on_after_its_last_round(sites, tmp_path):
     app = app_of(sites, tmp_path)
-    straight = serve(InlineGrid(app, 4), settings(sites, tmp_path / "a", rounds=3)).weights
-    serve(InlineGrid(app, 4), settings(sites, tmp_path / "b", rounds=1))
-    resumed = serve(
-        InlineGrid(app, 4), settings(sites, tmp_path / "b", rounds=3, timeout=9.0, minimum=0.9)
+    straight = run_server(InlineGrid(app, 4), settings(sites, tmp_path / "a", rounds=3)).weights
+    run_server(InlineGrid(app, 4), settings(sites, tmp_path / "b", rounds=1))
+    resumed = run_server(
+        InlineGrid(app, 4),
+        settings(sites, tmp_path / "b", rounds=3, timeout=9.0, **{"min-reply-fraction": 0.9}),
     )
     assert equal(straight, resumed.weights)
     assert equal(straight, load_tensors(tmp_path / "b" / "model.safetensors")[0])
@@ -362,7 +375,7 @@ def test_a_run_goes_on_after_its_last_round(sites, tmp_path):
     assert [json.loads(line)["round"] for line in lines] == [1, 2, 3]
     assert lines and json.loads(lines[-1])["accuracy"] == resumed.history[-1]["accuracy"]
     with pytest.raises(InputError, match="of another experiment"):
-        serve(InlineGrid(app, 4), settings(sites, tmp_path / "b", policy="none"))
+        run_server(InlineGrid(app, 4), settings(sites, tmp_path / "b", policy="none"))
 
 
 def test_a_negotiated_policy_holds_for_the_run_that_goes_on(sites, tmp_path):
@@ -372,13 +385,13 @@ def test_a_negotiated_policy_holds_for_the_run_that_goes_on(sites, tmp_path):
     out = tmp_path / "run"
     for rounds in (1, 2):  # another run could not ask again: a client answers once
         grid = InlineGrid(app_of(sites, tmp_path), 4)
-        serve(grid, settings(sites, out, rounds=rounds, policy="negotiate(epsilon=inf)"))
+        run_server(grid, settings(sites, out, rounds=rounds, policy="negotiate(epsilon=inf)"))
         agreed = read_json(out / "policy.json")
         assert agreed["policy"] == f"fedeas(beta={beta!r})"
         assert agreed["samples"] == round(chosen.samples.value)
         assert agreed["conditions_met"] == chosen.met
         assert (agreed["sites"], agreed["real"], agreed["left_out"]) == (4, COUNTS.sum(), {})
-    plain = serve(
+    plain = run_server(
         InlineGrid(app_of(sites, tmp_path / "plain"), 4),
         settings(sites, tmp_path / "other", policy=f"fedeas(beta={beta!r})"),
     )
@@ -387,13 +400,13 @@ def test_a_negotiated_policy_holds_for_the_run_that_goes_on(sites, tmp_path):
 
 def test_a_negotiated_price_stays_within_its_total(sites, tmp_path):
     grid = InlineGrid(app_of(sites, tmp_path), 4)
-    serve(
+    run_server(
         grid, settings(sites, tmp_path / "run", rounds=1, policy="negotiate(total=60, epsilon=inf)")
     )
     policy = row_policy(read_json(tmp_path / "run" / "policy.json")["policy"])
     assert 50 <= sum(policy.local(row).sum() for row in COUNTS) <= 60
     with pytest.raises(InputError, match="no such setting"):
-        serve(grid, settings(sites, tmp_path / "a", policy="negotiate(beta=5)"))
+        run_server(grid, settings(sites, tmp_path / "a", policy="negotiate(beta=5)"))
 
 
 def test_sites_aim_at_the_class_distribution_that_they_sum_up(sites, tmp_path):
@@ -401,7 +414,7 @@ def test_sites_aim_at_the_class_distribution_that_they_sum_up(sites, tmp_path):
     given = {"policy": "fedeas(beta=12, target=federation)", "prior-epsilon": math.inf}
     for rounds in (1, 2):
         grid = InlineGrid(app_of(sites, tmp_path), 4)
-        serve(grid, settings(sites, tmp_path / "run", rounds=rounds, **given))
+        run_server(grid, settings(sites, tmp_path / "run", rounds=rounds, **given))
     agreed = read_json(tmp_path / "run" / "policy.json")
     shares = COUNTS.sum(axis=0) / COUNTS.sum()
     assert agreed["shares"] == pytest.approx(shares)
@@ -411,20 +424,20 @@ def test_sites_aim_at_the_class_distribution_that_they_sum_up(sites, tmp_path):
     asked = np.array([own.local(row) for row in COUNTS])
     assert np.abs(asked - whole.samples).max() <= 1  # shares are told to four digits
     assert whole.total > 10
-    plain = serve(
+    plain = run_server(
         InlineGrid(app_of(sites, tmp_path / "plain"), 4),
         settings(sites, tmp_path / "other", policy=agreed["policy"]),
     )
     assert equal(plain.weights, load_tensors(tmp_path / "run" / "model.safetensors")[0])
     with pytest.raises(InputError, match="needs the list of members"):
-        serve(grid, settings(sites, tmp_path / "a", members="", **given))
+        run_server(grid, settings(sites, tmp_path / "a", members="", **given))
     with pytest.raises(InputError, match="began with another policy"):
-        serve(grid, settings(sites, tmp_path / "run", policy="negotiate"))
+        run_server(grid, settings(sites, tmp_path / "run", policy="negotiate"))
 
 
 def test_a_noisy_class_distribution_is_paid_for(sites, tmp_path):
     given = {"policy": "fedeas(beta=12, target=federation)", "prior-epsilon": 2.0}
-    serve(InlineGrid(app_of(sites, tmp_path), 4), settings(sites, tmp_path / "run", **given))
+    run_server(InlineGrid(app_of(sites, tmp_path), 4), settings(sites, tmp_path / "run", **given))
     agreed = read_json(tmp_path / "run" / "policy.json")
     assert min(agreed["errors"]) > 0
     assert row_policy(agreed["policy"]).local([90, 10, 0]).shape == (3,)
@@ -442,8 +455,10 @@ def test_a_turn_that_is_run_twice_does_no_harm(sites, tmp_path):
             return super()._reply(message)
 
     given = settings(sites, tmp_path / "a", method="scaffold", rounds=3)
-    once = serve(InlineGrid(app_of(sites, tmp_path / "x"), 4), given).weights
-    twice = serve(Twice(app_of(sites, tmp_path / "y"), 4), {**given, "out": str(tmp_path / "b")})
+    once = run_server(InlineGrid(app_of(sites, tmp_path / "x"), 4), given).weights
+    twice = run_server(
+        Twice(app_of(sites, tmp_path / "y"), 4), {**given, "out": str(tmp_path / "b")}
+    )
     assert equal(once, twice.weights)
 
 
@@ -490,8 +505,8 @@ def small_sites(tmp_path: Path):
 def test_a_thousand_hostile_replies_leave_the_average_right(tmp_path):
     app, task = small_sites(tmp_path)
     federated = Federated(
-        rounds=ROUNDS, fraction=1.0, model=ModelSettings("cnn"), minimum=0.04,
-        local=Local(epochs=1, batch=12, learning_rate=0.05), evaluate_every=ROUNDS,
+        rounds=ROUNDS, fraction=1.0, model=ModelSettings("cnn"), min_reply_fraction=0.04,
+        local=Local(epochs=1, batch=12, learning_rate=0.05), eval_every=ROUNDS,
     )  # fmt: skip
 
     def trained(quiet: bool):
@@ -522,7 +537,7 @@ def test_hostile_introductions_are_refused(tmp_path):
                 return super()._reply(message)
             return hostile_hello(child_rng(7, "hello", number), message, 0)
 
-    federated = Federated(rounds=1, fraction=1.0, local=Local(epochs=1), minimum=0.001)
+    federated = Federated(rounds=1, fraction=1.0, local=Local(epochs=1), min_reply_fraction=0.001)
     deployment = Deployment(300, "none", largest=1000)
     done = run_rounds(
         Strangers(app, 300), federated, task, 42, tmp_path / "c.safetensors", "x", lambda _: {},

@@ -11,17 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedeas import (
-    FedEAS,
-    InputError,
-    LabelCounts,
-    admissible_betas,
-    choose_beta,
-    diagnose,
-    plan_stream,
-    skew,
-)
-from fedeas.stream import sample_clients
+from fedeas import FedEAS, InputError, LabelCounts, choose_beta, diagnose
+from fedeas.planning import skew
+from fedeas.planning.beta import admissible_betas
+from fedeas.planning.stream import plan_stream, sample_clients
 from strategies import counts
 
 # Chest X-rays with one of eight findings: label tables of CheXpert, NIH ChestX-ray14 and PadChest.
@@ -92,42 +85,6 @@ def test_what_clients_differ_by_chance_is_what_a_simulation_gives():
     assert chance == pytest.approx(between, rel=0.05)
 
 
-# ---- distances
-
-
-@given(counts)
-def test_distances_are_those_of_the_textbook(c):
-    far = (skew.hellinger, skew.jensen_shannon, skew.earth_movers)
-    if (c.n.sum(axis=0) > 0).sum() < 2:
-        return
-    found = [measure(c, "federation") for measure in far]
-    t = c.n.sum(axis=0) / c.total
-    for k, n in enumerate(c.n):
-        if not n.any():
-            assert all(values[k] == 0 for values in found)
-            continue
-        q = n / n.sum()
-        m = (q + t) / 2
-        kl = [sum(a * np.log2(a / b) for a, b in zip(x, m, strict=True) if a) for x in (q, t)]
-        expected = [
-            np.sqrt(1 - min(1.0, np.sqrt(q * t).sum())),
-            np.sqrt(max(0.0, sum(kl) / 2)),
-            np.abs(q - t).sum() / 2,
-        ]
-        for values, value in zip(found, expected, strict=True):
-            assert values[k] == pytest.approx(value, abs=1e-6)
-
-
-def test_distances_agree_with_scipy():
-    distance = pytest.importorskip("scipy.spatial.distance")
-    stats = pytest.importorskip("scipy.stats")
-    n, t = np.array([[8, 1, 1], [0, 5, 5]]), np.array([0.5, 0.3, 0.2])
-    for k, q in enumerate(n / 10):
-        assert skew.jensen_shannon(n, t)[k] == pytest.approx(distance.jensenshannon(q, t, 2))
-        steps = stats.wasserstein_distance([0, 1, 2], [0, 1, 2], q, t)
-        assert skew.earth_movers(n, t, ordered=True)[k] == pytest.approx(steps)
-
-
 # ---- beta
 
 
@@ -196,17 +153,6 @@ def test_a_plan_without_beta_chooses_it_and_says_why(fedeas, tmp_path):
     by_rule = shown(fedeas, file, "--policy", "fedeas(entropy=false)")
     assert by_rule["beta_chosen_by"] == "conditions"
     assert by_rule["settings"]["beta"] == choose_beta(XRAY, policy=FedEAS(entropy=False)).beta
-
-
-def test_distances_are_shown_if_asked_for(fedeas, tmp_path):
-    file = tmp_path / "xray.csv"
-    XRAY.save(file)
-    means = shown(fedeas, file, "--metrics")["metrics"]
-    assert set(means) == {"skewness", "hellinger", "jensen_shannon", "earth_movers"}
-    expected = skew.weights(XRAY) @ skew.hellinger(XRAY)
-    assert means["hellinger"]["to_target"] == pytest.approx(expected)
-    assert "metrics" not in shown(fedeas, file)
-    assert "Jensen-Shannon" in fedeas("plan", file, "--metrics").out
 
 
 def test_policies_are_compared_at_the_chosen_beta(fedeas, tmp_path):

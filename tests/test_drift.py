@@ -7,16 +7,15 @@ import pytest
 import torch
 from flwr.app import Message
 
-from fedeas.cli.results import shown
-from fedeas.experiments.results import curves, summarise
-from fedeas.experiments.runs import Entry, Run
-from fedeas.experiments.tables import make_tables
 from fedeas.flower import records
-from fedeas.flower.aggregate import RoundAggregator, Weights
-from fedeas.flower.grids import InlineGrid
-from fedeas.flower.members import Node
-from fedeas.methods.method import FedAvg
-from fedeas.report.sections import table_sections
+from fedeas.flower.backends import InlineGrid
+from fedeas.flower.roster import Node
+from fedeas.flower.rounds import RoundAggregator, Weights
+from fedeas.training.methods.method import FedAvg
+from fedeas_lab.cli.results import rich_table
+from fedeas_lab.report.page import table_sections
+from fedeas_lab.results import FinishedRun, SweepEntry, curves, summarise
+from fedeas_lab.tables import make_tables
 
 SIZES = (10, 30, 60)
 STEPS = (20, 40, 80)
@@ -75,7 +74,7 @@ def test_a_model_without_buffers_has_one_drift():
     assert "drift_all" not in line((0, 1, 2), buffers=False)
 
 
-def run(policy: str, drift_all: float | None) -> Run:
+def run(policy: str, drift_all: float | None) -> FinishedRun:
     history = [
         {"accuracy": 0.5, "drift": 0.8, "seconds": 1.0, "trained_on": 9, "per_class": [0.5]}
         | ({} if drift_all is None else {"drift_all": drift_all * n})
@@ -94,7 +93,7 @@ def run(policy: str, drift_all: float | None) -> Run:
         "on": {"machine": "m", "device": "cpu", "threads": 1, "torch": "2"},
         "curves": curves(history),
     }  # fmt: skip
-    return Run(Entry("grid", "", None, "", "fedavg", policy, (), 1, policy), result)
+    return FinishedRun(SweepEntry("grid", "", None, "", "fedavg", policy, (), 1, policy), result)
 
 
 def test_both_are_kept_and_shown_where_they_differ():
@@ -102,10 +101,10 @@ def test_both_are_kept_and_shown_where_they_differ():
     assert summarise(runs[0].result["curves"])["drift_all_median"] == pytest.approx(0.002)
     assert "drift_all_median" not in summarise(runs[1].result["curves"])
     (table,) = make_tables(runs)
-    heads = [str(column.header) for column in shown(table).columns]
+    heads = [str(column.header) for column in rich_table(table).columns]
     assert heads[heads.index("drift") + 1] == "with buffers"
     section, *_ = table_sections("x", runs, [table])
     assert "drift with buffers" in section.parts[0].head
     assert "0.002" in section.parts[0].rows[0]
     (plain,) = make_tables(runs[1:])
-    assert "with buffers" not in [str(column.header) for column in shown(plain).columns]
+    assert "with buffers" not in [str(column.header) for column in rich_table(plain).columns]

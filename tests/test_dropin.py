@@ -21,12 +21,13 @@ from flwr.app import Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
+from cached import contents
 from counting import drawn
 from drawn import CLASSES, Bars
-from fedeas import FedEAS, InputError, WaterFill, augment, real_examples_mod
-from fedeas.dropin import examples
-from fedeas.dropin.pictures import picture
-from fedeas.flower.grids import InlineGrid
+from fedeas import FedEAS, InputError, WaterFill, augment, report_real_num_examples
+from fedeas.augmentation import examples
+from fedeas.augmentation.synthetic import picture
+from fedeas.flower.backends import InlineGrid
 
 ROOT = Path(__file__).parents[1]
 APP = ROOT / "examples" / "quickstart"
@@ -104,19 +105,11 @@ def test_arrays(bars, options, tmp_path):
     assert len(drawn(tmp_path / "log")) == WANTED.sum()  # generated once
 
 
-def test_labels_and_generator_by_position_still_work_and_warn(bars, options):
-    """As in 0.1.0; the new call gives the same set."""
-    said = r"labels=\.\.\., generator=\.\.\.; .* until fedeas 0\.3"
-    with pytest.warns(FutureWarning, match=said):
-        old = augment(images(), LABELS, bars, **options)
-    new = augment(images(), labels=LABELS, generator=bars, **options)
-    assert all(map(np.array_equal, old, new))
-    with pytest.warns(FutureWarning, match="label_column="):
-        assert len(augment(hugging_face(), "label", bars, **options)) == TOTAL
-    with pytest.warns(FutureWarning), pytest.raises(TypeError, match="multiple values"):
-        augment(images(), LABELS, bars, generator=bars, **options)
-    with pytest.raises(TypeError, match="positional"):
-        augment(images(), LABELS, bars, 8.0, **options)
+def test_the_client_must_be_named(bars, options):
+    """By a default name all clients would get the same samples."""
+    del options["client"]
+    with pytest.raises(InputError, match="client=partition_id"):
+        augment(images(), labels=LABELS, generator=bars, **options)
 
 
 def test_torch(bars, options):
@@ -262,7 +255,7 @@ def test_more_real_samples_generate_only_what_is_missing(bars, options, tmp_path
 def test_the_images_are_kept_in_the_store_by_default(bars, tmp_path, monkeypatch):
     monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))
     augment(images(), labels=LABELS, generator=bars, beta=8, client=0)
-    assert list((tmp_path / "store" / "images").glob("*/clients/*/samples.bin"))
+    assert list((tmp_path / "store" / "images").glob("*/samples.sqlite"))
 
 
 class Scaled(Pictures):
@@ -299,16 +292,16 @@ def tensors(*more):
         (images, OWN | {"generator": Large()}, "got 'ndarray 56 x 28 of uint8'; allowed"),
         (lambda: images() / 255, OWN, "of float64; give uint8 images"),
         (images, {"labels": LABELS[1:]}, "differ in length; got (100, 99)"),
-        (images, {"labels": LABELS + 0.5}, "not labels; got 'float64"),
+        (images, {"labels": LABELS + 0.5}, "labels must be integers; got 'float64"),
         (images, {"labels": -LABELS}, "without a class; got -7; allowed: 0 to 9"),
-        (images, {}, "takes an array of labels, and no transform"),
-        (images, OWN | {"transform": to_tensor}, "takes an array of labels, and no transform"),
+        (images, {}, "takes labels, and no transform"),
+        (images, OWN | {"transform": to_tensor}, "takes labels, and no transform"),
         (images, OWN | {"beta": 0}, "beta out of range"),
-        (images, OWN | {"client": ""}, "invalid client"),
+        (images, OWN | {"client": ""}, "augment needs the client"),
         (images, OWN | {"seed": -1}, "not a seed"),
         (images, OWN | {"generator": "bars"}, "unknown generator"),
         (images, OWN | {"generator": 7}, "not a generator; got 'int'"),
-        (images, OWN | {"generator": Nameless()}, "say classes=10"),
+        (images, OWN | {"generator": Nameless()}, "pass classes=10"),
         (images, OWN | {"classes": 1}, "not a number of classes; got 1"),
         (images, OWN | {"classes": 5}, "without a class; got 7; allowed: 0 to 4"),
         (images, OWN | {"classes": 12}, "got '12 classes'; allowed: 10: T-shirt"),
@@ -326,18 +319,16 @@ def tensors(*more):
         (lambda: tensors(torch.zeros(N_K, 2)), {"labels": LABELS, "transform": to_tensor},
          "the label of a synthetic sample does not match a real one"),
         (lambda: iter([1]), {}, "unsupported type of data set"),
-        (hugging_face, {"label_column": "lable"}, "got 'lable'; allowed: label"),
-        (hugging_face, {"labels": LABELS}, "has its labels in a column; pass label_column"),
-        (images, OWN | {"label_column": "label"}, "label_column is for Hugging Face data sets"),
+        (hugging_face, {"labels": LABELS}, "has its own labels and transform"),
         (images, OWN | {"beta": None}, "pass either beta or policy"),
         (images, OWN | {"policy": "fedeas(beta=8)"}, "pass either beta or policy"),
         (images, OWN | {"beta": None, "policy": "uniform(total=9)"}, "for one client alone"),
         (images, OWN | {"beta": None, "policy": "waterfill(total=9)"}, "cannot know its part"),
         (hugging_face, {"generator": Large()}, "choose a generator of the same size"),
         (hugging_face, {"transform": to_tensor}, "with_transform"),
-        (lambda: hugging_face(place=Value("int64")), {}, "select_columns(['image', 'label'])"),
-        (lambda: hugging_face(coarse=ClassLabel(2)), {}, "which column holds the label?"),
-        (lambda: hugging_face().remove_columns("image"), {}, "need exactly one image column"),
+        (lambda: hugging_face(place=Value("int64")), {}, "got ['image', 'label', 'place']"),
+        (lambda: hugging_face(coarse=ClassLabel(2)), {}, "one of the feature ClassLabel"),
+        (lambda: hugging_face().remove_columns("image"), {}, "one column of the feature Image"),
         (lambda: DatasetDict({"train": hugging_face()}), {}, "several data sets; got ['train']"),
     ],
 )  # fmt: skip
@@ -350,7 +341,7 @@ def test_what_does_not_fit_is_refused_in_one_line(dataset, changed, said, option
 
 def reporting(bars, options, **also) -> ClientApp:
     """An app that trains on augmented arrays and tests on others."""
-    app = ClientApp(mods=[real_examples_mod])
+    app = ClientApp(mods=[report_real_num_examples])
     kept = {}
 
     @app.train()
@@ -423,10 +414,19 @@ def test_a_generator_of_other_arrays_is_refused_at_its_first_batch(kind, generat
     options = {"labels": LABELS, "classes": 10} if kind is images else {}
     made = generator(log=str(tmp_path / "log"))
     with pytest.raises(InputError) as refused:
-        augment(kind(), generator=made, beta=8, cache=tmp_path / "cache", batch_size=8, **options)
+        augment(
+            kind(),
+            generator=made,
+            beta=8,
+            client=0,
+            cache=tmp_path / "cache",
+            batch_size=8,
+            **options,
+        )
     assert refused.value.got == got
     assert len(drawn(tmp_path / "log")) <= 8 < WANTED.sum()
-    assert not list((tmp_path / "cache").rglob("samples.bin"))
+    (folder,) = (tmp_path / "cache").iterdir()
+    assert contents(folder)["block"] == []
 
 
 def test_tensors_without_a_transform_are_refused_before_anything_is_drawn(bars, options, tmp_path):
@@ -442,7 +442,7 @@ def test_a_model_of_other_classes_is_refused_by_its_metadata(tmp_path):
         "import sys, numpy as np, fedeas\n"
         "try:\n"
         "    fedeas.augment(np.zeros((9, 28, 28), np.uint8), labels=[0] * 9, classes=5, beta=8,\n"
-        "                   generator='diffusion(model=fashion_mnist)')\n"
+        "                   client=0, generator='diffusion(model=fashion_mnist)')\n"
         "except fedeas.InputError as error:\n"
         "    print(error.got, 'torch' in sys.modules, 'diffusers' in sys.modules)\n"
     )
@@ -461,7 +461,7 @@ def test_a_client_that_shows_few_classes_is_told_so(options, tmp_path, caplog):
     with caplog.at_level("INFO", "fedeas"), warnings.catch_warnings():
         warnings.simplefilter("error")
         augment(data, generator=Nameless(), **options | {"beta": None, "policy": "none"})
-    assert "client north: nothing to generate for 100 real samples of 2 classes" in caplog.text
+    assert "client north: nothing to generate" in caplog.text
     more = augment(data, generator=Nameless(), classes=10, **options)
     assert len(more) > N_K
     with pytest.warns(UserWarning, match="client north: 2 classes found"):
@@ -494,7 +494,7 @@ def nothing_noted(monkeypatch):
 
 def reports(sets: dict, by=lambda context: context.node_config["partition-id"]) -> ClientApp:
     """An app that reports the length of one of the sets."""
-    app = ClientApp(mods=[real_examples_mod])
+    app = ClientApp(mods=[report_real_num_examples])
 
     @app.train()
     def train(message, context):
@@ -603,7 +603,7 @@ def test_the_mod_serves_a_numpy_client_too(bars, options):
                 {},
             )
 
-    app = ClientApp(lambda context: Client().to_client(), mods=[real_examples_mod])
+    app = ClientApp(lambda context: Client().to_client(), mods=[report_real_num_examples])
     grid = InlineGrid(app, 1)
     content = fitins_to_recorddict(FitIns(Parameters([], "numpy.ndarray"), {}), True)
     (reply,) = grid.send_and_receive(
@@ -643,7 +643,16 @@ def train(base: Path, *parts: Runs, kind: str = "inline", clients: int = CLIENTS
     out = base / "out.json"
     environment = os.environ | {
         # Ray's workers find the app there; inline it is imported by its folder.
-        "PYTHONPATH": os.pathsep.join(map(str, (parts[0][0][0], ROOT / "src", ROOT / "tests"))),
+        "PYTHONPATH": os.pathsep.join(
+            map(
+                str,
+                (
+                    parts[0][0][0],
+                    *(p / "src" for p in (ROOT / "packages").iterdir()),
+                    ROOT / "tests",
+                ),
+            )
+        ),
         "FEDEAS_DATA": str(base / "data"),
         "FEDEAS_STORE": str(base / "store"),
         "HF_HOME": str(base / "hf"),
@@ -664,7 +673,7 @@ def test_the_patch_is_two_lines_their_imports_and_a_dependency():
     assert len(taken) == 2
     assert len(added) == 7  # one of the two takes three lines
     assert sum("fedeas.augment(" in line for line in added) == 1
-    assert sum("fedeas.real_examples_mod" in line for line in added) == 1
+    assert sum("fedeas.report_real_num_examples" in line for line in added) == 1
     assert added.count("+import fedeas") == 2
     shown = (ROOT / "docs" / "howto" / "flower.md").read_text()
     assert '--8<-- "examples/quickstart/fedeas.patch"' in shown
@@ -691,19 +700,21 @@ def quickstart(data, tmp_path_factory) -> Ran:
     patched = copy_app(base / "patched", f'"drawn:Bars(log={log})"')
     bare = shutil.copytree(patched, base / "bare")
     client = bare / "quickstart" / "client_app.py"
-    client.write_text(client.read_text().replace("mods=[fedeas.real_examples_mod]", ""))
+    client.write_text(client.read_text().replace("mods=[fedeas.report_real_num_examples]", ""))
     balanced, skewed = ({"alpha": alpha, "num-samples": 800} for alpha in (1e6, 0.1))
     runs = [(plain, balanced), (patched, balanced), (plain, skewed), (patched, skewed)]
     *done, restarted = train(base, [*runs, (bare, skewed)], [(patched, skewed)])
     return Ran(*done, restarted, drawn(log))
 
 
+@pytest.mark.slow
 def test_without_anything_to_generate_the_curve_is_the_same_to_the_bit(quickstart):
     assert quickstart.patched == quickstart.plain
     assert len(set(quickstart.plain["loss"])) == 3  # it trains
     assert quickstart.patched_skewed["loss"] != quickstart.plain_skewed["loss"]
 
 
+@pytest.mark.slow
 def test_the_weights_are_the_numbers_of_real_samples(quickstart):
     noted = quickstart.patched_skewed
     assert noted["trained"] == [noted["real"]] * 2
@@ -711,6 +722,7 @@ def test_the_weights_are_the_numbers_of_real_samples(quickstart):
     assert noted["tested"] == quickstart.plain_skewed["tested"]
 
 
+@pytest.mark.slow
 def test_without_the_mod_the_weights_would_be_others(quickstart):
     noted = quickstart.without_the_mod
     grown = np.subtract(noted["trained"], noted["real"])
@@ -719,6 +731,7 @@ def test_without_the_mod_the_weights_would_be_others(quickstart):
     assert all(off > 1e-5 for off in noted["off"])
 
 
+@pytest.mark.slow
 def test_images_are_generated_once_over_rounds_and_restarts(quickstart):
     assert len(quickstart.generated) == len(set(quickstart.generated)) > 0
     assert quickstart.restarted == quickstart.patched_skewed  # to the bit
@@ -731,7 +744,7 @@ def test_the_patch_as_it_is_on_ray(data, tmp_path):
     run = copy_app(tmp_path / "app", DIFFUSION), {"alpha": 0.3, "num-samples": 300}
 
     def files() -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("*.bin")}
+        return {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("*.sqlite")}
 
     seen = []
     for _ in range(2):

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedeas import FedEAS, InputError, LabelCounts, WaterFill, choose_beta
-from fedeas.beta_path import path, steps
-from fedeas.per_name import make_per_name, planned_quality
-from fedeas.policy_settings import with_quality
+from fedeas.planning.beta import path, steps
+from fedeas.planning.named_values import make_named_values, planned_quality
+from fedeas.planning.resolve import with_quality
 from strategies import counts
 
 SKEWED = LabelCounts(
@@ -106,14 +106,14 @@ def card(folder, quality) -> str:
 
 
 def test_a_generators_folder_says_what_its_samples_are_worth(tmp_path):
-    found = make_per_name(card(tmp_path / "own", [0.9, 0.4, 0.0]), "quality")
+    found = make_named_values(card(tmp_path / "own", [0.9, 0.4, 0.0]), "quality")
     assert found.names == ("cat", "dog", "bird")
     assert found.values == (0.9, 0.4, 0.01)
     assert planned_quality([0, 1]) == [0.01, 1]
     with pytest.raises(InputError):
-        make_per_name(card(tmp_path / "damaged", [0.9]), "quality")
+        make_named_values(card(tmp_path / "damaged", [0.9]), "quality")
     with pytest.raises(InputError, match="up to 1"):
-        make_per_name(card(tmp_path / "absurd", [0.9, 2.0, math.nan]), "quality")
+        make_named_values(card(tmp_path / "absurd", [0.9, 2.0, math.nan]), "quality")
 
 
 def test_commands_plan_with_a_generators_folder(fedeas, tmp_path):
@@ -122,21 +122,21 @@ def test_commands_plan_with_a_generators_folder(fedeas, tmp_path):
     done = fedeas("plan", table, "--beta", "12", "--quality", good, "--json")
     wanted = FedEAS(beta=12, quality=(0.9, 0.8, 0.7)).plan(SKEWED)
     assert json.loads(done.out)["total"] == wanted.total < FedEAS(beta=12).plan(SKEWED).total
-    better = fedeas("select", table, "--quality", good, "--min-reduction", "0.3")
+    better = fedeas("plan", table, "--betas", "4,8", "--quality", good)
     assert better.code == 0
     assert "\nbeta = " in better.out
-    nothing = fedeas("select", table, "--quality", bad)
+    nothing = fedeas("plan", table, "--betas", "4", "--quality", bad)
     assert nothing.code == 0
-    assert nothing.out.startswith("best budget: nothing, since samples of this quality remove")
-    told = json.loads(fedeas("select", table, "--quality", bad, "--json").out)
+    assert nothing.out.startswith("nothing to generate: samples of this quality remove")
+    told = json.loads(fedeas("plan", table, "--betas", "4", "--quality", bad, "--json").out)
     assert (told["beta"], told["total"]) == (None, 0)
     assert "this quality" in told["reason"]
 
 
-def test_select_says_that_balanced_clients_need_nothing(fedeas, tmp_path):
-    done = fedeas("select", write(tmp_path, "client,cat,dog\na,50,50\nb,40,41\n"))
+def test_the_table_of_betas_says_that_balanced_clients_need_nothing(fedeas, tmp_path):
+    done = fedeas("plan", write(tmp_path, "client,cat,dog\na,50,50\nb,40,41\n"), "--betas", "4")
     assert done.code == 0
-    assert done.out == "best budget: nothing, since the clients are close to the target already\n"
+    assert done.out == "nothing to generate: the clients are close to the target already\n"
 
 
 def test_a_policy_that_knows_a_quality_keeps_it():

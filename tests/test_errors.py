@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from fedeas import FedEAS, FedeasError, InfeasibleError, InputError, LabelCounts, MissingExtraError
+from fedeas._util.files import read_text, write_json
 from fedeas.errors import FileAccessError
-from fedeas.files import read_text, write_json
 from fedeas.generators.diffusion import Diffusion
 from fedeas.generators.judge import Judge
 from fedeas.generators.turbo import Turbo
 from fedeas.partition import IID, Partition
-from fedeas.privacy.secure_sum.messages import RefusedError
-from fedeas.tensors import save_tensors
+from fedeas.training.tensors import save_tensors
+from fedeas_private.secure_sum.messages import RefusedError
 from limited import attempt
 
 MISSING = FileNotFoundError(errno.ENOENT, "whatever the library says")
@@ -117,7 +117,7 @@ def test_a_partition_says_what_is_wrong_with_it(tmp_path):
     IID(clients=2).partition([0, 1, 0, 1]).save(tmp_path / "good.npz")
     content = dict(np.load(tmp_path / "good.npz"))
     np.savez(tmp_path / "twice.npz", **content | {"train": np.array([0, 0, 1, 2])})
-    with pytest.raises(InputError, match=r"twice\.npz is a damaged partition: .*twice; got 0"):
+    with pytest.raises(InputError, match=r"twice\.npz: .*twice; got 0"):
         Partition.load(tmp_path / "twice.npz")
 
 

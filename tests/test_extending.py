@@ -2,33 +2,39 @@
 
 import subprocess
 import sys
+import traceback
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from fedeas import Dirichlet, LabelCounts, make_generator, make_policy
-from fedeas.data import Dataset
-from fedeas.data.kinds import KINDS, find_kind
-from fedeas.methods.registry import make_method
-from fedeas.seeds import child_rng
-from fedeas.settings.training import Local, ModelSettings
+from fedeas import InputError, LabelCounts, make_generator, make_policy
+from fedeas._util.seeds import child_rng
+from fedeas.data import Column, Dataset, Schema
 from fedeas.training.loop import accuracy, fit
+from fedeas.training.methods import METHODS, Method, make_method
 from fedeas.training.models import make_model
-from fedeas.training.samples import Samples
-from fedeas.training.task import Task
+from fedeas.training.samples import Samples, Task
+from fedeas.training.settings import Local, ModelSettings
+from fedeas_lab.report.page import SweepResults, installed_sections
+from fedeas_private.flower.queries import QueryContext, _read
+from fedeas_private.queries import query_names, read_query
+from fedeas_private.secure_sum.messages import RefusedError
 from paths import python_path
 
 PACKAGE = '''
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 import typer
 
-from fedeas import LocalPolicy, Method, Task
-from fedeas.data.kinds import Kind
+from fedeas import LocalPolicy, Method
+from fedeas.plots.page import Section
+from fedeas.training.samples import Task
+from fedeas_private.queries.query import SCALE, Query
 
 
 @dataclass(frozen=True)
@@ -54,26 +60,40 @@ class Grey:
 class Lazy(Method):
     """Moves half of the way."""
 
-    def update(self, state, done):
-        return {k: (done.before[k] + v) / 2 for k, v in done.mean.items()}, state
+    def server_update(self, state, done):
+        return {k: (done.server_weights[k] + v) / 2 for k, v in done.mean.items()}, state
 
 
 def linear(task: Task) -> torch.nn.Module:
     """A single layer."""
-    layer = torch.nn.Linear(math.prod(task.shape), task.classes)
+    layer = torch.nn.Linear(task.width, task.classes)
     return torch.nn.Sequential(torch.nn.Flatten(), layer)
 
 
-class Sound(Kind):
-    """Moments of several channels."""
+@dataclass(frozen=True)
+class ClassesHeld(Query):
+    """How many sites have each class; a sample changes one word by one."""
 
-    name, model, limits = "sound", "mlp", (-1.0, 1.0)
+    name = "classes-held"
 
-    def check(self, shape, dtype):
-        assert len(shape) == 2 and dtype == np.float32
+    @property
+    def length(self):
+        return self.classes
 
-    def statistics(self, samples):
-        return (0.0,) * samples.shape[2], (0.5,) * samples.shape[2]
+    @property
+    def sensitivity(self):
+        return SCALE
+
+    def words(self, n):
+        return (n > 0) * SCALE
+
+    def read(self, sums, sigma, sites):
+        return sums / SCALE
+
+
+def how_many(sweep) -> Section:
+    """How many runs there are."""
+    return Section(f"{len(sweep.runs)} runs", ["as many as there are"])
 
 
 def hello(name: str = typer.Argument("you")) -> None:
@@ -89,8 +109,10 @@ grey = more_of_all:Grey
 lazy = more_of_all:Lazy
 [fedeas.models]
 linear = more_of_all:linear
-[fedeas.kinds]
-sound = more_of_all:Sound
+[fedeas.queries]
+classes-held = more_of_all:ClassesHeld
+[fedeas.report_sections]
+how-many = more_of_all:how_many
 [fedeas.commands]
 hello = more_of_all:hello
 """
@@ -105,8 +127,7 @@ def package(tmp_path, monkeypatch) -> Path:
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: more-of-all\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text(ENTRY_POINTS)
     monkeypatch.syspath_prepend(tmp_path)
-    yield tmp_path
-    KINDS.pop("sound", None)
+    return tmp_path
 
 
 def test_a_policy_a_generator_and_a_method(package):
@@ -116,21 +137,72 @@ def test_a_policy_a_generator_and_a_method(package):
     assert make_method("lazy").name == "lazy"
 
 
-def test_a_kind_of_data_and_a_model(package, tmp_path):
-    """Sounds of two classes are told apart: high ones and low ones."""
+@dataclass(frozen=True)
+class Buggy(Method):
+    """Has a bug in its constructor."""
+
+    def __post_init__(self):
+        len(3)
+
+
+def test_a_bug_in_a_plug_ins_constructor_keeps_its_traceback(monkeypatch):
+    monkeypatch.setitem(METHODS.ours, "buggy", Buggy)
+    with pytest.raises(InputError, match=r"has no len\(\) \(test_extending.py, line") as refused:
+        make_method("buggy")
+    cause = refused.value.__cause__
+    assert isinstance(cause, TypeError)
+    assert "len(3)" in "".join(traceback.format_exception(cause))
+
+
+def test_a_model(package, tmp_path):
+    """Rows of two classes are told apart: high ones and low ones."""
     rng = np.random.default_rng(0)
     labels = np.arange(200) % 2
-    sounds = rng.normal(0, 0.1, (200, 20, 2)).astype(np.float32) + labels[:, None, None] * 0.3
-    batches = iter([(sounds.astype(np.float32), labels)])
-    data = Dataset.write(tmp_path / "set", "s", ("low", "high"), (150, 50), batches, kind="sound")
-    assert Dirichlet(clients=2, alpha=1.0).partition(data.train_labels)
-    task = Task.of(data)
-    assert (task.kind, find_kind("sound").model) == ("sound", "mlp")
+    rows = (rng.normal(0, 0.1, (200, 40)) + labels[:, None] * 0.3).astype(np.float32)
+    batches = iter([(rows, labels)])
+    schema = Schema(tuple(Column(f"x{i}") for i in range(40)))
+    data = Dataset.write(
+        tmp_path / "set", "s", ("low", "high"), (150, 50), batches, kind="table", schema=schema
+    )
     train, test = (Samples.of(data, np.arange(*r)) for r in ((0, 150), (150, 200)))
-    for name in ("", "linear"):  # the kind's own model, and the package's
-        model = make_model(ModelSettings(name), task, 1)
-        fit(model, train, Local(epochs=5, batch=10, learning_rate=0.05), child_rng(1, "fit"))
-        assert accuracy(model, test)[0] == 1.0
+    model = make_model(ModelSettings("linear"), Task.of(data), 1)
+    fit(model, train, Local(epochs=5, batch=10, learning_rate=0.05), child_rng(1, "fit"))
+    assert accuracy(model, test)[0] == 1.0
+
+
+def test_a_query(package):
+    query = read_query({"query": "classes-held", "classes": 3})
+    assert (query.answer([9, 0, 1]) / query.sensitivity).tolist() == [1, 0, 1]
+    assert "classes-held" in query_names()
+    with pytest.raises(RefusedError):
+        read_query({"query": "of-nobody", "classes": 3})
+
+
+def test_a_query_that_the_owner_does_not_allow_is_not_even_imported(package, tmp_path):
+    """A server names it; only `allow` lets the package's code run at the site."""
+    asked = {"query": "classes-held", "classes": 3, "rho": 0.1}
+    sys.modules.pop("more_of_all", None)
+    member = SimpleNamespace(members=SimpleNamespace(honest=3))
+    site = QueryContext([9, 0, 1], tmp_path, member, object(), allow=("beta",))
+    with pytest.raises(RefusedError, match="does not allow"):
+        _read(asked, site)
+    assert "more_of_all" not in sys.modules
+    query, _, _ = _read(asked, site._replace(allow=("classes-held",)))  # the control
+    assert query.name == "classes-held"
+    assert "more_of_all" in sys.modules
+
+
+def test_a_query_under_another_name_than_its_own_is_refused(package):
+    """It would pass as one that the owner allows, and be entered as that."""
+    about = package / "more_of_all-1.0.dist-info" / "entry_points.txt"
+    about.write_text(ENTRY_POINTS.replace("classes-held =", "other-name ="))
+    with pytest.raises(RefusedError):
+        read_query({"query": "other-name", "classes": 3})
+
+
+def test_a_section_of_reports(package):
+    (section,) = installed_sections(SweepResults("sweep", [None] * 4, []))
+    assert section.title == "4 runs"
 
 
 def test_a_command(package):

@@ -4,11 +4,13 @@ import itertools
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
-from dataclasses import replace
+import traceback
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,28 +23,27 @@ from safetensors.torch import load_file, save_file
 
 from counting import drawn
 from fedeas import InfeasibleError, InputError, Plan
+from fedeas._util.seeds import child_rng
 from fedeas.cache import Cache
-from fedeas.experiments.results import read_result
-from fedeas.experiments.run import prepare
-from fedeas.experiments.run import run as run_config
 from fedeas.flower import records
-from fedeas.flower.aggregate import RoundAggregator, Weights
-from fedeas.flower.client import make_client_app
+from fedeas.flower.backends import InlineGrid, run_on_backend
+from fedeas.flower.client import ClientStateStore, make_client_app
 from fedeas.flower.exchange import exchange
-from fedeas.flower.grids import InlineGrid
-from fedeas.flower.members import Node
-from fedeas.flower.rounds import draw_cohort, run_rounds
-from fedeas.flower.state import Kept
-from fedeas.flower.sums import ExactSum
-from fedeas.methods.registry import make_method
+from fedeas.flower.roster import Node
+from fedeas.flower.rounds import RoundAggregator, Weights, run_rounds
 from fedeas.partition import IndexLists, Partition
-from fedeas.seeds import child_rng
-from fedeas.settings.config import Config, read_config
-from fedeas.settings.training import ModelSettings
 from fedeas.training.loop import accuracy, fit
+from fedeas.training.methods import METHODS as REGISTRY
+from fedeas.training.methods import Method, make_method
 from fedeas.training.models import make_model
-from fedeas.training.samples import Samples
-from fedeas.training.task import Task
+from fedeas.training.samples import Samples, Task
+from fedeas.training.settings import ModelSettings
+from fedeas.training.simulate import draw_cohort
+from fedeas.training.tensors import ExactSum
+from fedeas_lab.config import Config, read_config
+from fedeas_lab.experiment import run as run_config
+from fedeas_lab.resolve import resolve
+from fedeas_lab.results import read_result
 from federations import (
     CLIENTS,
     GENERATORS,
@@ -384,7 +385,7 @@ def test_a_silent_client_costs_at_most_the_timeout():
 
 
 def test_a_client_keeps_its_state_by_round(tmp_path):
-    kept = Kept(tmp_path)
+    kept = ClientStateStore(tmp_path)
     assert kept.after(0) == {}
     for number, last in ((1, 0), (4, 1), (6, 4)):
         kept.save(number, last, {"c": torch.tensor(float(number))})
@@ -397,7 +398,7 @@ def test_a_client_keeps_its_state_by_round(tmp_path):
 
 
 def test_a_policy_that_cannot_be_noted_leaves_the_one_before(tmp_path):
-    kept = Kept(tmp_path)
+    kept = ClientStateStore(tmp_path)
     kept.note_policy("full-balance")
     with pytest.raises(UnicodeEncodeError):
         kept.note_policy("\udc80")  # half a character
@@ -473,7 +474,7 @@ def config_file(folder: Path, kind: str = "image", **federated: object) -> Path:
 
 
 def killed(config: Path, out: Path, kills: int, longest: float) -> list[int]:
-    environment = {**os.environ, "PYTHONPATH": python_path(TESTS)}
+    environment = {**os.environ, "PYTHONPATH": python_path(TESTS), "RAY_worker_niceness": "0"}
     script = [sys.executable, "-W", "ignore", TESTS / "killed.py"]
     done = subprocess.run(
         [*script, config, out, str(kills), str(longest)],
@@ -516,7 +517,7 @@ def test_killed_on_ray_it_ends_with_the_same_model(tmp_path):
     config = config_file(tmp_path, rounds=8)
     run_config(read_config(config), tmp_path / "straight")
     on_ray = tmp_path / "ray.toml"
-    on_ray.write_text('grid = "ray"\n' + config.read_text())
+    on_ray.write_text('backend = "ray"\n' + config.read_text())
     kills = killed(on_ray, tmp_path / "killed", 3, 0.5)
     assert len(kills) == 3
     assert max(kills) >= 1
@@ -546,35 +547,28 @@ def test_the_command_runs_and_goes_on(tmp_path, fedeas, kind):
 
 def test_a_run_from_python_takes_a_file_or_a_config(tmp_path):
     import fedeas
+    import fedeas_lab
 
     config = config_file(tmp_path, rounds=1, method="fedavg")
     heard = []
-    result = fedeas.run(str(config), out=str(tmp_path / "run"), report=heard.append)
+    result = fedeas_lab.run(str(config), out=str(tmp_path / "run"), on_round=heard.append)
     assert result == read_result(tmp_path / "run" / "result.json")
     assert [line["round"] for line in heard] == [1]
-    assert fedeas.run(fedeas.read_config(str(config)), out=tmp_path / "run") == result
+    assert fedeas_lab.run(fedeas_lab.read_config(str(config)), out=tmp_path / "run") == result
     with pytest.raises(fedeas.InputError, match="nowhere"):
-        fedeas.run("nowhere.toml", out=tmp_path / "other")
+        fedeas_lab.run("nowhere.toml", out=tmp_path / "other")
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # within MLflow
-def test_others_can_follow_a_run(tmp_path, fedeas):
-    import mlflow
+def test_tensorboard_can_follow_a_run(tmp_path, fedeas):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     config, out = config_file(tmp_path, rounds=2, method="fedavg"), tmp_path / "run"
-    done = fedeas("run", config, "--out", out, "--track", "tensorboard", "--track", "mlflow")
+    done = fedeas("run", config, "--out", out, "--tensorboard")
     assert done.code == 0, done.err
     lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     accuracies = [line["accuracy"] for line in lines]
     events = EventAccumulator(str(out / "tensorboard")).Reload()
     assert [e.value for e in events.Scalars("accuracy")] == pytest.approx(accuracies)
-    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{out / 'mlflow.db'}")
-    (noted,) = client.search_runs([client.get_experiment_by_name("fedeas").experiment_id])
-    history = client.get_metric_history(noted.info.run_id, "accuracy")
-    assert [m.value for m in history] == pytest.approx(accuracies)
-    other = tmp_path / "other"
-    assert "unknown tracker" in fedeas("run", config, "--out", other, "--track", "wandb").err
 
 
 @pytest.mark.parametrize(
@@ -596,7 +590,7 @@ def test_others_can_follow_a_run(tmp_path, fedeas):
         (('method = "scaffold"', 'method = "scafold"'), "did you mean 'scaffold'?"),
         (('generator = "federations:Shapes"', ""), "name a generator"),
         (('device = "cpu"', 'device = "cuda"'), "cannot use the device"),
-        (('device = "cpu"', 'grid = "moon"'), "unknown grid"),
+        (('device = "cpu"', 'backend = "moon"'), "unknown backend"),
         (('device = "cpu"', "device = "), "is not TOML"),
     ],
 )
@@ -610,18 +604,18 @@ def test_a_wrong_config_is_one_line(tmp_path, fedeas, change, message):
 
 def test_an_experiment_is_known_by_contents_not_by_places(tmp_path):
     config = read_config(config_file(tmp_path))
-    known = prepare(config).experiment
+    known = resolve(config).experiment
     moved = tmp_path / "moved"
     shutil.copytree(tmp_path / "set", moved)
-    elsewhere = config.replace(data=config.data.replace(folder=str(moved)), grid="ray")
-    assert prepare(elsewhere).experiment == known
-    assert prepare(config.replace(seed=1)).experiment != known
+    elsewhere = config.replace(data=config.data.replace(folder=str(moved)), backend="ray")
+    assert resolve(elsewhere).experiment == known
+    assert resolve(config.replace(seed=1)).experiment != known
     images, _ = draw_shapes(300)
     shutil.rmtree(moved)
     write_set(moved, list(255 - images[:240]), list(images[240:]), CLASSES)
-    assert prepare(elsewhere).experiment != known
+    assert resolve(elsewhere).experiment != known
     animals = config.augment.replace(generator="federations:Painter")
-    assert prepare(config.replace(augment=animals)).experiment != known
+    assert resolve(config.replace(augment=animals)).experiment != known
     assert isinstance(config, Config)
 
 
@@ -635,3 +629,68 @@ def test_a_lost_line_of_the_log_comes_back(tmp_path):
     run_config(config, tmp_path / "run")
     again = [json.loads(line) for line in log.read_text().splitlines()]
     assert again == [json.loads(line) for line in whole.splitlines()]
+
+
+@dataclass(frozen=True)
+class Faulty(Method):
+    """A method with a bug of its own."""
+
+    def local_objective(self, context):
+        return {}["no such key"]
+
+
+def test_a_clients_error_comes_back_with_its_traceback(tmp_path, monkeypatch):
+    made = federation(tmp_path)
+    monkeypatch.setitem(REGISTRY.ours, "faulty", Faulty)
+
+    def main(grid):
+        return run(made, tmp_path, settings("faulty"), grid)
+
+    app = make_client_app(made.simulation.opener())
+    with pytest.raises(InfeasibleError, match=r"client \d: KeyError: 'no such key'") as failed:
+        run_on_backend("inline", app, made.clients, 1, main)
+    cause = failed.value.__cause__
+    assert isinstance(cause, KeyError)
+    trace = "".join(traceback.format_exception(cause))
+    assert 'return {}["no such key"]' in trace
+    assert re.search(r"raised by client \d", trace)
+
+
+FAULTY_ON_RAY = """
+import traceback
+from flwr.app import Message, RecordDict
+from flwr.clientapp import ClientApp
+from fedeas import InfeasibleError
+from fedeas.flower.exchange import exchange, reason
+from fedeas.flower.backends import run_on_backend
+
+app = ClientApp()
+
+@app.train()
+def train(message, context):
+    return {}["no such key"]
+
+def main(grid):
+    messages = [Message(RecordDict(), node, "train") for node in grid.get_node_ids()]
+    raise InfeasibleError("; ".join(reason(reply) for _, reply in exchange(grid, messages, 2, 300)))
+
+if __name__ == "__main__":
+    try:
+        run_on_backend("ray", app, 1, 1, main)
+    except InfeasibleError as error:
+        print(error)
+        traceback.print_exception(error.__cause__)
+"""
+
+
+@pytest.mark.slow
+def test_a_clients_error_on_ray_comes_back_with_its_traceback(tmp_path):
+    program = tmp_path / "faulty.py"
+    program.write_text(FAULTY_ON_RAY)
+    environment = {**os.environ, "PYTHONPATH": python_path(TESTS), "RAY_worker_niceness": "0"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", program], env=environment, capture_output=True, text=True
+    )
+    assert done.stdout.startswith("KeyError: 'no such key' (faulty.py, line 13)"), done
+    assert "ClientError: client 0: Traceback" in done.stderr
+    assert 'return {}["no such key"]' in done.stderr

@@ -6,14 +6,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from fedeas import BetaInterval, FedEAS, LabelCounts, admissible_betas
-from fedeas.report import figures
+from fedeas import FedEAS, LabelCounts
+from fedeas.planning.beta import BetaInterval, admissible_betas
+from fedeas.plots import figures
 
 PNG = b"\x89PNG"
 
 
-def test_the_papers_four_figures(fedeas, tmp_path):
-    assert fedeas("paper", "counts", "--plot", tmp_path / "figures").code == 0
+def test_the_papers_four_figures(reproduction, tmp_path):
+    assert reproduction("counts", "--plot", tmp_path / "figures").code == 0
     files = sorted((tmp_path / "figures").iterdir())
     assert [f.name for f in files] == [
         "beta.png",
@@ -106,6 +107,7 @@ def test_the_same_picture_is_the_same_file(paper, tmp_path):
 
 
 def test_commands_draw(fedeas, paper_csv, tmp_path):
-    for command in ("plan", "compare", "select"):
-        assert fedeas(command, paper_csv, "--plot", tmp_path / f"{command}.png").code == 0
-        assert (tmp_path / f"{command}.png").read_bytes().startswith(PNG)
+    for command in (["plan"], ["compare"], ["plan", "--betas", "4,8"]):
+        file = tmp_path / f"{len(command)}-{command[0]}.png"
+        assert fedeas(command[0], paper_csv, *command[1:], "--plot", file).code == 0
+        assert file.read_bytes().startswith(PNG)

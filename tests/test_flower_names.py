@@ -10,9 +10,9 @@ import pytest
 from flwr.app import Message, RecordDict
 
 from fedeas.errors import FedeasError, MissingExtraError
-from fedeas.flower import private
+from fedeas.flower import backends
 
-SOURCE = Path(__file__).parents[1] / "src" / "fedeas"
+SOURCE = Path(__file__).parents[1] / "packages"
 PUBLIC = {"flwr.app", "flwr.clientapp", "flwr.serverapp", "flwr.simulation"}
 MODULES = sorted(SOURCE.rglob("*.py"))
 
@@ -35,15 +35,15 @@ def private_uses(path: Path) -> set[str]:
 def test_private_names_are_in_one_module():
     used = {path.relative_to(SOURCE).as_posix(): private_uses(path) for path in MODULES}
     assert {module: names for module, names in used.items() if names} == {
-        "flower/private.py": {private.IDENTITY, "message.metadata.__dict__"}
+        "fedeas/src/fedeas/flower/backends.py": {backends.IDENTITY, "message.metadata.__dict__"}
     }
 
 
 def test_the_names_are_where_they_were():
     """Fails with the name of what moved."""
-    private.set_identity(run_id=1, node_id=1)
+    backends.set_identity(run_id=1, node_id=1)
     message = Message(RecordDict(), dst_node_id=2, message_type="train")
-    private.set_message_id(message, "7")
+    backends.set_message_id(message, "7")
     assert Message(RecordDict(), reply_to=message).metadata.reply_to_message_id == "7"
 
 
@@ -51,19 +51,19 @@ def test_a_class_that_moved_is_named_and_no_extra_is_blamed():
     code = (
         "import sys, flwr.app, flwr.clientapp, flwr.serverapp, flwr.simulation\n"
         "sys.modules['flwr.supercore.task_identity'] = None\n"
-        "import fedeas\n"
-        "try: fedeas.run\n"
+        "import fedeas, fedeas.flower.backends\n"
+        "try: fedeas.flower.backends.InlineGrid(None, 1)\n"
         "except fedeas.FedeasError as error: print(type(error).__name__, error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith(f"FedeasError {private.IDENTITY} no longer exists; got 'flwr")
+    assert done.stdout.startswith(f"FedeasError {backends.IDENTITY} no longer exists; got 'flwr")
 
 
 def test_an_attribute_that_moved_is_named(monkeypatch):
     renamed = SimpleNamespace(metadata=SimpleNamespace(message_id=""))
     with pytest.raises(FedeasError, match=r"Metadata\._message_id no longer exists") as raised:
-        private.set_message_id(renamed, "7")
+        backends.set_message_id(renamed, "7")
     assert not isinstance(raised.value, MissingExtraError)
-    monkeypatch.setattr(private, "TaskIdentity", type("TaskIdentity", (), {}))
+    monkeypatch.setattr(backends.IDENTITY, type("TaskIdentity", (), {}))
     with pytest.raises(FedeasError, match=r"TaskIdentity\.task_id no longer exists"):
-        private.set_identity(1, 1)
+        backends.set_identity(1, 1)

@@ -12,10 +12,16 @@ from cached import flip
 from fedeas import InputError, make_generator
 from fedeas.data import Column, Dataset, Schema
 from fedeas.generators import Gaussian, Moments, RowSpace
-from fedeas.generators.class_distribution import FULL
-from fedeas.generators.covariance import class_covariances, common_covariance, shrinkage
-from fedeas.generators.quantiles import Quantiles
-from fedeas.generators.streams import normals, uniforms
+from fedeas.generators.card import GeneratorCard
+from fedeas.generators.gaussian import (
+    FULL,
+    class_covariances,
+    common_covariance,
+    normals,
+    shrinkage,
+    uniforms,
+)
+from fedeas.generators.row_space import Quantiles
 from strategies import tables
 from tabular import SCHEMA, draw_table
 
@@ -385,18 +391,18 @@ def test_labels_0_and_1_are_names_as_good_as_any(tmp_path):
 
 def test_a_forged_folder_is_refused(tmp_path):
     """Also one with the right hashes."""
-    from fedeas.files import read_json, write_json
-
     fitted(200).save(tmp_path)
-    card = read_json(tmp_path / "generator.json")
+    card = GeneratorCard.load(tmp_path)
+    space = card.settings["space"]
     for change in (
-        {"format": "gaussian/9"},
-        {"classes": ["a"]},
-        {"classes": ["a", "b", "c\x1b[31m"]},
-        {"space": {}},
-        {"space": card["space"] | {"gaps": [False] * 5}},
+        {"generator": "diffusion"},
+        {"classes": ("a",)},
+        {"classes": ("a", "b", "c\x1b[31m")},
+        {"settings": {}},
+        {"settings": card.settings | {"space": {}}},
+        {"settings": card.settings | {"space": space | {"gaps": [False] * 5}}},
     ):
-        write_json(tmp_path / "generator.json", card | change)
+        replace(card, **change).save(tmp_path)
         with pytest.raises(InputError):
             Gaussian.load(tmp_path)
 
@@ -411,7 +417,7 @@ def written(folder, rows, labels, schema=SCHEMA) -> Dataset:
 
 def test_it_is_fitted_to_the_training_rows_of_a_run(tmp_path):
     """Not to those that it is tested on, nor to what is held out."""
-    from fedeas.data.protocol import held_out
+    from fedeas.data.federation import pool_indices
     from fedeas.generators.gaussian import gaussian_of_dataset
 
     rows, labels = draw_table(1000)
@@ -422,7 +428,7 @@ def test_it_is_fitted_to_the_training_rows_of_a_run(tmp_path):
         gaussian_of_dataset(data).fingerprint
         == gaussian_of_dataset(written(tmp_path / "two", changed, labels)).fingerprint
     )
-    held = held_out(data, 20, 7, "clean")
+    held = pool_indices(data, 20, 7)
     changed[held, 0] += 1000
     other = written(tmp_path / "three", changed, labels)
     made, same = (gaussian_of_dataset(d, 20, 7) for d in (data, other))
@@ -430,5 +436,5 @@ def test_it_is_fitted_to_the_training_rows_of_a_run(tmp_path):
     assert made.moments.counts.sum() == 800 - 60
     with pytest.raises(InputError, match="which data"):
         make_generator("gaussian")
-    with pytest.raises(InputError, match="protocol"):
-        make_generator("gaussian", data="t", protocol="paper")
+    with pytest.raises(InputError, match="split"):
+        make_generator("gaussian", data="t", split="merged")

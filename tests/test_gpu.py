@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from fedeas.experiments import estimate, run, runner
-from fedeas.settings.config import Config, Data
-from fedeas.settings.training import Local, ModelSettings
-from fedeas.training.loop import Correction, fit, repeatable
+from fedeas.training.loop import LocalObjective, fit, repeatable
 from fedeas.training.models import make_model
-from fedeas.training.samples import Samples
-from fedeas.training.task import Task
+from fedeas.training.samples import Samples, Task
+from fedeas.training.settings import Local, ModelSettings
+from fedeas_lab import estimate, runner
+from fedeas_lab import experiment as run
+from fedeas_lab.config import Config, Data
 from pictures import shapes
 
 CONFIG = Config(Data("cifar10"), device="cuda")
@@ -26,7 +26,7 @@ def places(monkeypatch, mask: str | None, count: int, jobs: int | None = None) -
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", mask)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     cell = SimpleNamespace(config=CONFIG.replace(device="auto"))
-    made = runner._places([runner.Progress(cell)], jobs)
+    made = runner._environments([runner.RunProgress(cell)], jobs)
     return [place.get("CUDA_VISIBLE_DEVICES", "-") for place in made.values()]
 
 
@@ -95,7 +95,7 @@ def test_cudnn_is_repeatable_where_training_runs_on_a_gpu(monkeypatch, tmp_path)
 
     seen = []
 
-    class Looks(Correction):
+    class Looks(LocalObjective):
         """Notes the switches in the middle of a step."""
 
         def after_backward(self, model):

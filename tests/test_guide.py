@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fedeas.files import read_toml
-from fedeas.settings.deployment import RunConfig, SiteConfig
-from fedeas.settings.reading import read_settings
+from fedeas._util.files import read_toml
+from fedeas._util.settings import read_settings
+from fedeas_private.flower.settings import RunConfig, SiteConfig
 from test_deployment import COUNTS, NAMES, ROOT, load_example, sites  # noqa: F401
 
 PAGE = (ROOT / "docs" / "deployment.md").read_text()

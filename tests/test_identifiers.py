@@ -27,7 +27,13 @@ def made(request, tmp_path):
     if request.param == "sampler":
         return sampled
     return lambda data, generator: augment(
-        data, labels=LABELS, generator=generator, beta=12, cache=tmp_path, progress=False
+        data,
+        labels=LABELS,
+        generator=generator,
+        beta=12,
+        cache=tmp_path,
+        progress=False,
+        client="client",
     )[0]
 
 
@@ -44,6 +50,7 @@ HOLDERS = {
     "floats": frame(SPARSE.astype(float), "patient_id"),
     "several rows of a person": frame([f"P{number // 2:05d}" for number in range(REAL)], "code"),
     "many rows of a person": frame([f"P{number // 6:05d}" for number in range(REAL)]),
+    "whole numbers": frame(SPARSE.astype(np.int64), "patientId"),
     "numbers of persons": frame(
         pd.array(np.arange(REAL) // 6 * 7 + 9, dtype="Int64"), "patient_id"
     ),
@@ -53,24 +60,11 @@ HOLDERS = {
 
 @pytest.mark.parametrize("generator", GENERATORS)
 @pytest.mark.parametrize("kind", HOLDERS)
-def test_synthetic_rows_leave_empty_what_names_a_row(kind, generator, made):
+def test_a_column_that_names_rows_is_refused(kind, generator, made):
     data = HOLDERS[kind]
-    with pytest.warns(UserWarning, match="name"):
-        more = made(data, generator)
-    rows = more.tolist() if isinstance(more, np.ndarray) else more.to_numpy().tolist()
-    assert len(rows) > REAL
-    assert all(row[1] is None or row[1] is pd.NA or row[1] != row[1] for row in rows[REAL:])
-    assert all(row[0] == row[0] for row in rows[REAL:])
-    before = data.tolist() if isinstance(data, np.ndarray) else data.to_numpy().tolist()
-    assert rows[:REAL] == before
-
-
-@pytest.mark.parametrize("generator", GENERATORS)
-@pytest.mark.parametrize(("ids", "name"), [(NUMBERS, "visit"), (SPARSE, "patientId")])
-def test_a_column_that_cannot_be_empty_is_refused(ids, name, generator, made):
-    with pytest.raises(InputError) as refused:
-        made(frame(ids.astype(np.int64), name), generator)
-    assert (refused.value.got, name in refused.value.what) == ("int64", True)
+    name = "1" if isinstance(data, np.ndarray) else data.columns[1]
+    with pytest.raises(InputError, match=f"column '{name}' names its rows.*drop the column"):
+        made(data, generator)
 
 
 def test_a_number_that_happens_to_be_different_in_every_row_is_a_number(made):
@@ -85,9 +79,9 @@ def test_a_generator_of_a_federation_does_not_know_names(made, tmp_path):
     generator = Gaussian.fit(
         fitted.samples, np.asarray(fitted.labels), fitted.classes, fitted.schema
     )
-    with pytest.warns(UserWarning, match="'patient'"):
-        more = made(frame(NAMES), generator)
-    assert more["patient"][REAL:].isna().all()
+    with pytest.raises(InputError, match="'patient' names its rows"):
+        made(frame(NAMES), generator)
+    more = made(frame(NAMES).drop(columns="patient"), generator)
     assert more["sex"][REAL:].notna().all()
 
 

@@ -9,19 +9,16 @@ import torch
 from torch import nn
 
 from fedeas import InputError
+from fedeas.flower.backends import InlineGrid
 from fedeas.flower.client import make_client_app
-from fedeas.flower.grids import InlineGrid
-from fedeas.methods.class_weights import ClassWeights
-from fedeas.methods.fedlc import FedLC
-from fedeas.methods.fedrs import FedRS
-from fedeas.methods.fedvls import FedVLS
-from fedeas.methods.method import Method, Turn
-from fedeas.methods.registry import make_method
-from fedeas.settings.deployment import SiteConfig
-from fedeas.settings.training import Local
+from fedeas.flower.settings import SiteConfig
+from fedeas.training.methods import make_method
+from fedeas.training.methods.logit_adjustment import ClassWeights, FedLC, FedRS, FedVLS
+from fedeas.training.methods.method import ClientContext, Method
+from fedeas.training.settings import Local
 from federations import federation, run, same_as_on_ray, settings, train_on_ray, trained
 
-METHODS = ("class-weights", "class-weights(loss=weighted)", "fedlc", "fedrs", "fedvls")
+METHODS = ("class-weights", "fedlc", "fedrs", "fedvls")
 COUNTS = (9, 1, 0, 0)  # of a client's training samples
 LOGITS = ((1.0, 0.5, -1.0, 0.2), (0.3, 2.0, 0.0, 0.7), (-0.5, 0.1, 0.4, 1.5))
 LABELS = (0, 1, 0)
@@ -44,8 +41,8 @@ def loss_of(method: Method, counts=COUNTS, labels=LABELS) -> tuple[float, torch.
     model = Fixed()
     samples = SimpleNamespace(counts=lambda: np.array(counts))
     server = {"w": torch.tensor(SERVER)}
-    here = Turn(model, server, {}, {}, samples, Local(), 1, np.random.default_rng(0))
-    loss = method.correction(here).loss(model, torch.zeros(3, 1), torch.tensor(labels))
+    here = ClientContext(model, server, {}, {}, samples, Local(), 1, np.random.default_rng(0))
+    loss = method.local_objective(here).loss(model, torch.zeros(3, 1), torch.tensor(labels))
     loss.backward()
     return loss.item(), model.w.grad
 
@@ -68,16 +65,6 @@ def test_the_balanced_softmax_by_hand():
     assert found == pytest.approx(sum(losses) / 3, rel=1e-5)
     assert not slope[:, 2:].any()
     assert slope[:, :2].all()
-
-
-def test_the_weighted_loss_by_hand():
-    """Weights 1/9 for two samples of class 0 and 1 for one of class 1."""
-    first, second, third = cross_entropy(LOGITS)
-    expected = (first / 9 + second + third / 9) / (1 / 9 + 1 + 1 / 9)
-    assert loss_of(ClassWeights(loss="weighted"))[0] == pytest.approx(expected, rel=1e-5)
-    root = (first / 3 + second + third / 3) / (1 / 3 + 1 + 1 / 3)
-    found = loss_of(ClassWeights(loss="weighted", strength=0.5))[0]
-    assert found == pytest.approx(root, rel=1e-5)
 
 
 def test_fedlcs_loss_by_hand():
@@ -122,19 +109,24 @@ def test_fedvls_leaves_out_what_a_batch_or_a_client_cannot_say():
         assert with_it == without
 
 
+@pytest.fixture(scope="module")
+def fedavg(tmp_path_factory):
+    """FedAvg's weights, trained once."""
+    return trained(tmp_path_factory.mktemp("plain"))
+
+
 @pytest.mark.parametrize(
     "method",
     [
         "class-weights(strength=0)",
-        "class-weights(strength=0, loss=weighted)",
         "fedlc(tau=0)",
         "fedrs(alpha=1)",
         "fedvls(calibration=0, distillation=0, suppression=0)",
     ],
 )
-def test_without_its_term_a_method_is_fedavg_bit_for_bit(method, tmp_path):
-    plain, other = trained(tmp_path / "plain"), trained(tmp_path / "other", method=method)
-    assert all(torch.equal(weight, other[name]) for name, weight in plain.items())
+def test_without_its_term_a_method_is_fedavg_bit_for_bit(method, tmp_path, fedavg):
+    other = trained(tmp_path, method=method)
+    assert all(torch.equal(weight, other[name]) for name, weight in fedavg.items())
 
 
 def test_fedvls_without_its_own_terms_is_the_balanced_softmax_bit_for_bit(tmp_path):
@@ -185,8 +177,8 @@ def test_sites_take_part_in_them_by_default_since_they_send_weights_alone():
     for spec in METHODS:
         method = make_method(spec)
         assert method.name in allowed
-        assert not method.keeps
-        assert (method.shown_like(None), method.added_like(None)) == ({}, {})
+        assert not method.stateful
+        assert (method.upload_spec(None), method.summed_spec(None)) == ({}, {})
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from fedeas import InputError, Ledger
-from fedeas.files import sealed, write_json
-from fedeas.flower.queries import ask
-from fedeas.privacy.accounting import (
+from fedeas import InputError
+from fedeas._util.files import sealed, write_json
+from fedeas._util.settings import read_settings
+from fedeas_private import Ledger
+from fedeas_private.accounting import (
     DELTA,
     UNIT,
     UNIT_REPLACED,
@@ -27,10 +28,10 @@ from fedeas.privacy.accounting import (
     replace_one_epsilon,
     rho_for,
 )
-from fedeas.privacy.ledger import Entry
-from fedeas.privacy.queries.registry import QUERIES
-from fedeas.settings.deployment import Deployment, SiteConfig
-from fedeas.settings.reading import read_settings
+from fedeas_private.flower.queries import ask
+from fedeas_private.flower.settings import RunConfig, SiteConfig
+from fedeas_private.ledger import LedgerEntry
+from fedeas_private.queries import QUERIES
 
 RHO = 0.01
 ENTRIES, HEAD = "entries.jsonl", "head.json"
@@ -160,7 +161,7 @@ def many_entries(folder: Path, count: int, head: bool = True) -> None:
     previous, lines = "0" * 64, []
     for number in range(count):
         key = hashlib.sha256(str(number).encode()).hexdigest()
-        entry = Entry("2026-01-01T00:00:00+00:00", "beta", 1e-9, "1", "1", key, 3.0, 1e-6)
+        entry = LedgerEntry("2026-01-01T00:00:00+00:00", "beta", 1e-9, "1", "1", key, 3.0, 1e-6)
         lines.append(sealed({**entry._asdict(), "number": number, "previous": previous}))
         previous = hashlib.sha256(lines[-1].rstrip("\n").encode()).hexdigest()
     (folder / ENTRIES).write_text("".join(lines))
@@ -219,7 +220,7 @@ def test_a_head_is_believed_only_while_the_entries_are_as_it_left_them(folder):
 def test_there_is_one_delta():
     """An epsilon at another delta is another epsilon: 1 at 1e-5 is 1.13 at 1e-6."""
     site = inspect.signature(SiteConfig).parameters["delta"].default
-    run = inspect.signature(Deployment).parameters["delta"].default
+    run = inspect.signature(RunConfig).parameters["delta"].default
     assert {DELTA, site, run, Ledger.open("x").delta, inspect_delta(ask)} == {1e-6}
 
 
@@ -373,7 +374,7 @@ def test_a_sites_configuration_has_a_budget(tmp_path):
 
 
 def test_fedeas_privacy_shows_what_was_spent_on_what(fedeas, folder):
-    shown = fedeas("privacy", folder)
+    shown = fedeas("ledger", folder)
     assert shown.code == 0
     assert shown.out.startswith("3 answers")
     assert shown.out.count("north") == 3
@@ -386,7 +387,7 @@ def test_fedeas_privacy_shows_what_was_spent_on_what(fedeas, folder):
     assert f"Epsilon {epsilon:.3g} is the privacy of {UNIT}." in shown.out
     assert f"{UNIT_REPLACED}: epsilon {replaced:.3g}." in shown.out
     assert replaced > 2 * epsilon
-    told = json.loads(fedeas("privacy", folder, "--json").out)
+    told = json.loads(fedeas("ledger", folder, "--json").out)
     assert (told["unit"], told["unit_replaced"]) == (UNIT, UNIT_REPLACED)
     assert told["epsilon_spent_replaced"] == pytest.approx(replaced)
     assert told["rho_spent"] + told["rho_left"] == pytest.approx(told["rho"])
@@ -394,11 +395,11 @@ def test_fedeas_privacy_shows_what_was_spent_on_what(fedeas, folder):
 
 
 def test_fedeas_privacy_names_servers_only_where_they_are_known(fedeas, folder, tmp_path):
-    assert "server" in fedeas("privacy", folder).out.splitlines()[2]
+    assert "server" in fedeas("ledger", folder).out.splitlines()[2]
     for server in ("", "7"):  # unknown, or the run's number, as it was once entered
         ledger = Ledger.open(tmp_path / f"own{server}")
         ledger.enter("beta", RHO, server=server, run="7", key=b"a")
-        heading = fedeas("privacy", ledger.folder).out.splitlines()[2]
+        heading = fedeas("ledger", ledger.folder).out.splitlines()[2]
         assert "run" in heading
         assert "server" not in heading
 
@@ -409,25 +410,25 @@ def test_fedeas_privacy_reads_the_budget_of_a_site(fedeas, folder, tmp_path):
         f'partition-id = 0\nclasses = "a, b"\ndata = "d"\nstate = "{folder.parent}"\n'
         "epsilon = 1.0\ndelta = 1e-7\n"
     )
-    shown = fedeas("privacy", site).out
+    shown = fedeas("ledger", site).out
     assert "of 1 at delta 1e-07" in shown
     assert "left:  nothing; more was spent before the budget was lowered" in shown
     # A folder alone has the budget of its last answer.
     Ledger.open(folder, 8.0, 1e-5).enter("price", RHO, server="south", run="8", key=b"d")
-    assert "of 8 at delta 1e-05" in fedeas("privacy", folder).out
+    assert "of 8 at delta 1e-05" in fedeas("ledger", folder).out
 
 
 def test_fedeas_privacy_on_a_site_without_answers_and_a_damaged_ledger(fedeas, folder, tmp_path):
     state, site = tmp_path / "new", tmp_path / "site.toml"
     state.mkdir(mode=0o755)
     site.write_text(f'partition-id = 0\nclasses = "a, b"\ndata = "d"\nstate = "{state}"\n')
-    shown = fedeas("privacy", site)
+    shown = fedeas("ledger", site)
     assert shown.code == 0
     assert shown.out.startswith("no answers yet\nspent: epsilon 0 of 3")
     assert stat.S_IMODE(state.stat().st_mode) == 0o755
     assert not list(state.iterdir())  # looking at it changes nothing
     (folder / ENTRIES).unlink()
-    damaged = fedeas("privacy", folder)
+    damaged = fedeas("ledger", folder)
     assert damaged.code == 2
     assert damaged.err.count("\n") == 1
     assert "backup" in damaged.err
@@ -442,7 +443,7 @@ def test_fedeas_privacy_does_not_take_another_folder_for_a_ledger(fedeas, folder
         (empty, f"no ledger in {empty}"),
         (tmp_path / "typo.toml", f"there is no {tmp_path / 'typo.toml'}"),
     ):
-        refused = fedeas("privacy", path)
+        refused = fedeas("ledger", path)
         assert (refused.code, refused.out) == (2, "")
         assert said in " ".join(refused.err.split())
     assert not list(empty.iterdir())

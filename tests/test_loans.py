@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from fedeas.experiments.run import run
-from fedeas.experiments.sweep import fill_in, plan_runs, read_sweep
+from fedeas_lab.experiment import run
+from fedeas_lab.sweep import make_cells, read_sweep, run_specs
 from test_docs import ROOT, load_tool
 
 
 @pytest.fixture
 def commands() -> list[str]:
     """The commands as they are shown."""
-    text = (ROOT / "docs" / "tables.md").read_text().split("## Five commands")[1].split("\n## ")[0]
+    text = (ROOT / "docs" / "tables.md").read_text().split("## Six commands")[1].split("\n## ")[0]
     return [block["command"] for block in load_tool("refresh_docs").BLOCK.finditer(text)]
 
 
@@ -30,10 +30,10 @@ def desk(data, tmp_path, monkeypatch) -> Path:
 
 def test_a_run_finds_the_rows_that_were_filled(desk, commands, fedeas):
     diagnosis, plan, fill, sweep, _ = commands
-    for command in (diagnosis.split(" && ")[1], plan, fill):
+    for command in (*diagnosis.split(" && ")[1:], plan, fill):
         done = fedeas(*shlex.split(command)[1:])
         assert done.code == 0, done.err
-    _, ours = fill_in(list(plan_runs(read_sweep(desk / shlex.split(sweep)[2]))))
+    _, ours = make_cells(list(run_specs(read_sweep(desk / shlex.split(sweep)[2]))))
     short = ours.config.federated.replace(rounds=1, fraction=0.02)
     result = run(ours.config.replace(federated=short), desk / "run")
     assert 0 < result["generation"]["made"] < result["generated"] / 10

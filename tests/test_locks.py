@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from fedeas.locks import locked
+from fedeas._util.files import locked
 
-SOURCE = Path(__file__).parents[1] / "src" / "fedeas"
+SOURCE = Path(__file__).parents[1] / "packages"
 # Modules of the standard library that Windows lacks.
 POSIX_ONLY = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
 HOLD = """
 import sys
 from pathlib import Path
-from fedeas.locks import locked
+from fedeas._util.files import locked
 say = lambda text: print(text, flush=True)
 with locked(Path(sys.argv[1]), lambda: say("waiting")):
     say(f"held {(Path(sys.argv[1]) / 'lock').exists()}")
@@ -159,8 +159,8 @@ def test_augment_runs_where_there_is_no_fcntl(tmp_path):
         "import numpy as np, fedeas\n"
         "from counting import Counting\n"
         "more = fedeas.augment(np.zeros((9, 4, 4, 1), np.uint8), labels=np.zeros(9, int),\n"
-        "    generator=Counting(), beta=12, classes=3, cache=sys.argv[1])\n"
-        "print(more.num_real, len(more[0]) > 9, fedeas.real_examples_mod.__name__)"
+        "    generator=Counting(), beta=12, classes=3, client=0, cache=sys.argv[1])\n"
+        "print(more.num_real, len(more[0]) > 9, fedeas.report_real_num_examples.__name__)"
     )
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code, tmp_path],
@@ -169,4 +169,4 @@ def test_augment_runs_where_there_is_no_fcntl(tmp_path):
         cwd=Path(__file__).parent,
     )
     assert done.stderr == ""
-    assert done.stdout.split() == ["9", "True", "real_examples_mod"]
+    assert done.stdout.split() == ["9", "True", "report_real_num_examples"]

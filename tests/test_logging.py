@@ -9,7 +9,7 @@ import pytest
 
 from drawn import Bars
 from fedeas import augment
-from fedeas.flower.grids import quiet_flower
+from fedeas.flower.backends import quiet_flower
 
 WARN = "import logging; logging.getLogger('fedeas').warning('one line')"
 
@@ -26,8 +26,8 @@ def test_nothing_is_shown_unless_the_program_asks_for_it():
 
 
 def test_a_site_still_reads_why_it_refused():
-    assert shown(f"import fedeas; fedeas.make_deployed_app(); {WARN}") == "one line\n"
-    configured = "import fedeas, logging; logging.basicConfig(); fedeas.make_deployed_app()"
+    assert shown(f"import fedeas.flower; fedeas.flower.client_app(); {WARN}") == "one line\n"
+    configured = "import fedeas.flower, logging; logging.basicConfig(); fedeas.flower.client_app()"
     assert shown(f"{configured}; {WARN}") == "WARNING:fedeas:one line\n"  # once
 
 
@@ -49,13 +49,13 @@ def test_augment_says_what_it_generates_and_how_long_that_took(tmp_path, caplog)
         return [record.getMessage() for record in caplog.records]
 
     first, last = said()
-    folder = next(tmp_path.glob("*/index.sqlite")).parent
+    folder = next(tmp_path.glob("*/samples.sqlite")).parent
     assert first == f"client north: generating 168 of 168 samples, kept in {folder}"
     assert last.startswith("client north: 168 samples ready after ")
     assert last.endswith(" s")
     assert said() == []  # read from disk
-    (folder / "index.sqlite").write_text("{")
-    assert said()[0] == f"client north: mending 168 samples, kept in {folder}"
+    (folder / "samples.sqlite").write_text("{")
+    assert said()[0] == f"client north: generating 168 of 168 samples, kept in {folder}"
 
 
 def test_what_flower_logs_while_it_simulates_is_passed_on(caplog, capsys):

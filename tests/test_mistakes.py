@@ -28,7 +28,7 @@ from under_way import interrupted
 CONFIG = """
 [data]
 name = "fashion_mnist"
-hold_out = 5000
+pool_per_class = 5000
 
 [partition]
 recipe = "dirichlet"
@@ -47,7 +47,7 @@ title = "Two runs"
 
 [base.data]
 name = "fashion_mnist"
-hold_out = 5000
+pool_per_class = 5000
 
 [base.partition]
 recipe = "dirichlet"
@@ -109,7 +109,10 @@ def check_one_line(code, stderr, *words):
         (["generator", "sample", "diffusion(model=nowhere)"], ["cannot read nowhere"]),
         (["generator", "train", "fashion_mnist", "--folder", "no", "--out", "g"], ["no train set"]),
         (
-            ["plan", "patients.csv", "--client-column", "hospitl", "--label-column", "diagnosis"],
+            [
+                *("counts", "patients.csv", "--out", "counts.csv"),
+                *("--client", "hospitl", "--label", "diagnosis"),
+            ],
             ["'hospitl'", "allowed: hospital, diagnosis"],
         ),
         (["run", "key.toml"], ["no setting 'round'", "did you mean 'rounds'?"]),
@@ -139,8 +142,7 @@ def test_wrong_paths_columns_keys_sizes_and_devices(desk, arguments, words, fede
         ("torch", ["demo"], "demo"),
         ("diffusers", ["generator", "train", "fashion_mnist", "--out", "g"], "diffusion"),
         ("matplotlib", ["plan", "counts.csv", "--plot", "plan.png"], "plot"),
-        ("ray", ["run", "run.toml", "--grid", "ray"], "ray"),
-        ("mlflow", ["run", "run.toml", "--track", "mlflow"], "mlflow"),
+        ("ray", ["run", "run.toml", "--backend", "ray"], "ray"),
     ],
 )
 def test_a_missing_extra_is_named(desk, package, arguments, extra):
@@ -242,6 +244,7 @@ def hub(folder, share):
     server.server_close()
 
 
+@pytest.mark.slow
 def test_an_interrupted_download(desk, tmp_path_factory):
     """Says so; the store of decoded data is left alone; called again, it is fetched whole."""
     source = tmp_path_factory.mktemp("hub")
@@ -297,10 +300,8 @@ AS_OTHERS = (
             pytest.param(arguments, marks=pytest.mark.slow)
             for arguments in (
                 ["sweep", "../sweep.toml"],
-                ["report"],
                 ["demo"],
                 ["generator", "sample", "diffusion(model=fashion_mnist)", "--out", "g.png"],
-                ["generator", "bench", "diffusion(model=fashion_mnist)", "--out", "cost.json"],
             )
         ),
     ],
@@ -326,13 +327,12 @@ LONG = [
     ["sweep", "sweep.toml"],
     ["sweep", "sweep.toml", "--dry-run"],
     pytest.param(["demo"], marks=pytest.mark.slow),
-    ["fill", "plan.csv", "--generator", "diffusion(model=fashion_mnist, steps=200)"],
+    pytest.param(
+        ["fill", "plan.csv", "--generator", "diffusion(model=fashion_mnist, steps=200)"],
+        marks=pytest.mark.slow,
+    ),
     ["generator", "train", "fashion_mnist", "--out", "g"],
-    ["generator", "judge", "fashion_mnist", "--out", "judge"],
     ["generator", "sample", "diffusion(model=fashion_mnist, steps=200)", "--out", "g.png"],
-    ["generator", "bench", "diffusion(model=fashion_mnist, steps=200)", "--out", "cost.json"],
-    ["report"],
-    ["paper", "counts", "--walk"],
 ]
 HALF = re.compile(r"^\.[0-9a-f]{8}\.|\.tmp$|\.part$|\.incomplete$")
 

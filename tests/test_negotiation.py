@@ -9,26 +9,26 @@ import pytest
 from flwr.clientapp import ClientApp
 
 from fedeas import FedEAS, InfeasibleError, InputError, WaterFill
+from fedeas.flower.backends import InlineGrid
 from fedeas.flower.deployed import row_policy
-from fedeas.flower.grids import InlineGrid
-from fedeas.flower.negotiate import (
+from fedeas_private.accounting import rho_for
+from fedeas_private.flower.queries import (
+    FlowerSums,
+    QueryContext,
+    answer_queries,
+    ask,
     class_prior,
     negotiate_beta,
     negotiate_price,
 )
-from fedeas.flower.queries import Holding, answer_queries, ask
-from fedeas.privacy.accounting import rho_for
-from fedeas.privacy.ledger import Ledger
-from fedeas.privacy.noise import Noise
-from fedeas.privacy.queries.beta import BetaQuery
-from fedeas.privacy.queries.class_totals import ClassTotals
-from fedeas.privacy.queries.embedding import EmbeddingSum
-from fedeas.privacy.queries.image_moments import ImageMoments
-from fedeas.privacy.queries.price import PriceQuery
-from fedeas.privacy.queries.query import MOST_SAMPLES
-from fedeas.privacy.queries.registry import QUERIES
-from fedeas.privacy.secure_sum.graph import MOST
-from fedeas.privacy.secure_sum.messages import RefusedError
+from fedeas_private.ledger import Ledger
+from fedeas_private.noise import SumNoise
+from fedeas_private.queries import QUERIES
+from fedeas_private.queries.effects import BetaQuery, PriceQuery
+from fedeas_private.queries.moments import ImageMoments
+from fedeas_private.queries.query import MOST_SAMPLES, ClassTotals
+from fedeas_private.secure_sum.identity import MOST
+from fedeas_private.secure_sum.messages import RefusedError
 from sums import identities
 
 EXACT = (*QUERIES, "exact")
@@ -44,7 +44,7 @@ class Sites:
         def hold(context):
             k = int(context.node_config["partition-id"])
             ledger = Ledger.open(folder / f"ledger-{k}", epsilon=epsilon)
-            return Holding(n[k], folder / str(k), who[k], ledger, allow)
+            return QueryContext(n[k], folder / str(k), who[k], ledger, allow)
 
         app = ClientApp()
         answer_queries(app, hold)
@@ -63,8 +63,8 @@ N = np.random.default_rng(0).integers(0, 900, (12, 3))
 
 def test_the_sum_is_that_of_the_answers_and_of_all_parts_of_the_noise(tmp_path, monkeypatch):
     parts = []
-    draw = Noise.part
-    monkeypatch.setattr(Noise, "part", lambda *a: parts.append(drawn := draw(*a)) or drawn)
+    draw = SumNoise.part
+    monkeypatch.setattr(SumNoise, "part", lambda *a: parts.append(drawn := draw(*a)) or drawn)
     sites = Sites(tmp_path, N)
     found = sites.ask(ClassTotals(3))
     assert len(parts) == len(N)
@@ -115,10 +115,10 @@ def test_a_site_answers_only_what_its_owner_allows(tmp_path, allow, epsilon, why
 
 @pytest.mark.parametrize("rho", [-1.0, 1e9, "1", None, True, math.nan, [0.1]])
 def test_a_price_that_cannot_be_is_refused(tmp_path, rho):
-    from fedeas.flower.queries import _cost, _read
+    from fedeas_private.flower.queries import _cost, _read
 
     who = identities(3)
-    holding = Holding(N[0], tmp_path, who[0], Ledger.open(tmp_path / "ledger"))
+    holding = QueryContext(N[0], tmp_path, who[0], Ledger.open(tmp_path / "ledger"))
     for asked in ({"query": "class-totals", "classes": 3, "rho": rho}, {"query": "beta"}, 7, None):
         with pytest.raises(RefusedError):
             _read(asked, holding)
@@ -191,15 +191,29 @@ def test_sums_of_the_most_and_largest_sites_fit():
     for n in ([2**26, 0, 0], [2**25, 2**25, 0]):
         for kind in (ClassTotals, BetaQuery, PriceQuery):
             assert max(int(word) for word in kind(3).answer(n)) * MOST < 2**60
-    for summed in (EmbeddingSum(3, (28, 28, 3)), ImageMoments(3, (28, 28, 3))):
-        assert summed.sensitivity * MOST_SAMPLES * MOST < 2**60
+    assert ImageMoments(3, (28, 28, 3)).sensitivity * MOST_SAMPLES * MOST < 2**60
     with pytest.raises(RefusedError, match="too many samples"):
         ClassTotals(3).answer([2**26 + 1, 0, 0])
 
 
+def test_the_server_knows_what_its_sums_cost_as_the_ledgers_do(tmp_path):
+    """Two sums that split a budget, and one without noise, which sites do not allow."""
+    sites = Sites(tmp_path, N)
+    sums = FlowerSums(sites.grid, sites.nodes, sites.members, samples=dict.fromkeys(sites.nodes, 9))
+    assert sums.get_epsilon() == 0
+    first, second = (sums.ask(ClassTotals(3), 2.0, share) for share in (0.25, 0.75))
+    assert first.sigma > second.sigma > 0
+    assert (first.sites, first.epsilon, first.samples) == (len(N), 2.0, 9 * len(N))
+    assert sums.get_epsilon() == pytest.approx(2.0, rel=1e-6)
+    assert sites.ledger(0).epsilon_spent == pytest.approx(2.0, rel=1e-6)
+    with pytest.raises(InfeasibleError):
+        sums.ask(ClassTotals(3), math.inf)
+    assert sums.get_epsilon() == math.inf
+
+
 def test_conditions_are_checked_before_anybody_is_asked(tmp_path):
     sites = Sites(tmp_path, N)
-    for wrong in ({"min_reduction": 2.0}, {"max_share": 0.0}, {"total": -1}):
+    for wrong in ({"min_reduction": 2.0}, {"max_share": 0.0}):
         with pytest.raises(InputError):
             negotiate_beta(sites.grid, sites.nodes, 3, sites.members, **wrong)
     with pytest.raises(InputError):

@@ -26,37 +26,37 @@ from hypothesis import HealthCheck, Phase, example, given, seed, settings
 from hypothesis import strategies as st
 
 from fedeas import FedeasError, FullBalance, InfeasibleError
-from fedeas.cache.verify import caches
+from fedeas.cache.store import caches
 from fedeas.data import Dataset
 from fedeas.flower import records
-from fedeas.flower.deployed import make_deployed_app, row_policy
-from fedeas.flower.grids import InlineGrid
-from fedeas.flower.limits import REFUSAL
-from fedeas.flower.own_generator import RECORD as GENERATOR
-from fedeas.flower.queries import ask
-from fedeas.flower.secure_round import Layout, content_digest, encode_question
-from fedeas.flower.secure_sum import new_session
-from fedeas.generators.own import refined
-from fedeas.generators.own.card import CARD, WEIGHTS, Card
-from fedeas.generators.own.make import make_own
-from fedeas.methods.registry import make_method
-from fedeas.per_name import planned_quality
-from fedeas.policies.registry import make_policy
-from fedeas.policy_settings import with_quality
-from fedeas.privacy.ledger import Ledger
-from fedeas.privacy.queries.class_totals import ClassTotals
-from fedeas.privacy.queries.convolutions import feature_count
-from fedeas.privacy.queries.image_moments import ImageMoments
-from fedeas.privacy.queries.registry import QUERIES, read_query
-from fedeas.privacy.secure_sum.identity import Members, make_identity
-from fedeas.privacy.secure_sum.keys import identity_of
-from fedeas.settings.deployment import RoundSum
-from fedeas.settings.training import ModelSettings
-from fedeas.targets import aim_at_classes
-from fedeas.tensors import load_tensors, save_tensors
+from fedeas.flower.backends import InlineGrid
+from fedeas.flower.deployed import REFUSAL, row_policy
+from fedeas.generators.card import CARD, GeneratorCard, PrivacyGuarantee, TrainingRecord
+from fedeas.planning.named_values import planned_quality
+from fedeas.planning.policies import make_policy
+from fedeas.planning.resolve import with_quality
+from fedeas.planning.targets import aim_at_classes
+from fedeas.training.methods import make_method
 from fedeas.training.models import make_model
-from fedeas.training.samples import Samples
-from fedeas.training.task import Task
+from fedeas.training.samples import Samples, Task
+from fedeas.training.settings import ModelSettings
+from fedeas.training.tensors import load_tensors, save_tensors
+from fedeas_private.flower.deployed import client_app
+from fedeas_private.flower.generator import RECORD as GENERATOR
+from fedeas_private.flower.queries import ask, encode_question
+from fedeas_private.flower.secure_round import Layout, content_digest
+from fedeas_private.flower.secure_sum import new_session
+from fedeas_private.flower.settings import RoundSum
+from fedeas_private.generator import features
+from fedeas_private.generator.card import PRIVATE, WEIGHTS
+from fedeas_private.generator.make import make_private
+from fedeas_private.ledger import Ledger
+from fedeas_private.queries import QUERIES, read_query
+from fedeas_private.queries.features import feature_count
+from fedeas_private.queries.moments import ImageMoments
+from fedeas_private.queries.query import ClassTotals
+from fedeas_private.secure_sum.identity import Members, make_identity
+from fedeas_private.secure_sum.keys import identity_of
 from pictures import encoded
 from rows import CLASSES as LEVELS
 from rows import SCHEMA, draw_rows, to_table
@@ -98,14 +98,14 @@ class Site:
         self.state = folder / f"state-{name}"
         node = {
             "partition-id": 0, "classes": ", ".join(classes), "data": str(data),
-            "state": str(self.state), "device": "cpu", "generator": "own", "max-samples": 30,
+            "state": str(self.state), "device": "cpu", "generator": "private", "max-samples": 30,
             "identity-key": str(folder / f"{number}.key"),
             "members": str(folder / "members.toml"), "max-steps": 20,
             "max-epochs": 3, "max-batch": 64, "allow": " ".join((*QUERIES, "train", "exact")),
             **more,
         }  # fmt: skip
         self.context = Context(1, 2, node, RecordDict(), {"classes": ", ".join(classes)})
-        self._grid = InlineGrid(make_deployed_app(), 1)
+        self._grid = InlineGrid(client_app(), 1)
         self._grid._contexts = {2: self.context}
 
     def send(self, content: RecordDict, kind: str) -> Message:
@@ -216,7 +216,7 @@ def members(folder: Path) -> Path:
 
 def with_generator(made: list[Site], first: RecordDict) -> list[Site]:
     for site in made:
-        assert not site.send(first, "query.own_generator").has_error()
+        assert not site.send(first, "query.private_generator").has_error()
     return made
 
 
@@ -224,7 +224,7 @@ def table_generator(folder: Path) -> RecordDict:
     """A message with a generator of rows, made of other rows than any site has."""
     rows, labels = draw_rows(60, seed=9)
     data = Dataset(rows, labels, "x", LEVELS, len(rows), "x", kind="table", schema=SCHEMA)
-    make_own(data, [np.arange(60)], epsilon=1e5, out=folder / "given")
+    make_private(data, [np.arange(60)], epsilon=1e5, out=folder / "given")
     content = {name: (folder / "given" / name).read_bytes() for name in (CARD, WEIGHTS)}
     return RecordDict({GENERATOR: ConfigRecord(content)})
 
@@ -236,13 +236,13 @@ def generator(
     place = folder / "given"
     place.mkdir(exist_ok=True)
     drawn = np.random.default_rng(seed).integers(0, 255, (len(classes), 2, *shape), dtype=np.uint8)
-    save_tensors(place / WEIGHTS, {"images": torch.from_numpy(drawn)}, {"way": refined.WAY})
+    save_tensors(place / WEIGHTS, {"images": torch.from_numpy(drawn)}, {"method": features.METHOD})
     several = len(classes)
-    card = Card(
-        way=refined.WAY, classes=classes, shape=shape, epsilon=1.0, delta=1e-6, sites=3,
-        counts=(100.0,) * several, quality=(quality,) * several, settings={},
+    card = GeneratorCard(
+        PRIVATE, classes, shape, {}, features.METHOD, (100.0,) * several, (quality,) * several,
+        TrainingRecord(sites=3), PrivacyGuarantee(1.0, 1e-6, "one sample"),
     )  # fmt: skip
-    card.write(place)
+    card.save(place)
     content = {name: (place / name).read_bytes() for name in (CARD, WEIGHTS)}
     return RecordDict({GENERATOR: ConfigRecord(content)})
 
@@ -271,7 +271,7 @@ def training(
             arrays["method"] = value
         elif name in ("name", "norm", "projection"):
             asked["model"][name] = value
-        elif name in ("classes", "shape", "mean", "spread"):
+        elif name in ("classes", "shape", "mean", "std"):
             asked["task"][name] = value
         elif name in LOCAL:
             asked["local"][name] = value
@@ -318,7 +318,6 @@ shares = st.lists(
 POLICIES = {
     "fedeas": ("beta", "size_exponent", "entropy", "below_mean", "quality", "target", "limits"),
     "waterfill": ("price", "total", "quality", "target", "costs"),
-    "fill-to-mean": ("target", "quality"),
     "full-balance": ("target",),
     "none": ("target",),
 }
@@ -334,7 +333,7 @@ def policies(draw) -> str:
 
 METHODS = (
     "fedavg", "fedprox(mu=1e5)", "moon", "moon(mu=1e5, tau=1e-5)", "scaffold", "class-weights",
-    "class-weights(strength=1e5)", "class-weights(loss=weighted, strength=1e5)", "fedlc(tau=1e5)",
+    "class-weights(strength=1e5)", "fedlc(tau=1e5)",
     "fedrs(alpha=0)", "fedvls(calibration=1e5, suppression=1e5)",
 )  # fmt: skip
 MODELS = {"image": ("cnn", "mlp(width=16)"), "table": ("mlp(width=16)", "mlp(width=2)")}
@@ -345,7 +344,7 @@ SOUND: dict[str, tuple[Any, ...]] = {
     "method": METHODS,
     "optimizer": ("sgd", "adam(eps=0)", "sgd(momentum=1)", "rprop", "adam", "rmsprop(alpha=0)"),
     "policy": (
-        "none", "full-balance", "fedeas(beta=12)", "fedeas(beta=9999)", "fill-to-mean",
+        "none", "full-balance", "fedeas(beta=12)", "fedeas(beta=9999)",
         "waterfill(price=0.01)", "waterfill(price=1e-6)", "fedeas(beta=1e4, quality=0.01)",
     ),
     "batch": (2, 3, 16, 64), "epochs": (1, 3), "steps": (1, 20), "learning_rate": RATES,
@@ -367,7 +366,7 @@ HOSTILE: dict[str, st.SearchStrategy[Any]] = {
     "name": st.sampled_from(("mlp(width=1e9)", "resnet18", "os:system")),
     "received": st.sampled_from(("fc.bias", "x")).map(lambda name: {name: torch.zeros(3)}),
     "shape": st.sampled_from(([8, 8, 3], [64], [3], [])),
-    "spread": st.sampled_from(([0.0], [1e-300], [1e-300] * 3, [float("nan")] * 3)),
+    "std": st.sampled_from(([0.0], [1e-300], [1e-300] * 3, [float("nan")] * 3)),
     "classes": odd, "batch": odd, "epochs": odd, "steps": odd, "learning_rate": odd,
     "weight_decay": odd, "round": odd, "last": odd, "seed": odd, "threads": odd,
     "experiment": odd, "projection": odd, "precision": odd,
@@ -471,7 +470,7 @@ def sample(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
 @example(turn=Turn("table", policy="full-balance"))
 @example(turn=Turn(sent="largest", policy="fedeas(beta=12)", learning_rate=1.0))
 @example(turn=Turn(sent="zero", method="fedvls(suppression=1e5)"))
-@example(turn=Turn("table", spread=[1e-300] * 3, learning_rate=1.0))
+@example(turn=Turn("table", std=[1e-300] * 3, learning_rate=1.0))
 def test_training_is_refused_alike(kinds, turn):
     equal(kinds[turn.kind], turn.content())
 
@@ -563,7 +562,7 @@ def sequences(draw, kind: str = "", method: str = "") -> list[Turn]:
     if draw(st.booleans()):
         turn = draw(st.sampled_from(made))
         name, value = draw(st.sampled_from((
-            ("last", 7), ("last", -1), ("policy", "fill-to-mean"), ("experiment", "y"),
+            ("last", 7), ("last", -1), ("policy", "fedeas(beta=5)"), ("experiment", "y"),
             ("method", "scaffold"), ("method", "moon"), ("name", MODELS[kind][1]), ("round", 1),
             ("projection", 8), ("learning_rate", 9.0), ("method", "fedavg"),
         )))  # fmt: skip
@@ -612,7 +611,7 @@ def test_a_state_that_is_not_finite_is_no_reason_to_refuse(kinds, kind, method):
 
 
 def test_hostile_second_turns_are_refused_alike(sites):
-    for wrong in ({"last": 7}, {"policy": "fill-to-mean"}, {"learning_rate": 9.0}):
+    for wrong in ({"last": 7}, {"policy": "fedeas(beta=5)"}, {"learning_rate": 9.0}):
         first, second = diverging("image", "scaffold")
         second.changed |= wrong
         assert seen_in_turn(sites[:2], [first, second]) == [False, True]
@@ -638,7 +637,7 @@ def test_sequences_are_mostly_sound(kinds):
 
 COUNTS = ("class-totals", "beta", "price")
 ASKED = {
-    "image": (*COUNTS, *(q for q in sorted(QUERIES) if q.startswith(("image", "feat", "emb")))),
+    "image": (*COUNTS, *(q for q in sorted(QUERIES) if q.startswith(("image", "feat")))),
     "table": (*COUNTS, "column-counts", "row-moments"),
 }
 cuts = st.lists(
@@ -657,11 +656,6 @@ def sound_questions(draw, kind: str, name: str = "") -> dict[str, Any]:
         asked["shape"] = list(task.shape)
     if name in ("image-moments", "image-products"):
         asked["frequencies"] = draw(st.sampled_from((1, 2, 8)))
-    elif name == "embedding":
-        asked |= {
-            "features": draw(st.sampled_from((8, 2, 2**10))), "edges": draw(st.integers(0, 1)),
-            "seed": draw(st.sampled_from((0, 2**32 - 1))),
-        }  # fmt: skip
     elif name.startswith("feature"):
         layers = draw(st.sampled_from(([0], [1], [2])))
         size = feature_count(layers)
@@ -770,7 +764,7 @@ def test_queries_are_mostly_sound(kinds):
 
 def test_a_whole_sum_leaves_the_same_at_all_sites(sites):
     """They are the members of one federation here, and go through all five stages."""
-    grid = InlineGrid(make_deployed_app(), len(sites))
+    grid = InlineGrid(client_app(), len(sites))
     nodes = list(grid.get_node_ids())
     for node, site in zip(nodes, sites, strict=True):
         site.forget()
@@ -806,7 +800,7 @@ def test_introductions_are_answered_alike(sites, method, number):
 )
 def test_generators_are_taken_alike(sites, tmp_path_factory, quality, classes, shape):
     folder = tmp_path_factory.mktemp("given")
-    refused = equal(sites, generator(folder, quality, classes, shape), "query.own_generator")
+    refused = equal(sites, generator(folder, quality, classes, shape), "query.private_generator")
     assert refused == (quality > 1 or classes != CLASSES or shape != SHAPE)
     if not refused:
         assert not equal(sites, training(policy="fedeas(beta=9999)"))
@@ -819,7 +813,7 @@ def test_samples_of_earlier_generators_are_removed(sites, tmp_path):
     for number in range(3):
         given = generator(tmp_path, seed=number)
         for each in sites:  # all of them have the same one afterwards
-            assert not each.send(given, "query.own_generator").has_error()
+            assert not each.send(given, "query.private_generator").has_error()
         reply = site.send(training(policy="full-balance", experiment=str(number)), "train")
         assert not reply.has_error()
         assert len(caches(site.state / "cache")) == 1

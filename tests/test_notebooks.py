@@ -11,11 +11,7 @@ import pytest
 from paths import python_path
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
-SLOW = {"flower_in_two_lines"}  # starts Ray twice
-NAMES = [
-    pytest.param(path.stem, marks=[pytest.mark.slow] if path.stem in SLOW else [])
-    for path in sorted(NOTEBOOKS.glob("*.ipynb"))
-]
+NAMES = [path.stem for path in sorted(NOTEBOOKS.glob("*.ipynb"))]
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +20,7 @@ def store(tmp_path_factory):
     return tmp_path_factory.mktemp("store")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_runs(name, tmp_path, store):
     place = tmp_path / f"{name}.ipynb"

@@ -15,19 +15,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from scipy.stats import t as student
+from scipy.stats import ttest_1samp
 
-from fedeas import FedEAS, LabelCounts, Plan, admissible_betas
-from fedeas.cli.demo import _base
+from fedeas import FedEAS, LabelCounts, Plan
 from fedeas.data import load_images
-from fedeas.diagnosis import FEW
-from fedeas.experiments.demo import find_scene
-from fedeas.experiments.results import Mean, p_value, student
-from fedeas.experiments.sharing import share_out
-from fedeas.paper.evidence import holm
+from fedeas.planning.beta import admissible_betas
+from fedeas.planning.diagnosis import FEW
+from fedeas_lab.cli.demo import _base
+from fedeas_lab.demo import find_scene
+from fedeas_lab.resolve import partition_data
+from fedeas_lab.results import Mean
+from reproduction.evidence import holm
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "data"
-RECORDED = ROOT / "src" / "fedeas" / "paper" / "recorded"
+RECORDED = ROOT / "reproduction" / "recorded"
 NUMBER = re.compile(r"\d[\d,.]*")
 
 BySeed = dict[int, float]
@@ -89,8 +92,7 @@ def plus_minus(values: BySeed, other: BySeed, sign: str = "") -> str:
 def chance(values: BySeed, other: BySeed) -> float:
     """Return the p of Student's t, seed by seed."""
     differences = [values[seed] - other[seed] for seed in values.keys() & other.keys()]
-    spread = statistics.stdev(differences) / math.sqrt(len(differences))
-    return p_value(abs(statistics.mean(differences)) / spread, len(differences) - 1)
+    return float(ttest_1samp(differences, 0.0).pvalue)
 
 
 def p_of(values: BySeed, other: BySeed, digits: int = 3) -> str:
@@ -374,7 +376,7 @@ def on_letter() -> str:
 def what_three_seeds_settle() -> str:
     ours, even = averaged("cifar10", "fedeas"), averaged("cifar10", "uniform")
     spread = statistics.stdev(ours[seed] - even[seed] for seed in ours)
-    leads = {n: student(n - 1, 1 - 0.05 / 70) / math.sqrt(n) for n in (3, 5, 10)}
+    leads = {n: student.ppf(1 - 0.025 / 70, n - 1) / math.sqrt(n) for n in (3, 5, 10)}
     return (
         f"Among 70 of them, the first to pass has to lead by {leads[3]:.1f} standard deviations of "
         f"its difference between seeds. At the {spread:.2f} points that FedEAS over Uniform had on "
@@ -427,8 +429,7 @@ def what_it_remembers() -> str:
     near = found["memorisation"]
     assert near["share"] == 0
     return (
-        f"The Fréchet distance in the judge's features is {found['frechet_distance']:.1f}. None of "
-        f"the {found['images']:,} samples is closer to a training image than "
+        f"None of the {found['images']:,} samples is closer to a training image than "
         f"{100 * near['quantile']:.0f} % of unseen real images are, so there is no sign of "
         "memorised images; their median distance to the nearest training image is "
         f"{near['median']:.1f} (of 255), that of real test images {near['real_median']:.1f}."
@@ -502,7 +503,7 @@ def five_sites_killed() -> str:
     runs = [json.loads(line) for line in lines]
     assert len(runs) == 5
     assert all(run["right"] and run["ledgers_agree"] and run["caches_whole"] for run in runs)
-    return "All five runs ended right"
+    return "All five runs ended correctly"
 
 
 def the_table_of_what_costs_nothing() -> str:
@@ -560,7 +561,7 @@ CLAIMS: dict[str, tuple[Callable[[], str], ...]] = {
         what_a_judge_says_of_classes,
         what_it_remembers,
     ),
-    "docs/howto/own_generator.md": (own_images_after_five_rounds, five_sites_killed),
+    "docs/howto/private_generator.md": (own_images_after_five_rounds, five_sites_killed),
     "docs/training.md": (one_run_of_the_example,),
     "docs/howto/gpu.md": (what_three_seeds_settle,),
     "docs/results.md": (
@@ -588,7 +589,7 @@ CLAIMS: dict[str, tuple[Callable[[], str], ...]] = {
 # Numbers that say nothing about a result: names, settings and versions.
 NO_FIGURES = {
     "README.md": (
-        "FedEAS(beta=12)", "beta=8,", "--cost 0.8s", "examples/cifar10.csv", "FEDEAS_DATA/cifar10/",
+        "beta=8,", "--cost 0.8s", "examples/cifar10.csv", "FEDEAS_DATA/cifar10/",
         "CIFAR-10", "client-06", "± is a 95 % interval", "Apache-2.0",
     ),
     "docs/index.md": ("Python 3.11 or later",),
@@ -646,15 +647,25 @@ def test_only_the_loss_on_real_sites_survives_the_correction(monkeypatch):
     assert stands == ["loans-sites"]
 
 
+@pytest.mark.slow
 def test_the_demo_shares_out_what_its_record_says(data, tmp_path):
     scene = find_scene(tmp_path)
-    counts = share_out(_base(scene, tmp_path)).counts
+    counts = partition_data(_base(scene, tmp_path)).counts
     assert (counts.n == LabelCounts.load(DATA / "demo-counts.csv").n).all()
 
 
 def test_the_generator_that_comes_along_saw_all_training_images(data):
     """So the words on it are true: its metadata names the whole data set."""
-    model = ROOT / "src" / "fedeas" / "generators" / "models" / "fashion_mnist" / "generator.json"
+    model = (
+        ROOT
+        / "packages"
+        / "fedeas-lab"
+        / "src"
+        / "fedeas_lab"
+        / "models"
+        / "fashion_mnist"
+        / "generator.json"
+    )
     images = load_images("fashion_mnist")
-    assert json.loads(model.read_text())["data"] == images.fingerprint
+    assert json.loads(model.read_text())["training"]["data"] == images.fingerprint
     assert f"{images.train_size:,} training images" in the_generator()

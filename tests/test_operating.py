@@ -8,19 +8,23 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedeas import InfeasibleError, InputError
-from fedeas.flower.deployed import SITES, make_deployed_app
-from fedeas.flower.exchange import exchange
-from fedeas.flower.grids import InlineGrid
-from fedeas.flower.limits import REFUSAL
-from fedeas.flower.log import log_errors_in_one_line
-from fedeas.flower.server import serve
-from fedeas.flower.watched_grid import WatchedGrid
+from fedeas.flower.backends import InlineGrid
+from fedeas.flower.deployed import REFUSAL, SITES
+from fedeas.flower.exchange import exchange, log_errors_in_one_line
+from fedeas_private.flower import run_server
+from fedeas_private.flower.deployed import client_app
 from test_deployment import NAMES, config, settings, sites  # noqa: F401
 
 
-def asked(seconds: float, kind: str, clients: int = 3) -> None:
-    """Ask sites that take some seconds each, by a clock of our own."""
+@pytest.fixture
+def asked(monkeypatch):
+    """Return what asks sites that take some seconds each, by a clock of our own."""
     now = [100.0]
+    monkeypatch.setattr("fedeas.flower.exchange.time.monotonic", lambda: now[0])
+    return lambda *what, **more: ask(now, *what, **more)
+
+
+def ask(now: list[float], seconds: float, kind: str, clients: int = 3) -> None:
     app = ClientApp()
 
     def answer(message: Message, context: Context) -> Message:
@@ -29,7 +33,7 @@ def asked(seconds: float, kind: str, clients: int = 3) -> None:
 
     app.query("secure_keys")(answer)
     app.train()(answer)
-    grid = WatchedGrid(InlineGrid(app, clients), lambda: now[0])
+    grid = InlineGrid(app, clients)
     messages = [
         Message(RecordDict(), node, kind, ttl=600.0, group_id="7") for node in grid.get_node_ids()
     ]
@@ -37,22 +41,22 @@ def asked(seconds: float, kind: str, clients: int = 3) -> None:
 
 
 def lines(caplog) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "flwr"]
+    return [record.getMessage() for record in caplog.records if record.name == "flwr.waits"]
 
 
-def test_the_stream_says_the_stage_who_answered_and_how_long_yet(caplog):
-    with caplog.at_level(logging.INFO, "flwr"):
+def test_the_stream_says_the_stage_who_answered_and_how_long_yet(caplog, asked):
+    with caplog.at_level(logging.INFO, "flwr.waits"):
         asked(40.0, "query.secure_keys")
     assert lines(caplog) == [
         "secure sum, keys: 1 of 3 sites have answered after 40 s; waiting for at most 560 s more",
         "secure sum, keys: 3 of 3 sites have answered, after 120 s",
     ]
     caplog.clear()
-    with caplog.at_level(logging.INFO, "flwr"):
+    with caplog.at_level(logging.INFO, "flwr.waits"):
         asked(30.0, "train", clients=4)
     assert lines(caplog)[0].startswith("round 7, training: 1 of 4 sites have answered after 30 s")
     caplog.clear()
-    with caplog.at_level(logging.INFO, "flwr"):
+    with caplog.at_level(logging.INFO, "flwr.waits"):
         asked(1.0, "train")
     assert lines(caplog) == []  # nothing to wait for
 
@@ -82,12 +86,12 @@ def test_a_site_names_the_class_that_differs_in_its_own_log_alone(
         lines = [f"{key.replace('_', '-')} = {json.dumps(value)}\n" for key, value in values]
         (folder / f"{k}.toml").write_text("".join(lines))
     monkeypatch.setenv(SITES, str(folder))
-    grid = InlineGrid(make_deployed_app(), 2)
+    grid = InlineGrid(client_app(), 2)
     for context in grid._contexts.values():
         context.run_config = {"classes": NAMES.replace("bar", "bars")}
     given = settings(sites, tmp_path / "run", members="") | {"sites": 2}
     with pytest.raises(InfeasibleError) as ended, caplog.at_level(logging.WARNING, "fedeas"):
-        serve(grid, given)
+        run_server(grid, given)
     (log, _) = [r.getMessage() for r in caplog.records if r.name == "fedeas"]
     assert "class 1 differs" in log and "bars" in log
     assert str(ended.value).count(REFUSAL) == 2
@@ -108,5 +112,5 @@ def test_a_negotiation_that_cannot_be_asks_nobody(sites, tmp_path, policy, got):
             raise AssertionError("a site was asked")
 
     with pytest.raises(InputError) as refused:
-        serve(Nobody(ClientApp(), 0), settings(sites, tmp_path / "run", policy=policy))
+        run_server(Nobody(ClientApp(), 0), settings(sites, tmp_path / "run", policy=policy))
     assert got in str(refused.value)

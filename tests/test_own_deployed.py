@@ -10,22 +10,24 @@ import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedeas import FedEAS, InfeasibleError, InputError
+from fedeas._util.files import content_hash, read_json, write_json
 from fedeas.cache import verify
-from fedeas.cache.verify import caches
-from fedeas.flower.deployed import make_deployed_app, open_site
-from fedeas.flower.grids import InlineGrid
-from fedeas.flower.own_generator import RECORD, take_generator, taken_generator
-from fedeas.flower.server import serve
+from fedeas.cache.store import caches
+from fedeas.flower.backends import InlineGrid
 from fedeas.generators import make_generator
-from fedeas.generators.own import kept_sums, refined
-from fedeas.generators.own.card import CARD, WEIGHTS
-from fedeas.generators.own.request import REQUEST
-from fedeas.per_name import planned_quality
-from fedeas.privacy.accounting import DELTA
-from fedeas.privacy.ledger import Ledger
-from fedeas.privacy.queries.image_moments import ImageMoments
-from fedeas.privacy.secure_sum.identity import Members
-from fedeas.settings.deployment import SiteConfig
+from fedeas.generators.card import CARD
+from fedeas.planning.named_values import planned_quality
+from fedeas_private.accounting import DELTA
+from fedeas_private.flower import run_server
+from fedeas_private.flower.deployed import client_app, open_site
+from fedeas_private.flower.generator import RECORD, take_generator, taken_generator
+from fedeas_private.flower.settings import SiteConfig
+from fedeas_private.generator import features, make
+from fedeas_private.generator.card import WEIGHTS
+from fedeas_private.generator.make import REQUEST
+from fedeas_private.ledger import Ledger
+from fedeas_private.queries.moments import ImageMoments
+from fedeas_private.secure_sum.identity import Members
 from rows import CLASSES as LEVELS
 from rows import SCHEMA, draw_rows, to_table
 from test_deployment import CLASSES, COUNTS, NAMES, config, settings, sites  # noqa: F401
@@ -45,7 +47,7 @@ class RealSites(InlineGrid):
 
     def open(self, nodes: list[SiteConfig]) -> None:
         """Start the sites."""
-        super().__init__(make_deployed_app(), len(nodes))
+        super().__init__(client_app(), len(nodes))
         for mine, context in zip(nodes, self._contexts.values(), strict=True):
             used = {name: getattr(mine, name) for name in (*USED, "schema")}
             context.node_config = {name.replace("_", "-"): v for name, v in used.items()}
@@ -63,8 +65,9 @@ class SitesWithTables(RealSites):
             pq.write_table(to_table(rows[part], labels[part]), folder / f"{k}.parquet")
         self.configs = [
             config(
-                keys, folder / "state", k, epsilon=30.0, generator="own", classes=",".join(LEVELS),
-                data=str(folder / f"{k}.parquet"), schema=str(folder / "schema.json"),
+                keys, folder / "state", k, epsilon=30.0, generator="private",
+                classes=",".join(LEVELS), data=str(folder / f"{k}.parquet"),
+                schema=str(folder / "schema.json"),
             )
             for k in range(4)
         ]  # fmt: skip
@@ -75,20 +78,21 @@ class SitesWithTables(RealSites):
 def made(tmp_path_factory, sites):  # noqa: F811
     """A run whose sites have no other generator than the one they make together."""
     folder = tmp_path_factory.mktemp("own")
-    grid = RealSites(sites, folder, generator="own")
-    serve(grid, settings(sites, folder / "run", **GIVEN))
+    grid = RealSites(sites, folder, generator="private")
+    run_server(grid, settings(sites, folder / "run", **GIVEN))
     return folder
 
 
 def test_sites_make_a_generator_together_and_train_with_it(made, sites):  # noqa: F811
-    card = json.loads((made / "run" / "own-generator" / CARD).read_text())
-    assert (card["epsilon"], card["sites"], tuple(card["classes"])) == (20.0, 4, CLASSES)
-    assert card["delta"] == DELTA
-    assert 20 < card["epsilon_replaced"] < 80
-    assert "samples that the sites state" in card["checked"]
-    given = make_generator(f"own(model={made / 'run' / 'own-generator'})")
+    card = json.loads((made / "run" / "private-generator" / CARD).read_text())
+    privacy = card["privacy"]
+    assert (privacy["epsilon"], privacy["delta"]) == (20.0, DELTA)
+    assert (card["training"]["sites"], tuple(card["classes"])) == (4, CLASSES)
+    assert 20 < privacy["epsilon_replaced"] < 80
+    assert "samples that the sites state" in card["notes"]["checked"]
+    given = make_generator(f"private(model={made / 'run' / 'private-generator'})")
     for k in range(len(COUNTS)):
-        mine = config(sites, made, k, generator="own")
+        mine = config(sites, made, k, generator="private")
         own = make_generator(taken_generator(Path(mine.state) / "generator"))
         assert own.fingerprint == given.fingerprint
         # Samples are worth less than real ones, and so fewer of them are made.
@@ -104,20 +108,30 @@ def test_sites_make_a_generator_together_and_train_with_it(made, sites):  # noqa
 
 
 def test_a_run_that_goes_on_asks_for_no_second_sum(made, sites):  # noqa: F811
-    grid = RealSites(sites, made, generator="own")
-    before = (made / "run" / "own-generator" / WEIGHTS).read_bytes()
-    serve(grid, settings(sites, made / "run", **GIVEN | {"rounds": 2}))
-    assert (made / "run" / "own-generator" / WEIGHTS).read_bytes() == before
-    mine = config(sites, made, 0, generator="own")
+    grid = RealSites(sites, made, generator="private")
+    before = (made / "run" / "private-generator" / WEIGHTS).read_bytes()
+    run_server(grid, settings(sites, made / "run", **GIVEN | {"rounds": 2}))
+    assert (made / "run" / "private-generator" / WEIGHTS).read_bytes() == before
+    mine = config(sites, made, 0, generator="private")
+    assert len(Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries) == 2
+
+
+def test_a_server_that_is_upgraded_between_rounds_asks_for_no_second_sum(made, sites):  # noqa: F811
+    """What was paid for is the same, whichever version of the code made a generator of it."""
+    path = made / "run" / "private-generator" / REQUEST
+    write_json(path, {"version": 1, **read_json(path)})
+    grid = RealSites(sites, made, generator="private")
+    run_server(grid, settings(sites, made / "run", **GIVEN | {"rounds": 3}))
+    mine = config(sites, made, 0, generator="private")
     assert len(Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries) == 2
 
 
 @pytest.mark.parametrize(
-    "changed", [{"generator-epsilon": 10.0}, {"generator-way": "embedding"}, {"members": "other"}]
+    "changed", [{"generator-epsilon": 10.0}, {"generator-method": "features"}, {"members": "other"}]
 )
 def test_a_folder_is_of_what_was_paid_for(made, sites, tmp_path, changed):  # noqa: F811
     """A run that asks for something else is refused, instead of stating what it did not pay."""
-    folder = made / "run" / "own-generator"
+    folder = made / "run" / "private-generator"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     if "members" in changed:  # the same sites under another name are another list
         other = tmp_path / "members.toml"
@@ -125,14 +139,14 @@ def test_a_folder_is_of_what_was_paid_for(made, sites, tmp_path, changed):  # no
         renamed = dataclasses.replace(listed, names=tuple(f"new {name}" for name in listed.names))
         other.write_text(renamed.to_toml(), encoding="utf-8")
         changed = {"members": str(other)}
-    grid = RealSites(sites, made, generator="own")
+    grid = RealSites(sites, made, generator="private")
     with pytest.raises(InputError, match="another request") as refused:
-        serve(grid, settings(sites, made / "run", **GIVEN | changed))
+        run_server(grid, settings(sites, made / "run", **GIVEN | changed))
     if "generator-epsilon" in changed:
         assert "10.0" in str(refused.value)
         assert "20.0" in str(refused.value)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    mine = config(sites, made, 0, generator="own")
+    mine = config(sites, made, 0, generator="private")
     assert len(Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries) == 2
 
 
@@ -142,19 +156,20 @@ def test_the_card_counts_a_sum_that_a_server_lost(sites, tmp_path, monkeypatch):
     def dies(*_: object) -> None:
         raise KeyboardInterrupt
 
-    grid = RealSites(sites, tmp_path, generator="own")
+    grid = RealSites(sites, tmp_path, generator="private")
     given = settings(sites, tmp_path / "run", **GIVEN | {"generator-epsilon": 5.0})
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(kept_sums, "save_tensors", dies)
-        serve(grid, given)
-    serve(RealSites(sites, tmp_path, generator="own"), given)
-    mine = config(sites, tmp_path, 0, generator="own")
+        patched.setattr(make, "save_tensors", dies)
+        run_server(grid, given)
+    run_server(RealSites(sites, tmp_path, generator="private"), given)
+    mine = config(sites, tmp_path, 0, generator="private")
     ledger = Ledger.open(mine.ledger_folder, 30.0, mine.delta)
     asked = [entry.query for entry in ledger.entries]
     assert asked == ["image-moments", "image-moments", "image-products"]
-    card = json.loads((tmp_path / "run" / "own-generator" / CARD).read_text())
-    assert card["epsilon"] == pytest.approx(ledger.epsilon_spent, rel=1e-3)
-    assert card["epsilon"] > 6  # not the 5 that were asked for
+    card = json.loads((tmp_path / "run" / "private-generator" / CARD).read_text())
+    epsilon = card["privacy"]["epsilon"]
+    assert epsilon == pytest.approx(ledger.epsilon_spent, rel=1e-3)
+    assert epsilon > 6  # not the 5 that were asked for
 
 
 def test_a_site_that_sends_more_than_its_images_ends_the_run(sites, tmp_path, monkeypatch):  # noqa: F811
@@ -167,63 +182,68 @@ def test_a_site_that_sends_more_than_its_images_ends_the_run(sites, tmp_path, mo
 
     monkeypatch.setattr(ImageMoments, "answer", lies)
     for _ in range(2):
-        grid = RealSites(sites, tmp_path, generator="own")
+        grid = RealSites(sites, tmp_path, generator="private")
         with pytest.raises(InfeasibleError, match="cannot be those of the sites' samples"):
-            serve(grid, settings(sites, tmp_path / "run", **GIVEN))
-    assert not (tmp_path / "run" / "own-generator" / CARD).exists()
-    mine = config(sites, tmp_path, 0, generator="own")
+            run_server(grid, settings(sites, tmp_path / "run", **GIVEN))
+    assert not (tmp_path / "run" / "private-generator" / CARD).exists()
+    mine = config(sites, tmp_path, 0, generator="private")
     ledger = Ledger.open(mine.ledger_folder, 30.0, mine.delta)
     assert [entry.query for entry in ledger.entries] == ["image-moments"]
 
 
 def test_a_server_that_dies_while_it_refines_images_pays_once(sites, tmp_path, monkeypatch):  # noqa: F811
     def queries() -> list[str]:
-        mine = config(sites, tmp_path, 0, generator="own")
+        mine = config(sites, tmp_path, 0, generator="private")
         return [entry.query for entry in Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries]
 
     def dies(*_: object) -> None:
         raise KeyboardInterrupt
 
-    given = GIVEN | {"generator-way": "features", "generator-steps": 2}
-    grid, folder = RealSites(sites, tmp_path, generator="own"), tmp_path / "run" / "own-generator"
+    given = GIVEN | {"generator-method": "features", "generator-steps": 2}
+    grid, folder = (
+        RealSites(sites, tmp_path, generator="private"),
+        tmp_path / "run" / "private-generator",
+    )
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(refined, "refine", dies)
-        serve(grid, settings(sites, tmp_path / "run", **given))
+        patched.setattr(features, "optimise", dies)
+        run_server(grid, settings(sites, tmp_path / "run", **given))
     asked = ["image-moments", "image-products", "feature-means", "feature-products"]
     assert queries() == asked
     assert not (folder / CARD).exists()
-    serve(grid, settings(sites, tmp_path / "run", **given))
+    run_server(grid, settings(sites, tmp_path / "run", **given))
     assert queries() == asked
     card = json.loads((folder / CARD).read_text())
-    assert (card["way"], card["delta"]) == ("features", 1e-6)
+    assert (card["method"], card["privacy"]["delta"]) == ("features", 1e-6)
     assert sorted(path.name for path in folder.iterdir()) == sorted([CARD, WEIGHTS, REQUEST])
-    mine = config(sites, tmp_path, 0, generator="own")
+    mine = config(sites, tmp_path, 0, generator="private")
     assert len(open_site(mine).samples("fedeas(beta=12)").synthetic_labels)
 
 
 def test_an_unknown_way_is_refused_before_anything_is_paid_for(sites, tmp_path):  # noqa: F811
-    """A way that does not exist costs no site anything."""
-    grid = RealSites(sites, tmp_path, generator="own")
-    with pytest.raises(InputError, match="unknown way"):
-        serve(grid, settings(sites, tmp_path / "run", **GIVEN | {"generator-way": "guess"}))
-    mine = config(sites, tmp_path, 0, generator="own")
+    """A method that does not exist costs no site anything."""
+    grid = RealSites(sites, tmp_path, generator="private")
+    with pytest.raises(InputError, match="unknown method"):
+        run_server(grid, settings(sites, tmp_path / "run", **GIVEN | {"generator-method": "guess"}))
+    mine = config(sites, tmp_path, 0, generator="private")
     assert not Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries
 
 
 def message(card: bytes, weights: bytes) -> Message:
     content = RecordDict({RECORD: ConfigRecord({CARD: card, WEIGHTS: weights})})
-    return Message(content, dst_node_id=1, message_type="query.own_generator")
+    return Message(content, dst_node_id=1, message_type="query.private_generator")
 
 
 def changed(card: bytes, **values: object) -> bytes:
-    return json.dumps({**json.loads(card), **values}).encode()
+    body = {**json.loads(card), **values}
+    del body["sha256"]  # which the server can compute
+    return json.dumps({**body, "sha256": content_hash(body)}).encode()
 
 
 def test_a_site_looks_at_the_generator_that_it_is_given(made, sites, tmp_path):  # noqa: F811
     """A server cannot make it hold a network of any size, or one for other data."""
-    folder = made / "run" / "own-generator"
+    folder = made / "run" / "private-generator"
     card, weights = ((folder / name).read_bytes() for name in (CARD, WEIGHTS))
-    data = open_site(config(sites, made, 0, generator="own")).real.data
+    data = open_site(config(sites, made, 0, generator="private")).real.data
     huge = json.loads(card)["settings"]
     huge = {**huge, "frequencies": 10**4}
     for wrong, why in [
@@ -233,7 +253,8 @@ def test_a_site_looks_at_the_generator_that_it_is_given(made, sites, tmp_path): 
         (message(changed(card, quality=[2.0, 0.1, 0.1]), weights), "quality is out of range"),
         (message(changed(card, quality=[0.1]), weights), "quality is out of range"),
         (message(card, weights[:-7]), "weights|damaged|complete"),
-        (message(b"[]", weights), "not the card"),
+        (message(b"[]", weights), "not a generator's card"),
+        (message(card.replace(b"0.", b"1."), weights), "damaged"),
         (message(card, b"x" * (2**26 + 1)), "too large"),
         (Message(RecordDict(), dst_node_id=1, message_type="query.x"), "not a generator"),
     ]:
@@ -247,11 +268,11 @@ def test_a_site_looks_at_the_generator_that_it_is_given(made, sites, tmp_path): 
 def test_a_site_with_a_generator_of_its_own_takes_no_other(sites, tmp_path):  # noqa: F811
     """It says so by the refusal that it gives for everything, and trains with its own."""
     grid = RealSites(sites, tmp_path)
-    trained = serve(grid, settings(sites, tmp_path / "a", **GIVEN))
+    trained = run_server(grid, settings(sites, tmp_path / "a", **GIVEN))
     assert trained.history[0]["clients"] == len(COUNTS)
     assert not list(tmp_path.glob("*/generator"))
     with pytest.raises(InputError, match="needs the list of members"):
-        serve(grid, settings(sites, tmp_path / "b", **GIVEN | {"members": ""}))
+        run_server(grid, settings(sites, tmp_path / "b", **GIVEN | {"members": ""}))
 
 
 def test_sites_with_tables_make_a_generator_together(sites, tmp_path):  # noqa: F811
@@ -262,10 +283,10 @@ def test_sites_with_tables_make_a_generator_together(sites, tmp_path):  # noqa: 
         "classes": ",".join(LEVELS), "test-data": str(tmp_path / "4.parquet"), "model": "mlp",
         "schema": str(tmp_path / "schema.json"),
     }  # fmt: skip
-    trained = serve(grid, given | tables)
+    trained = run_server(grid, given | tables)
     assert trained.history[0]["clients"] == 4
-    card = json.loads((tmp_path / "run" / "own-generator" / CARD).read_text())
-    assert (card["way"], card["sites"], card["shape"]) == ("moments", 4, [3])
+    card = json.loads((tmp_path / "run" / "private-generator" / CARD).read_text())
+    assert (card["method"], card["training"]["sites"], card["shape"]) == ("moments", 4, [3])
     for mine in grid.configs:
         ledger = Ledger.open(mine.ledger_folder, 30.0, mine.delta)
         asked = [entry.query for entry in ledger.entries]
@@ -277,7 +298,7 @@ def test_sites_with_tables_make_a_generator_together(sites, tmp_path):  # noqa: 
     assert np.bincount(made, minlength=3).tolist() == wanted.tolist()
     assert 0 < wanted.sum() < FedEAS(beta=12).local(site.real.counts()).sum()
 
-    folder = tmp_path / "run" / "own-generator"
+    folder = tmp_path / "run" / "private-generator"
     weights = (folder / WEIGHTS).read_bytes()
     other = card["settings"]["space"] | {"columns": SCHEMA.to_list()[::-1]}
     for wrong in ({"settings": {"space": other}}, {"settings": {"space": 3}}, {"settings": {}}):

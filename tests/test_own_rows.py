@@ -1,5 +1,6 @@
 """`own` for tables: what one row can move, what private sums say of columns, what comes out."""
 
+import dataclasses
 import json
 import math
 import subprocess
@@ -14,22 +15,21 @@ from hypothesis import strategies as st
 
 from fedeas import IID, InfeasibleError, InputError
 from fedeas.data import Column, Dataset, Schema, federate
-from fedeas.experiments.own import made_spec
-from fedeas.experiments.run import prepare
 from fedeas.generators import Generator, make_generator
 from fedeas.generators.gaussian import Gaussian
-from fedeas.generators.own import rows as own_rows
-from fedeas.generators.own.columns import finer_edges, first_edges, kept_part
-from fedeas.generators.own.denoise import clean_moments, within_classes
-from fedeas.generators.own.make import make_from_sums, make_own, open_own, queries_for
 from fedeas.generators.row_space import RowSpace
-from fedeas.privacy.accounting import DELTA, epsilon_of, rho_for, rho_of
-from fedeas.privacy.noise import Noise
-from fedeas.privacy.queries.column_counts import ColumnCounts
-from fedeas.privacy.queries.moments import Moments
-from fedeas.privacy.queries.row_moments import RowMoments
-from fedeas.privacy.release import release
-from fedeas.settings.config import Augment, Config, Data, PartitionConfig
+from fedeas.training.settings import Federated, ModelSettings
+from fedeas_lab.config import Augment, Config, Data, PartitionConfig
+from fedeas_lab.resolve import make_private_generator, resolve
+from fedeas_private.accounting import DELTA, epsilon_of, rho_for, rho_of
+from fedeas_private.generator import rows as own_rows
+from fedeas_private.generator.base import james_stein
+from fedeas_private.generator.make import make_from_sums, make_private, open_private, queries_for
+from fedeas_private.generator.rows import clean_moments, finer_edges, first_edges, within_classes
+from fedeas_private.noise import SumNoise
+from fedeas_private.queries.moments import NoisyMoments
+from fedeas_private.queries.table import ColumnCounts, RowMoments
+from fedeas_private.sums import release
 from rows import CLASSES, SCHEMA, draw_rows, to_table
 
 CUTS = ((20.5, 40.5), (-3.0, 0.0, 900.0))
@@ -161,9 +161,9 @@ def test_the_scale_of_any_column_is_found(column, low, high, error):
 
 
 def test_noise_decides_how_much_is_kept():
-    assert kept_part(np.array([3.0, 4.0]), 25.0) == 0
-    assert kept_part(np.array([3.0, 4.0]), 0.0) == 1
-    assert kept_part(np.zeros(2), 1.0) == 0
+    assert james_stein(np.array([3.0, 4.0]), 25.0) == 0
+    assert james_stein(np.array([3.0, 4.0]), 0.0) == 1
+    assert james_stein(np.zeros(2), 1.0) == 0
 
 
 def test_correlations_below_the_noise_are_dropped_and_others_kept():
@@ -184,7 +184,9 @@ def test_a_class_too_small_to_be_seen_takes_after_the_others():
     counts = np.array([1000.0, 1000.0, 2.0])
     means = np.array([[1.0, 0.0], [-1.0, 0.0], [5.0, 5.0]])
     seconds = np.stack([np.diag([1.5, 0.5])] * 2 + [np.full((2, 2), 30.0)])
-    found = clean_moments(space, Moments(counts, means, seconds, 10 / counts, 10 / counts), 1.0)
+    found = clean_moments(
+        space, NoisyMoments(counts, means, seconds, 10 / counts, 10 / counts), 1.0
+    )
     shown = found.sums / counts[:, np.newaxis]
     assert shown[0] == pytest.approx([1.0, 0.0], abs=0.05)
     assert np.linalg.norm(shown[2]) < 0.6 * np.linalg.norm(means[2])
@@ -214,11 +216,11 @@ def test_three_sums_cost_together_what_was_promised(people, monkeypatch):
     def watched(query, answers, count, *given):
         names.append(query.name)
         made = release(query, answers, count, *given)
-        costs.append(rho_of(Noise(made.sigma, count), query.sensitivity, query.length))
+        costs.append(rho_of(SumNoise(made.sigma, count), query.sensitivity, query.length))
         return made
 
-    monkeypatch.setattr("fedeas.generators.own.make.release", watched)
-    make_own(data, sites, epsilon=2.0)
+    monkeypatch.setattr("fedeas_private.sums.release", watched)
+    make_private(data, sites, epsilon=2.0)
     assert len(costs) == 3
     assert tuple(dict.fromkeys(names)) == queries_for("", "table")
     assert 0.99 * rho_for(2.0, DELTA) < sum(costs) <= rho_for(2.0, DELTA)
@@ -227,7 +229,7 @@ def test_three_sums_cost_together_what_was_promised(people, monkeypatch):
 
 def test_rows_show_their_class_and_the_folder_says_how_good_they_are(people, tmp_path):
     data, sites = people
-    made = make_own(data, sites, epsilon=2.0, out=tmp_path, seeded_noise=True)
+    made = make_private(data, sites, epsilon=2.0, out=tmp_path, seeded_noise=True)
     assert isinstance(made, Generator)
     labels, seeds = np.arange(3000) % 3, np.arange(3000).astype(np.uint64)
     drawn = made.sample(labels, seeds)
@@ -243,11 +245,11 @@ def test_rows_show_their_class_and_the_folder_says_how_good_they_are(people, tmp
         assert np.isnan(own[:, 1]).mean() == pytest.approx(0.2, abs=0.06)
         assert np.nanmean(own[:, 2] == c) == pytest.approx(np.nanmean(like[:, 2] == c), abs=0.08)
 
-    opened = make_generator(f"own(model={tmp_path})")
+    opened = make_generator(f"private(model={tmp_path})")
     assert opened.fingerprint == made.fingerprint
     np.testing.assert_array_equal(opened.sample(labels[7:9], seeds[7:9]), drawn[7:9])
     card = json.loads((tmp_path / "generator.json").read_text())
-    assert (card["epsilon"], card["sites"], card["way"]) == (None, 5, "moments")
+    assert (card["privacy"], card["training"]["sites"], card["method"]) == (None, 5, "moments")
     assert card["counts"] == pytest.approx([1334, 1333, 1333], abs=150)
     assert all(0.8 < quality <= 1 for quality in card["quality"])
 
@@ -256,16 +258,16 @@ def test_sums_of_more_rows_than_the_sites_have_are_refused(people):
     """One site adds a row of its choice 4,000 times, or takes it away as often."""
     data, sites = people
     chosen = np.array([[30, 5.0, 0]], np.float32)
-    card = make_own(data, sites, epsilon=3.0).card
-    assert card.epsilon == 3.0
-    assert "samples that the sites state" in card.checked
+    card = make_private(data, sites, epsilon=3.0).card
+    assert card.privacy.epsilon == 3.0
+    assert "samples that the sites state" in card.notes["checked"]
 
     for times in (4000, -4000):
 
         def ask(query, part, times=times):
             answers = [query.answer(data.samples, data.labels, own) for own in sites]
             answers[0] = answers[0] + times * query.answer(chosen, np.zeros(1, np.int64))
-            return release(query, answers, 5, 3.0, part=part)._replace(samples=4000)
+            return release(query, answers, 5, 3.0, share=part)._replace(samples=4000)
 
         with pytest.raises(InfeasibleError, match="cannot be those of the sites' samples"):
             make_from_sums(data, ask)
@@ -275,7 +277,7 @@ def test_quality_falls_with_the_noise_and_is_one_without(people):
     data, sites = people
     few = [own[:120] for own in sites]
     found = [
-        np.mean(make_own(data, few, epsilon=e, seeded_noise=True).card.quality)
+        np.mean(make_private(data, few, epsilon=e, seeded_noise=True).card.quality)
         for e in (1, 3, 10, math.inf)
     ]
     assert found[0] < found[1] < found[2] < found[3] == 1
@@ -286,13 +288,13 @@ def test_a_class_of_few_rows_has_less_quality(people):
     data, _ = people
     places = [np.flatnonzero(data.labels == c) for c in range(3)]
     site = np.concatenate([places[0], places[1], places[2][:30]])
-    quality = make_own(data, [site], epsilon=1.0, seeded_noise=True).card.quality
+    quality = make_private(data, [site], epsilon=1.0, seeded_noise=True).card.quality
     assert quality[2] < 0.8 * min(quality[:2])
 
 
 def test_without_noise_nothing_is_lost_but_the_finest_steps(people):
     data, sites = people
-    made = make_own(data, sites, epsilon=math.inf)
+    made = make_private(data, sites, epsilon=math.inf)
     assert made.card.quality == (1.0, 1.0, 1.0)
     seen = Gaussian.fit(data.samples, np.asarray(data.labels), CLASSES, SCHEMA)
     labels, seeds = np.arange(3000) % 3, np.arange(3000).astype(np.uint64)
@@ -305,28 +307,27 @@ def test_without_noise_nothing_is_lost_but_the_finest_steps(people):
 def test_the_same_seed_makes_the_same_generator(people):
     data, sites = people
     one, two, other = (
-        make_own(data, sites, seed=s, seeded_noise=True).fingerprint for s in (1, 1, 2)
+        make_private(data, sites, seed=s, seeded_noise=True).fingerprint for s in (1, 1, 2)
     )
     assert one == two != other
 
 
 def test_what_cannot_be_made_or_opened(people, tmp_path):
     data, sites = people
-    with pytest.raises(InputError, match="unknown way"):
-        make_own(data, sites, way="embedding")
-    made = make_own(data, sites, out=tmp_path)
-    card = json.loads((tmp_path / "generator.json").read_text())
-    space = card["settings"]["space"]
+    with pytest.raises(InputError, match="unknown method"):
+        make_private(data, sites, method="features")
+    made = make_private(data, sites, out=tmp_path)
+    space = made.card.settings["space"]
     for change in (
-        {"shape": [4]}, {"settings": {}}, {"way": "magic"}, {"classes": ["a", "b"]},
+        {"shape": (4,)}, {"settings": {}}, {"method": "magic"}, {"classes": ("a", "b")},
         {"settings": {"space": {**space, "gaps": [True] * 3}}},
         {"settings": {"space": {**space, "quantiles": []}}},
     ):  # fmt: skip
-        (tmp_path / "generator.json").write_text(json.dumps(card | change))
+        dataclasses.replace(made.card, **change).save(tmp_path)
         with pytest.raises(InputError):
-            open_own(str(tmp_path))
+            open_private(str(tmp_path))
     made.save(tmp_path)
-    assert isinstance(open_own(str(tmp_path)), own_rows.Rows)
+    assert isinstance(open_private(str(tmp_path)), own_rows.GaussianRows)
 
 
 # In a run.
@@ -335,10 +336,10 @@ def test_what_cannot_be_made_or_opened(people, tmp_path):
 def test_a_run_makes_its_generator_from_its_own_clients(people, tmp_path, monkeypatch):
     data, _ = people
     monkeypatch.setenv("FEDEAS_STORE", str(tmp_path))
-    federation = federate(data, IID(clients=5), "clean")
-    spec = made_spec("own(epsilon=2)", federation, 42)
-    assert make_generator(spec).card.epsilon == 2
-    assert made_spec("own(epsilon=2)", federation, 42) == spec
+    federation = federate(data, IID(clients=5), "official")
+    spec = make_private_generator("private(epsilon=2)", federation, 42)
+    assert make_generator(spec).card.privacy.epsilon == 2
+    assert make_private_generator("private(epsilon=2)", federation, 42) == spec
 
 
 def test_a_run_plans_with_what_its_own_generators_samples_are_worth(tmp_path, monkeypatch):
@@ -349,9 +350,10 @@ def test_a_run_plans_with_what_its_own_generators_samples_are_worth(tmp_path, mo
         config = Config(
             Data(str(tmp_path / "people.parquet")),
             PartitionConfig("dirichlet", clients=4, alpha=0.3),
-            Augment(policy, "own(epsilon=3)", str(tmp_path)),
+            Augment(policy, "private(epsilon=3)", str(tmp_path)),
+            Federated(model=ModelSettings("mlp")),
         )
-        ready = prepare(config)
+        ready = resolve(config)
         plans[policy] = ready.plan
         stated = list(ready.generator.card.quality)
         notes[policy] = ready.note
@@ -372,16 +374,16 @@ def test_the_command_makes_a_folder_from_a_table(fedeas, tmp_path):
         f'[data]\nname = "{tmp_path / "people.parquet"}"\n'
         '[partition]\nrecipe = "dirichlet"\nclients = 4\nalpha = 0.5\n'
     )
-    done = fedeas("generator", "own", config, "--out", tmp_path / "own", "--epsilon", "10")
+    done = fedeas("generator", "private", config, "--out", tmp_path / "own", "--epsilon", "10")
     assert done.code == 0, done.err
-    assert f"epsilon 10, delta {DELTA:g} for one sample of a site, added or removed" in done.out
-    assert make_generator(f"own(model={tmp_path / 'own'})").card.sites == 4
+    assert f"epsilon = 10, delta = {DELTA:g} for one sample of this site" in done.out
+    assert make_generator(f"private(model={tmp_path / 'own'})").card.training.sites == 4
 
 
 @pytest.mark.slow
 def test_the_benchmark_measures_real_rows():
     """Few rows: a classifier learns more from them than from chance, and less under noise."""
-    command = [sys.executable, "benchmarks/own_generator.py", "--quick", "--table", "letter"]
+    command = [sys.executable, "benchmarks/private_generator.py", "--quick", "--table", "letter"]
     command += ["--seeds", "1", "--epsilon", "1", "inf"]
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

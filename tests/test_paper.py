@@ -1,8 +1,8 @@
 """Every count-level number of the paper, and the numbers on which it disagrees with itself."""
 
 from fedeas import FedEAS, FullBalance
-from fedeas.paper.counts import claims, disagreements, paper_counts
 from fedeas.partition import FLBench
+from reproduction.counts import count_numbers, disagreements, paper_counts
 
 # Figures that the paper does not print but its partition determines.
 NOT_PRINTED = {
@@ -16,7 +16,7 @@ NOT_PRINTED = {
 
 
 def test_every_number_of_the_paper_is_reproduced():
-    found = list(claims())
+    found = list(count_numbers())
     assert [claim for claim in found if not claim.agrees] == []
     assert len(found) == 32
 
@@ -27,7 +27,7 @@ def test_it_does_not_search_for_the_partitions(monkeypatch):
     plain = FLBench._draw
     monkeypatch.setattr(FLBench, "_draw", lambda *given: cuts.append(1) or plain(*given))
     paper_counts.cache_clear()
-    assert len(list(claims())) + len(list(disagreements())) == 36
+    assert len(list(count_numbers())) + len(list(disagreements())) == 36
     assert len(cuts) < 100
 
 

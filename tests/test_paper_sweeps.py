@@ -1,4 +1,4 @@
-"""The sweeps of configs/paper from end to end, at the size of a toy.
+"""The sweeps of reproduction/configs/paper from end to end, at the size of a toy.
 
 The files themselves are run: only sizes are changed, and where data and generator lie. Real images
 are reduced to 8 x 8 pixels, the diffusion model is trained for a few steps by the real command.
@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from fedeas.experiments.sweep import plan_runs, read_sweep
-from fedeas.paper.evidence import AGREES_REDUCED, CANNOT_TELL, DISAGREES
+from fedeas_lab.sweep import read_sweep, run_specs
 from paths import python_path
+from reproduction.evidence import AGREES_REDUCED, CANNOT_TELL, DISAGREES
 from test_turbo import pipeline  # noqa: F401 - a fixture
 
 TESTS = Path(__file__).parent
-CONFIGS = TESTS.parent / "configs" / "paper"
+CONFIGS = TESTS.parent / "reproduction" / "configs" / "paper"
 # Images of every class that are kept of the official training and test sets.
 KEPT = {"cifar10": ("cifar10", 500, 100), "cifar100": ("cifar100-mini", 10, 2)}
 
@@ -50,7 +50,7 @@ def reduce_set(source: Path, out: Path, train: int, test: int) -> Path:
 
 
 def toy(name: str, folder: Path, turbo: Path, seeds: dict[str, list[int]]) -> Path:
-    """Write configs/paper/NAME.toml with other sizes and places."""
+    """Write reproduction/configs/paper/NAME.toml with other sizes and places."""
     text = (CONFIGS / f"{name}.toml").read_text()
     for old, new in (
         ('[base]\nseed = 42\n', '[base]\nseed = 42\ndevice = "cpu"\n'),
@@ -84,6 +84,7 @@ def test_the_papers_sweeps_run_and_settle_its_claims(
     data,
     fedeas,
     monkeypatch,
+    reproduction,
     pipeline,  # noqa: F811
 ):
     monkeypatch.setenv("PYTHONPATH", python_path(TESTS))
@@ -92,22 +93,22 @@ def test_the_papers_sweeps_run_and_settle_its_claims(
         reduced = reduce_set(data / source, tmp_path / name, train, test)
         trained = fedeas(
             "generator", "train", name, "--folder", reduced, "--steps", 3, "--batch", 16,
-            "--no-grids", "--out", tmp_path / f"generator-{name}", "--device", "cpu",
+            "--out", tmp_path / f"generator-{name}", "--device", "cpu",
         )  # fmt: skip
         assert trained.code == 0, trained.err
         path = toy(name, tmp_path, pipeline, {"combined": [42, 43], "ablation": [42, 43]})
-        planned = {run.grid.name for run in plan_runs(read_sweep(path))}
-        assert planned == {run.grid.name for run in plan_runs(read_sweep(CONFIGS / path.name))}
+        planned = {run.grid.name for run in run_specs(read_sweep(path))}
+        assert planned == {run.grid.name for run in run_specs(read_sweep(CONFIGS / path.name))}
         root = tmp_path / "runs" / name
         done = fedeas("sweep", path, "--out", root, "--jobs", 2)
         assert done.code == 0, done.err
         assert all(f"{grid}: " in done.out for grid in planned)
         roots.append(root)
 
-    shown = fedeas("paper", "--runs", roots[0], "--runs", roots[1], "--json")
+    shown = reproduction("claims", *roots, "--json")
     assert shown.code == 0, shown.err
     claims = json.loads(shown.out)
-    judged = [claim for claim in claims if claim["protocol"]]
+    judged = [claim for claim in claims if claim["split"]]
     assert {claim["state"] for claim in judged} <= {AGREES_REDUCED, DISAGREES, CANNOT_TELL}
     assert all(claim["ours"] != "-" for claim in judged)
     # Levels are of the full size; a CNN has no running statistics; Fashion-MNIST was not run.
@@ -117,11 +118,11 @@ def test_the_papers_sweeps_run_and_settle_its_claims(
     ), left
     by_claim: dict[str, set[str]] = {}
     for claim in judged:
-        by_claim.setdefault(claim["what"], set()).add(claim["protocol"])
-    assert all(protocols == {"paper", "clean"} for protocols in by_claim.values())
+        by_claim.setdefault(claim["what"], set()).add(claim["split"])
+    assert all(splits == {"merged", "official"} for splits in by_claim.values())
     tested = [claim for claim in judged if claim["p_value"] is not None]
     assert len(tested) >= 2 * (2 + 3)  # of the grids with two seeds
-    report = fedeas("report", *roots, "--paper", "--out", tmp_path / "report")
+    report = reproduction("report", *roots, "--out", tmp_path / "report")
     assert report.code == 0, report.err
     page = (tmp_path / "report" / "report.md").read_text()
     assert "The paper's claims" in page

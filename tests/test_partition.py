@@ -17,15 +17,8 @@ from fedeas import (
     Partition,
     Shards,
 )
-from fedeas.partition import (
-    IndexLists,
-    balanced_labels,
-    from_partitioner,
-    make_recipe,
-    read_labels,
-    to_partitioner,
-)
-from fedeas.partition.flbench import participants
+from fedeas.data.labels import balanced_labels, read_labels
+from fedeas.partition import IndexLists, make_partition
 
 flower = pytest.mark.skipif(not find_spec("flwr_datasets"), reason="needs fedeas[flower]")
 labels = balanced_labels(5, 200)
@@ -63,7 +56,7 @@ def test_saving_and_loading_changes_nothing(recipe, tmp_path_factory):
 def test_the_papers_partition_of_real_cifar10(data, paper):
     """Index for index on the official labels: training set first, then test set."""
     files = [str(next((data / "cifar10").glob(f"{part}-*.parquet"))) for part in ("train", "test")]
-    real = read_labels(files)
+    real = read_labels(files).codes
     assert np.bincount(real).tolist() == [6000] * 10
     made = FLBench(clients=20, alpha=0.1).partition(real)
     assert made.counts(real) == paper
@@ -84,14 +77,6 @@ def test_the_waypoint_is_where_ten_thousand_tries_lead():
     """Walks the whole search of the paper's hardest partition (some 15 s)."""
     recipe = FLBench(clients=100, alpha=0.05)
     assert recipe.counts([6000] * 10, walk=True) == recipe.counts([6000] * 10)
-
-
-def test_the_participation_stream():
-    assert participants(20, 0.5, 3) == [
-        [3, 0, 8, 7, 16, 2, 11, 1, 10, 17],
-        [2, 18, 13, 1, 0, 16, 3, 17, 8, 9],
-        [0, 17, 6, 13, 7, 15, 9, 4, 19, 2],
-    ]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +104,7 @@ def test_a_versioned_recipe_never_changes(recipe, digest):
         (FLBench(clients=90, alpha=0.01), "raise alpha"),
         (FLBench(clients=5, alpha=1e-12, min_samples=0), "raise alpha"),
         (IID(clients=1001), "at most 1,000"),
-        (Shards(clients=600), "fewer clients or shards"),
+        (Shards(clients=600), "at most 500 clients"),
     ],
 )
 def test_an_infeasible_request_fails_at_once_and_says_what_to_change(recipe, message):
@@ -242,11 +227,11 @@ def test_a_hostile_partition_file_is_refused(tmp_path):
 
 
 def test_recipes_by_name_and_version():
-    assert make_recipe("flbench@1", clients=20, alpha=0.1) == FLBench(clients=20, alpha=0.1)
+    assert make_partition("flbench@1", clients=20, alpha=0.1) == FLBench(clients=20, alpha=0.1)
     with pytest.raises(InputError, match="flbench@1, dirichlet@1"):
-        make_recipe("flbench@7", clients=20, alpha=0.1)
+        make_partition("flbench@7", clients=20, alpha=0.1)
     with pytest.raises(InputError, match="needs 'alpha'"):
-        make_recipe("dirichlet", clients=20)
+        make_partition("dirichlet", clients=20)
 
 
 @flower
@@ -270,18 +255,18 @@ def test_flwr_datasets_partitioners_become_partitions():
             class_assignment_mode="deterministic",
         ),
     ):
-        made = from_partitioner(partitioner, dataset)
+        made = Partition.from_flwr(partitioner, dataset)
         counts = made.counts(y)
         assert counts.total == len(y)
         assert made.recipe.startswith(f"flwr-datasets/{type(partitioner).__name__}@")
         own = partitioner.load_partition(2)
         assert own["text"] == [str(i) for i in made.train[2]]
         with pytest.raises(InputError, match="fresh partitioner"):
-            from_partitioner(partitioner, dataset)
+            Partition.from_flwr(partitioner, dataset)
     with pytest.raises(InputError, match="no such column"):
-        from_partitioner(IidPartitioner(num_partitions=2), dataset, label="fine_label")
+        Partition.from_flwr(IidPartitioner(num_partitions=2), dataset, label="fine_label")
     with pytest.raises(InputError, match="not a partitioner"):
-        from_partitioner(object(), dataset)
+        Partition.from_flwr(object(), dataset)
 
 
 def numbered_set(y):
@@ -299,14 +284,14 @@ def test_a_partition_goes_to_flower_and_comes_back(recipe):
     except InfeasibleError:
         return
     dataset = numbered_set(labels)
-    made = to_partitioner(partition)
+    made = partition.to_flwr()
     made.dataset = dataset
     parts = [list(made.load_partition(k)["place"]) for k in range(made.num_partitions)]
     assert parts == [own.tolist() for own in partition.train]
-    again = from_partitioner(to_partitioner(partition), dataset)
+    again = Partition.from_flwr(partition.to_flwr(), dataset)
     assert [own.tolist() for own in again.train] == parts
     if partition.test is not None:
-        tested = from_partitioner(to_partitioner(partition, test=True), dataset)
+        tested = Partition.from_flwr(partition.to_flwr(test=True), dataset)
         assert [own.tolist() for own in tested.train] == [own.tolist() for own in partition.test]
 
 
@@ -316,7 +301,7 @@ def test_a_partitioner_of_flower_comes_and_goes_back():
 
     y = np.random.default_rng(0).permutation(labels)
     theirs = DirichletPartitioner(num_partitions=5, partition_by="label", alpha=0.5, seed=1)
-    ours = to_partitioner(from_partitioner(theirs, numbered_set(y)))
+    ours = Partition.from_flwr(theirs, numbered_set(y)).to_flwr()
     ours.dataset = numbered_set(y)
     assert ours.num_partitions == 5
     for k in range(5):
@@ -331,33 +316,39 @@ def test_another_data_set_or_order_is_refused():
         (numbered_set(labels[:-1]), "not the data set that was partitioned"),
         (numbered_set(labels).rename_column("label", "kind"), "no such column; got 'label'"),
     ):
-        made = to_partitioner(partition)
+        made = partition.to_flwr()
         made.dataset = dataset
         with pytest.raises(InputError, match=said):
             made.load_partition(0)
-    named = to_partitioner(partition, "kind")
+    named = partition.to_flwr("kind")
     named.dataset = numbered_set(labels).rename_column("label", "kind")
     assert len(named.load_partition(0)) == 250
     with pytest.raises(InputError, match="iid@1 has no test part"):
-        to_partitioner(partition, test=True)
+        partition.to_flwr(test=True)
 
 
 def test_read_labels(tmp_path):
     np.save(tmp_path / "a.npy", np.array([0, 1, 2]))
-    (tmp_path / "b.csv").write_text("label\n2\n1\n")
-    found = read_labels([str(tmp_path / "a.npy"), str(tmp_path / "b.csv"), "balanced:2x1"])
-    assert found.tolist() == [0, 1, 2, 2, 1, 0, 1]
+    (tmp_path / "b.csv").write_text("label,x\n2,5\n0,6\n")
+    (tmp_path / "c.csv").write_text("x,label\n7,1\n")
+    assert read_labels([str(tmp_path / "a.npy")]).codes.tolist() == [0, 1, 2]
+    assert read_labels(["balanced:2x1"]).codes.tolist() == [0, 1]
+    joined = read_labels([str(tmp_path / "b.csv"), str(tmp_path / "c.csv")])
+    assert (joined.codes.tolist(), joined.classes) == ([2, 0, 1], None)
+    (tmp_path / "words.csv").write_text("clinic,result\nb,pos\na,neg\nb,neg\n")
+    words = read_labels([str(tmp_path / "words.csv")], "result", "clinic")
+    assert (words.codes.tolist(), words.classes) == ([1, 0, 0], ("neg", "pos"))
+    assert words.sites == ["b", "a", "b"]
 
 
 def test_bad_sources_of_labels(tmp_path, paper_csv):
     np.save(tmp_path / "pickle.npy", np.array([{}], dtype=object), allow_pickle=True)
     (tmp_path / "text.npy").write_text("hello")
-    (tmp_path / "words.csv").write_text("label\ncat\ndog\n")
+    (tmp_path / "gap.csv").write_text("label,x\ncat,1\n,2\ndog,3\n")
+    (tmp_path / "bare.csv").write_text("0\n1\n2\n")
     LabelCounts.load(paper_csv).save(tmp_path / "counts.parquet")
-    names = (
-        "pickle.npy text.npy words.csv absent.npy absent.csv counts.parquet absent.parquet a.txt"
-    )
-    for source in names.split():
+    names = "pickle.npy text.npy gap.csv bare.csv absent.npy absent.csv counts.parquet a.txt"
+    for source in [*names.split(), "absent.parquet"]:
         with pytest.raises(InputError):
             read_labels([str(tmp_path / source)])
     for source in ["balanced:1x5", "balanced:10", "balanced:2x0"]:

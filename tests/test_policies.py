@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 
 from fedeas import (
     FedEAS,
-    FillToMean,
     FullBalance,
-    Greedy,
     InfeasibleError,
     InputError,
     LabelCounts,
@@ -20,7 +18,8 @@ from fedeas import (
     WaterFill,
     compare,
 )
-from fedeas.policies import LocalPolicy, make_plan, make_policy, policy_names
+from fedeas.planning.policies import LocalPolicy, make_plan, make_policy, policy_names
+from greedy import Greedy
 from strategies import betas, counts, totals
 
 local_policies = st.one_of(
@@ -31,7 +30,7 @@ local_policies = st.one_of(
         entropy=st.booleans(),
         below_mean=st.booleans(),
     ),
-    st.sampled_from([FullBalance(), FillToMean(), NoGeneration()]),
+    st.sampled_from([FullBalance(), NoGeneration()]),
     st.builds(WaterFill, price=st.floats(1e-6, 1)),
 )
 total_policies = st.builds(
@@ -111,16 +110,6 @@ def test_full_balance_balances(c):
     after = c.n + plan.samples
     assert (after == after[:, :1]).all()
     assert plan.score_after == pytest.approx(0, abs=1e-12)
-
-
-@given(counts)
-def test_fill_to_mean_reaches_the_mean_and_stops(c):
-    after = c.n + FillToMean().plan(c).samples
-    mean = c.sizes // c.C
-    assert (after >= mean[:, np.newaxis]).all()
-    assert (
-        after[after > c.n] == np.broadcast_to(mean[:, np.newaxis], c.n.shape)[after > c.n]
-    ).all()
 
 
 class Twins:
@@ -297,7 +286,7 @@ def test_numbers_are_kept_as_plain_ones():
 
 def test_a_balanced_client_has_no_harmful_samples():
     c = LabelCounts([[100_000_007] * 7])
-    assert Uniform(total=70).plan(c).harmful == 0
+    assert Uniform(total=70).plan(c).negative_gain == 0
 
 
 class Anything:

@@ -1,5 +1,6 @@
 """Noise in sums: exactly distributed, as much as promised, and at a cost whose bound holds."""
 
+import contextlib
 import math
 from fractions import Fraction
 from functools import reduce
@@ -11,10 +12,10 @@ import pytest
 from scipy import stats
 
 from fedeas import InputError
-from fedeas.privacy import accounting
-from fedeas.privacy import noise as noise_module
-from fedeas.privacy.accounting import epsilon_of, rho_for, rho_of, sigma_for, units_for
-from fedeas.privacy.noise import LARGEST_SIGMA, Noise, discrete_gaussian
+from fedeas_private import accounting
+from fedeas_private import noise as noise_module
+from fedeas_private.accounting import epsilon_of, rho_for, rho_of, sigma_for
+from fedeas_private.noise import LARGEST_SIGMA, SumNoise, discrete_gaussian
 
 DELTA = 1e-6
 
@@ -90,14 +91,14 @@ def test_exact_arithmetic_decides_by_as_many_bits_as_it_takes(exponent):
 
 def test_parts_of_any_size_have_their_variance():
     for sigma in (1.0, 1e3, 1e6, LARGEST_SIGMA):
-        drawn = Noise(sigma * math.sqrt(3), honest=3).part(20_000, seeded(5)).astype(float)
+        drawn = SumNoise(sigma * math.sqrt(3), honest=3).part(20_000, seeded(5)).astype(float)
         assert drawn.var() == pytest.approx(sigma**2, rel=5 * math.sqrt(2 / 20_000))
         assert abs(drawn.mean()) < 5 * sigma / math.sqrt(20_000)
-    assert len(Noise(1.0, 1).part(0)) == 0
+    assert len(SumNoise(1.0, 1).part(0)) == 0
 
 
 def test_parts_come_from_the_randomness_that_is_passed_in():
-    noise = Noise(10.0, honest=3)
+    noise = SumNoise(10.0, honest=3)
     assert (noise.part(1000, seeded(1)) == noise.part(1000, seeded(1))).all()
     assert (noise.part(1000, seeded(1)) != noise.part(1000, seeded(2))).any()
     assert (noise.part(1000) != noise.part(1000)).any()  # the operating system's
@@ -111,7 +112,7 @@ def test_parts_come_from_the_randomness_that_is_passed_in():
 )
 def test_noise_that_cannot_be_drawn_is_refused(sigma, honest):
     with pytest.raises(InputError):
-        Noise(sigma, honest)
+        SumNoise(sigma, honest)
 
 
 # As much noise as promised
@@ -120,7 +121,7 @@ def test_noise_that_cannot_be_drawn_is_refused(sigma, honest):
 def test_the_noise_is_there_with_all_sites_and_with_a_third_gone():
     """And the test fails if one of the parts that must be there is left out."""
     sites, gone, draws, words = 15, 5, 1000, 64
-    noise = Noise(sigma=12.0, honest=sites - gone)
+    noise = SumNoise(sigma=12.0, honest=sites - gone)
     parts = [noise.part(draws * words, seeded(k)) for k in range(sites)]
     lowest = 1 - 4 * math.sqrt(2 / (draws * words))  # four standard errors of a variance
 
@@ -167,7 +168,7 @@ def exact_renyi(probability: np.ndarray, shift: int, order: float) -> float:
 )
 def test_the_bound_holds_by_numerical_integration(parts, part_sigma, shift):
     """The exact privacy curve of the sum is below the one that its rho allows."""
-    noise = Noise(part_sigma * math.sqrt(parts), parts)
+    noise = SumNoise(part_sigma * math.sqrt(parts), parts)
     rho = rho_of(noise, shift, words=1)
     probability = summed(parts, part_sigma**2)
     for order in (1.1, 1.5, 2, 3, 5):
@@ -184,7 +185,7 @@ def test_the_bound_holds_by_numerical_integration(parts, part_sigma, shift):
 @pytest.mark.parametrize("part_sigma", [0.5, 0.6, 0.7, 0.9])
 def test_where_parts_are_small_the_formula_holds_and_the_plain_gaussian_does_not(parts, part_sigma):
     """Without the terms in tau the cost would be understated, which is what they are there for."""
-    noise = Noise(part_sigma * math.sqrt(parts), parts)
+    noise = SumNoise(part_sigma * math.sqrt(parts), parts)
     excess = accounting._excess(noise, words=1)
     probability = summed(parts, part_sigma**2)
     reach = len(probability) // 2
@@ -204,8 +205,17 @@ def test_sigma_and_rho_are_inverse():
     for rho in (1e-4, 0.01, 0.3):
         for honest, words, sensitivity in ((1, 10, 1), (3, 38, 1000), (67, 10**6, 2**20)):
             sigma = sigma_for(rho, sensitivity, honest=honest, words=words)
-            cost = rho_of(Noise(sigma, honest), sensitivity, words)
+            cost = rho_of(SumNoise(sigma, honest), sensitivity, words)
             assert 0.98 * rho < cost <= rho
+
+
+def units_for(rho: float, sensitivity: float, *, honest: int, words: int) -> int:
+    """Return the power of two by which values are multiplied so that every part is large enough."""
+    for units in (2**power for power in range(20)):
+        with contextlib.suppress(InputError):
+            sigma_for(rho, units * sensitivity, honest=honest, words=words)
+            return units
+    raise AssertionError("no units are fine enough")
 
 
 def test_finer_units_make_parts_large_enough():
@@ -243,8 +253,8 @@ def test_rho_for_is_the_largest_that_fits(epsilon):
         lambda: rho_for(1.0, 1.0),
         lambda: sigma_for(0.0, 1, honest=1, words=1),
         lambda: sigma_for(0.1, 0, honest=1, words=1),
-        lambda: rho_of(Noise(1.0, 1), math.inf, 1),
-        lambda: rho_of(Noise(1.0, 1), 1, 0),
+        lambda: rho_of(SumNoise(1.0, 1), math.inf, 1),
+        lambda: rho_of(SumNoise(1.0, 1), 1, 0),
     ],
 )
 def test_amounts_out_of_range_are_refused(call):
@@ -266,7 +276,7 @@ def audited(epsilon: float, runs: int, strength: float = 1.0) -> float:
     rho = rho_for(epsilon, DELTA)
     units = units_for(rho, 1, honest=honest, words=classes)
     sigma = sigma_for(rho, units, honest=honest, words=classes)
-    noise = Noise(sigma * strength, honest)
+    noise = SumNoise(sigma * strength, honest)
     totals = np.arange(classes) * 100 * units
 
     def sums(seed: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedeas.privacy.queries.beta import BetaQuery
+from fedeas_private.queries.effects import BetaQuery
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ import time
 import numpy as np
 import pytest
 
-from fedeas import augment, progress
+from fedeas import augment
+from fedeas._util import progress
 from paths import python_path
 
 
@@ -85,7 +86,7 @@ def test_the_rest_is_estimated_from_the_present_stage(impatient, capsys, monkeyp
 
 SHOWN = """
 import sys, time
-from fedeas import progress
+from fedeas._util import progress
 progress._FIRST = 0.05
 with progress.progress("generating samples") as update:
     for done in range(1, 31):

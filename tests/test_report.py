@@ -9,14 +9,14 @@ from html.parser import HTMLParser
 import pytest
 
 from fedeas import InputError
-from fedeas.experiments.own import own_epsilon
-from fedeas.experiments.runs import find_runs, write_index
-from fedeas.experiments.tables import make_tables
-from fedeas.files import read_json, write_json
-from fedeas.paper.claims import RECORDED, recorded
-from fedeas.paper.tables import printed
-from fedeas.report import curves, page
+from fedeas._util.files import read_json, write_json
+from fedeas.plots import page
+from fedeas_lab.report import curves
+from fedeas_lab.results import find_runs, private_epsilon, write_index
+from fedeas_lab.tables import make_tables
 from federations import write_shapes
+from reproduction.claims import RECORDED, recorded
+from reproduction.tables import printed
 
 
 class Page(HTMLParser):
@@ -51,8 +51,8 @@ def folder(tmp_path_factory):
     return root
 
 
-def test_the_page_needs_nothing_else(tmp_path, fedeas):
-    done = fedeas("report", "--out", tmp_path / "report")
+def test_the_page_needs_nothing_else(tmp_path, reproduction):
+    done = reproduction("report", "--out", tmp_path / "report")
     assert done.code == 0, done.err
     text = (tmp_path / "report" / "index.html").read_text()
     seen = Page()
@@ -68,11 +68,14 @@ def test_the_page_needs_nothing_else(tmp_path, fedeas):
     assert all((tmp_path / "report" / name).stat().st_size > 1000 for name in pictures)
 
 
-def test_its_numbers_are_those_of_the_tables(tmp_path, fedeas, folder):
-    options = ("--out", tmp_path / "r", "--title", "A <b>title</b>", "--paper")
-    assert fedeas("report", folder, *options).code == 0
+def test_a_title_is_escaped(tmp_path, fedeas, folder):
+    assert fedeas("report", folder, "--out", tmp_path, "--title", "A <b>title</b>").code == 0
+    assert "A &lt;b&gt;title" in (tmp_path / "index.html").read_text()
+
+
+def test_its_numbers_are_those_of_the_tables(tmp_path, reproduction, folder):
+    assert reproduction("report", folder, "--out", tmp_path / "r").code == 0
     text = (tmp_path / "r" / "index.html").read_text()
-    assert "A &lt;b&gt;title" in text
     _, runs, _ = find_runs(folder)
     (table,) = make_tables(runs)
     with (tmp_path / "r" / "tables.csv").open() as file:
@@ -98,11 +101,11 @@ def changed(path, **changes):
     write_json(path / "result.json", read_json(path / "result.json") | changes)
 
 
-def test_a_report_of_own_runs_holds_nothing_of_the_paper(tmp_path, fedeas, folder):
+def test_a_report_of_own_runs_holds_nothing_of_the_paper(tmp_path, fedeas, reproduction, folder):
     """Whatever their folder is called."""
     own = copied(folder, tmp_path / "cifar10")
     assert fedeas("report", own, "--out", tmp_path / "own").code == 0
-    assert fedeas("report", own, "--paper", "--out", tmp_path / "asked").code == 0
+    assert reproduction("report", own, "--out", tmp_path / "asked").code == 0
     text, asked = ((tmp_path / n / "report.md").read_text() for n in ("own", "asked"))
     for words in ("paper", "cannot tell", "Table 1"):
         assert words not in text
@@ -110,14 +113,15 @@ def test_a_report_of_own_runs_holds_nothing_of_the_paper(tmp_path, fedeas, folde
     assert not (tmp_path / "own" / "img" / "demand.svg").exists()
 
 
-def test_claims_are_judged_from_all_folders_also_of_one_name(tmp_path, fedeas, folder):
+@pytest.mark.slow
+def test_claims_are_judged_from_all_folders_also_of_one_name(tmp_path, reproduction, folder):
     whole = copied(folder, tmp_path / "runs")
     halves = [tmp_path / half / "runs" for half in "ab"]
     for n, path in enumerate(sorted(whole.iterdir())):
         shutil.copytree(path, halves[n % 2] / path.name)
 
     def claims(*runs):
-        assert fedeas("report", *runs, "--paper", "--out", tmp_path / "r").code == 0
+        assert reproduction("report", *runs, "--out", tmp_path / "r").code == 0
         text = (tmp_path / "r" / "report.md").read_text()
         return text.partition("## The paper's claims")[2]
 
@@ -221,8 +225,8 @@ def test_exported_files_are_read_too():
 
 def test_seeded_noise_has_no_epsilon():
     """Its axis shows guarantees, and a noise that anybody can draw again gives none."""
-    assert own_epsilon("own(epsilon=3, seeded_noise=false)") == 3.0
-    assert own_epsilon("own(epsilon=3, seeded_noise=true)") is None
+    assert private_epsilon("private(epsilon=3, seeded_noise=false)") == 3.0
+    assert private_epsilon("private(epsilon=3, seeded_noise=true)") is None
 
 
 def test_a_federations_own_generator_is_drawn_against_epsilon_and_side_by_side(tmp_path, fedeas):
@@ -250,22 +254,22 @@ augment.generator = ["copies"]
 augment.policy = ["none", "copies"]
 [[grid]]
 name = "own"
-augment.generator = ["noise", "own(epsilon=inf)", "own(epsilon=3000)"]
+augment.generator = ["noise", "private(epsilon=inf)", "private(epsilon=3000)"]
 augment.policy = ["fedeas(beta=3)"]
 """)
     ran = fedeas("sweep", sweep, "--out", tmp_path / "runs", "--jobs", "1")
     assert ran.code == 0, ran.err
     assert fedeas("report", tmp_path / "runs", "--out", tmp_path / "report").code == 0
     text = (tmp_path / "report" / "report.md").read_text()
-    assert "from left to right: own(epsilon=inf), own(epsilon=3000)." in text
+    assert "from left to right: private(epsilon=inf), private(epsilon=3000)." in text
     assert "drawn by noise:" in text
     (row,) = [line for line in text.splitlines() if line.startswith("| generator trained on |")]
     assert "each client's own samples" in row
     assert "nothing" in row
     assert row.count("the run's own clients") == 2
     assert "generator trained on" in (tmp_path / "report" / "index.html").read_text()
-    assert "drawn by own" not in text  # not once more
+    assert "drawn by private" not in text  # not once more
     drawn = (tmp_path / "report" / "img" / "runs-own-epsilon.svg").read_text()
-    for line in ("no synthetic samples", "noise", "copies", "own", "no noise", "3000"):
+    for line in ("no synthetic samples", "noise", "copies", "private", "no noise", "3000"):
         assert f"<!-- {line} -->" in drawn
     assert (tmp_path / "report" / "img" / "runs-own-samples.png").exists()

@@ -9,12 +9,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from fedeas import FedEAS, LabelCounts
-from fedeas.experiments.tables import make_tables
-from fedeas.paper.claims import recorded
-from fedeas.report import curves, figures, objects
-from fedeas.report.assemble import Sweep, assemble
-from fedeas.report.canvas import HEIGHT, WIDTH
-from fedeas.report.headline import headline
+from fedeas.plots import figures
+from fedeas.plots.canvas import HEIGHT, WIDTH
+from fedeas_lab.report import curves
+from fedeas_lab.report.page import SweepResults, assemble, headline
+from fedeas_lab.tables import make_tables
+from reproduction.claims import recorded
 
 
 def chosen(*policies, seeds=(42,)):
@@ -44,7 +44,7 @@ def pair():
 def folder(pair, tmp_path_factory):
     """The report on these two."""
     out = tmp_path_factory.mktemp("report")
-    assemble(out, "A title", [Sweep("mine", pair, make_tables(pair))])
+    assemble(out, "A title", [SweepResults("mine", pair, make_tables(pair))])
     return out
 
 
@@ -113,7 +113,7 @@ def test_names_of_sweeps_are_shown_only_where_there_are_several(pair, folder, tm
     outline.feed((folder / "index.html").read_text(encoding="utf-8"))
     assert len(outline.titles) >= 5
     assert not any("mine" in title for title in outline.titles)
-    sweeps = [Sweep(name, pair, make_tables(pair)) for name in ("one", "two")]
+    sweeps = [SweepResults(name, pair, make_tables(pair)) for name in ("one", "two")]
     assemble(tmp_path, "Both", sweeps)
     both = Outline()
     both.feed((tmp_path / "index.html").read_text(encoding="utf-8"))
@@ -135,7 +135,7 @@ def test_charts_are_of_one_size(folder, tmp_path):
     assert len(few) == 3
     assert set(few.values()) == {(f"{72 * WIDTH:g}pt", f"{72 * HEIGHT:g}pt")}
     many = [run for run in recorded()["cifar10"].runs if run.entry.grid == "policies"]
-    assemble(tmp_path, "Many", [Sweep("many", many, make_tables(many))])
+    assemble(tmp_path, "Many", [SweepResults("many", many, make_tables(many))])
     assert len(sizes(tmp_path)) == 4  # with the scatter plot
     assert len(set(sizes(tmp_path).values())) == 1
 
@@ -201,7 +201,7 @@ def test_legends_are_not_over_lines(monkeypatch):
 
 def test_a_client_without_samples_does_not_look_balanced():
     counts = LabelCounts([[0, 0], [5, 5], [9, 1]], clients=["empty", "even", "skewed"])
-    figure = objects.figure_of(counts)
+    figure = figures.counts_figure(counts)
     names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert names == ["skewed", "even", "empty (no samples)"]
     axes = Figure().subplots()

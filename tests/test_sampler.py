@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from fedeas import FedEAS, FedEASSampler, InputError, LabelCounts, Plan, augment
-from fedeas.dropin.frames import Frame
+from fedeas.augmentation.tables import Frame
 from fedeas.generators import Gaussian
 from tabular import SCHEMA, draw_table
 
@@ -95,7 +95,7 @@ def test_absent_classes_are_said_and_a_federations_generator_makes_them(tmp_path
     own["home"] = own["home"].map(dict(enumerate(SCHEMA.columns[1].categories)))
     own["term"] = own["term"].map(dict(enumerate(SCHEMA.columns[4].categories)))
     good = np.full(len(own), "good")
-    with pytest.warns(UserWarning, match="of fair, bad are not made: there is not a sample to"):
+    with pytest.warns(UserWarning, match="of fair, bad are not made: they lack a sample to"):
         same, _ = FedEASSampler(classes=GRADES).fit_resample(own, good)
     assert len(same) == len(own)
     for generator in (federation, f"gaussian(model={tmp_path})"):
@@ -145,7 +145,7 @@ def test_it_works_in_a_pipeline():
     [
         ({"beta": -1}, "beta"),
         ({"generator": "nothing"}, "unknown generator"),
-        ({"sampling_strategy": {"good": 1}}, "fewer of class 'good'"),
+        ({"sampling_strategy": {"good": 1}}, "fewer samples than there are"),
         ({"sampling_strategy": {"best": 9}}, "unknown class"),
         ({"classes": ["good", "bad"]}, "without a class"),
     ],
@@ -168,14 +168,18 @@ def test_what_no_row_can_hold_is_refused():
 
 def test_two_lines_for_a_frame_and_for_an_array(tmp_path):
     frame, grades = loans()
-    more, labels = augment(frame, labels=grades, generator="gaussian", beta=12, cache=tmp_path)
+    more, labels = augment(
+        frame, labels=grades, generator="gaussian", beta=12, cache=tmp_path, client="client"
+    )
     assert len(more) == len(labels) > len(grades)
     assert (more.dtypes == frame.dtypes).all()
     assert isinstance(labels, pd.Series)
     assert not any(tmp_path.iterdir())  # learnt from the client's own rows, and not kept
     rows, marks = draw_table(300)
     few = (marks == 0) | (np.arange(300) % 8 == 0)
-    pair = augment(rows[few], labels=marks[few], generator="copies", beta=12, cache=tmp_path)
+    pair = augment(
+        rows[few], labels=marks[few], generator="copies", beta=12, cache=tmp_path, client="client"
+    )
     assert pair.num_real == few.sum() < len(pair[1])
     assert pair[0].dtype == np.float32
     federation = Gaussian.fit(rows, marks, ("0", "1", "2"), SCHEMA)
@@ -194,7 +198,9 @@ def test_augment_says_what_rows_need(tmp_path):
     frame, grades = loans()
     for data, labels in ((frame, None), (frame, grades[:5])):
         with pytest.raises(InputError, match="labels"):
-            augment(data, labels=labels, generator="gaussian", beta=12, cache=tmp_path)
+            augment(
+                data, labels=labels, generator="gaussian", beta=12, cache=tmp_path, client="client"
+            )
 
 
 WITHOUT_TORCH = """
@@ -206,7 +212,8 @@ rng = np.random.default_rng(0)
 frame = pd.DataFrame(rng.normal(size=(100, 3)), columns=list("abc"))
 labels = np.repeat([0, 1], [90, 10])
 X, y = fedeas.FedEASSampler(beta=8, random_state=0).fit_resample(frame, labels)
-more, marks = fedeas.augment(frame, labels=labels, generator="gaussian", beta=8, cache=sys.argv[1])
+more, marks = fedeas.augment(frame, labels=labels, generator="gaussian", beta=8, client=0,
+                             cache=sys.argv[1])
 plan = fedeas.FedEAS(beta=8).plan([[90, 10]])
 assert len(y) == len(marks) == 100 + plan.total
 print("torch" in sys.modules)
@@ -230,7 +237,9 @@ def test_rows_without_a_label_are_refused(label, tmp_path):
     rows = np.random.default_rng(0).normal(size=(100, 2))
     for made in (
         lambda: FedEASSampler(beta=8).fit_resample(rows, labels),
-        lambda: augment(rows, labels=labels, generator="copies", beta=8, cache=tmp_path),
+        lambda: augment(
+            rows, labels=labels, generator="copies", beta=8, cache=tmp_path, client="client"
+        ),
     ):
         with pytest.raises(InputError) as refused:
             made()
@@ -241,7 +250,9 @@ def test_more_rows_than_memory_holds_are_refused(tmp_path):
     rows, labels = np.random.default_rng(0).normal(size=(100, 2)), np.repeat([0, 1], [90, 10])
     for made in (
         lambda: FedEASSampler(beta=1e9).fit_resample(rows, labels),
-        lambda: augment(rows, labels=labels, generator="copies", beta=1e9, cache=tmp_path),
+        lambda: augment(
+            rows, labels=labels, generator="copies", beta=1e9, cache=tmp_path, client="client"
+        ),
     ):
         with pytest.raises(InputError) as refused:
             made()

@@ -17,17 +17,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedeas import InfeasibleError, InputError
-from fedeas.flower.grids import InlineGrid
-from fedeas.flower.secure_sum import Summand, answer_secure_sum, secure_sum
-from fedeas.privacy.secure_sum import client as client_module
-from fedeas.privacy.secure_sum import graph as graph_module
-from fedeas.privacy.secure_sum.client import Client
-from fedeas.privacy.secure_sum.graph import FEWEST, MOST, Graph, mean_degree, quorum
-from fedeas.privacy.secure_sum.identity import Members, load_identity, make_identity
-from fedeas.privacy.secure_sum.keys import agree, identity_of, load_key, new_key
-from fedeas.privacy.secure_sum.memory import FileStore, StageRecord, end_sums, open_sum
-from fedeas.privacy.secure_sum.messages import HASH, KEY, STAGES, RefusedError, marks
-from fedeas.privacy.secure_sum.shares import SHARE, join, split
+from fedeas.flower.backends import InlineGrid
+from fedeas_private.flower.secure_sum import SumParticipant, answer_secure_sum, secure_sum
+from fedeas_private.secure_sum import client as client_module
+from fedeas_private.secure_sum import identity as graph_module
+from fedeas_private.secure_sum.client import Client
+from fedeas_private.secure_sum.identity import (
+    FEWEST,
+    MOST,
+    Graph,
+    Members,
+    load_identity,
+    make_identity,
+    mean_degree,
+    quorum,
+)
+from fedeas_private.secure_sum.keys import agree, identity_of, join, load_key, new_key, split
+from fedeas_private.secure_sum.memory import FileStore, StageRecord, end_sums, open_sum
+from fedeas_private.secure_sum.messages import HASH, KEY, SHARE, STAGES, RefusedError, marks
 from sums import Cohort, dropping, identities, vectors_of
 
 LENGTH = 5
@@ -470,7 +477,7 @@ def federation(tmp_path, words, change=None):
 
     def site(context):
         k = int(context.node_config["partition-id"])
-        return Summand(who[k], lambda asked: words[k], tmp_path / str(k))
+        return SumParticipant(who[k], lambda asked: words[k], tmp_path / str(k))
 
     app = ClientApp()
     answer_secure_sum(app, site)
@@ -586,5 +593,5 @@ def test_no_secret_is_left_on_the_disk(tmp_path):
 
 
 def test_secure_sums_need_no_torch():
-    code = "import sys, fedeas.flower.secure_sum; sys.exit('torch' in sys.modules)"
+    code = "import sys, fedeas_private.flower.secure_sum; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-W", "ignore", "-c", code]).returncode == 0

@@ -13,23 +13,24 @@ import pytest
 import torch
 
 from fedeas import InfeasibleError, InputError
-from fedeas.flower import client as client_module
-from fedeas.flower.client import make_client_app
-from fedeas.flower.grids import InlineGrid
+from fedeas.flower.backends import InlineGrid
 from fedeas.flower.rounds import run_rounds
-from fedeas.flower.secure_round import Layout, content_digest, read_question
-from fedeas.flower.server import serve
-from fedeas.flower.simulated import open_simulated, simulated_members
-from fedeas.methods.registry import make_method
+from fedeas.flower.settings import Deployment
+from fedeas.flower.simulated import open_simulated
 from fedeas.partition import Partition
 from fedeas.partition.partition import IndexLists
-from fedeas.privacy.ledger import Ledger
-from fedeas.privacy.secure_sum.graph import MOST
-from fedeas.privacy.secure_sum.messages import STAGES, RefusedError
-from fedeas.settings.deployment import Deployment, RoundSum
-from fedeas.settings.training import ModelSettings
+from fedeas.training.methods import make_method
 from fedeas.training.models import make_model
-from federations import CLIENTS, federation, run
+from fedeas.training.settings import ModelSettings
+from fedeas_private.flower import run_server
+from fedeas_private.flower.queries import read_question
+from fedeas_private.flower.secure_client import simulated_app, simulated_members
+from fedeas_private.flower.secure_round import Layout, content_digest
+from fedeas_private.flower.settings import RoundSum
+from fedeas_private.ledger import Ledger
+from fedeas_private.secure_sum.identity import MOST
+from fedeas_private.secure_sum.messages import STAGES, RefusedError
+from federations import CLIENTS, aggregation_of, federation, run
 from federations import settings as federated_settings
 from test_deployment import app_of, config, settings, sites  # noqa: F401 -- a fixture
 
@@ -52,10 +53,10 @@ def trained(made, folder, grid=None, **changed):
 @pytest.mark.parametrize(
     "method",
     [
-        *("fedavg", "scaffold", "moon"),
+        "scaffold",
         *(
             pytest.param(method, marks=pytest.mark.slow)
-            for method in ("fedprox", "class-weights", "fedlc", "fedrs", "fedvls")
+            for method in ("fedavg", "moon", "fedprox", "class-weights", "fedlc", "fedrs", "fedvls")
         ),
     ],
 )
@@ -91,7 +92,7 @@ class Watching(InlineGrid):
 
 def grid_of(made, folder, **options):
     own = replace(made.simulation, folder=str(folder / "clients"))
-    return Watching(make_client_app(own.opener()), made.clients, **options)
+    return Watching(simulated_app(own.opener(), made.clients), made.clients, **options)
 
 
 def test_the_server_gets_no_weights_of_any_client(made, tmp_path):
@@ -117,10 +118,12 @@ def test_a_site_that_is_lost_at_any_stage_is_left_out_or_in_the_sum(made, tmp_pa
     def play(folder, lose, secure):
         (tmp_path / folder).mkdir()
         grid = grid_of(made, tmp_path / folder, lose=lose)
-        own = federated_settings().replace(fraction=1.0, minimum=0.5, rounds=1, secure=secure)
+        own = federated_settings().replace(
+            fraction=1.0, min_reply_fraction=0.5, rounds=1, secure=secure
+        )
         return run_rounds(
             grid, own, made.task, 42, tmp_path / folder / "c", "x", lambda _: {},
-            deployment=deployment, members=simulated_members(CLIENTS),
+            deployment=deployment, aggregation=aggregation_of(own),
         )  # fmt: skip
 
     lost = play("lost", lambda kind, node: kind == at and node == 4, True)
@@ -146,11 +149,13 @@ def test_a_server_cannot_send_one_client_another_model(made, tmp_path):
 
     (tmp_path / "x").mkdir()
     own = replace(made.simulation, folder=str(tmp_path / "clients"))
-    grid = Different(make_client_app(own.opener()), made.clients)
+    grid = Different(simulated_app(own.opener(), CLIENTS), made.clients)
+    secure = federated_settings().replace(
+        fraction=1.0, min_reply_fraction=0.5, rounds=1, secure=True
+    )
     done = run_rounds(
-        grid, federated_settings().replace(fraction=1.0, minimum=0.5, rounds=1, secure=True),
-        made.task, 42, tmp_path / "x" / "c", "x", lambda _: {},
-        deployment=Deployment(CLIENTS, "none"), members=simulated_members(CLIENTS),
+        grid, secure, made.task, 42, tmp_path / "x" / "c", "x", lambda _: {},
+        deployment=Deployment(CLIENTS, "none"), aggregation=aggregation_of(secure),
     )  # fmt: skip
     assert done.history[0]["missing"] == [1]
     assert "another round or another model" in done.history[0]["refused"][0]
@@ -164,10 +169,9 @@ def test_a_plain_simulation_may_have_more_clients_than_a_sum(made, tmp_path):
     replace(whole, train=parts).save(tmp_path / "many.npz")
     many = replace(made.simulation, partition=str(tmp_path / "many.npz"), plan=None)
     context = SimpleNamespace(node_config={"partition-id": clients - 1})
-    site = open_simulated(many, context)
-    assert len(site.real) == 1
+    assert len(open_simulated(many, context).real) == 1
     with pytest.raises(InputError, match="too few or too many members"):
-        site.identity()
+        simulated_members(clients)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +196,7 @@ def test_a_sum_out_of_range_is_refused(made, tmp_path, monkeypatch):
         found[:100] = 2**61
         return found
 
-    monkeypatch.setattr(client_module.Layout, "words", poisoned)
+    monkeypatch.setattr(Layout, "words", poisoned)
     with pytest.raises(InfeasibleError, match="the sum of the round is out of range"):
         trained(made, tmp_path / "x", secure=True, rounds=1)
 
@@ -203,8 +207,10 @@ EXACT = "train exact"
 
 
 def test_deployed_sites_train_under_the_secure_sum(sites, tmp_path):  # noqa: F811
-    plain = serve(InlineGrid(app_of(sites, tmp_path / "p"), 4), settings(sites, tmp_path / "a"))
-    secure = serve(
+    plain = run_server(
+        InlineGrid(app_of(sites, tmp_path / "p"), 4), settings(sites, tmp_path / "a")
+    )
+    secure = run_server(
         InlineGrid(app_of(sites, tmp_path / "s", secure=True, allow=EXACT), 4),
         settings(sites, tmp_path / "b", secure=True),
     )
@@ -212,7 +218,7 @@ def test_deployed_sites_train_under_the_secure_sum(sites, tmp_path):  # noqa: F8
     assert "drift" not in secure.history[0]  # the direction of one site's update is its own affair
     # A site whose owner insists on it lets nothing leave in any other way.
     with pytest.raises(InfeasibleError, match="only in secure sums"):
-        serve(
+        run_server(
             InlineGrid(app_of(sites, tmp_path / "x", secure=True), 4),
             settings(sites, tmp_path / "c"),
         )
@@ -221,7 +227,7 @@ def test_deployed_sites_train_under_the_secure_sum(sites, tmp_path):  # noqa: F8
 def test_clipped_updates_have_the_bits_of_a_plain_run_too(sites, tmp_path):  # noqa: F811
     same = {"clip-norm": 0.1, "max-weight-ratio": 1.0}
     plain, secure = (
-        serve(
+        run_server(
             InlineGrid(app_of(sites, tmp_path / f"{s}", allow=EXACT), 4),
             settings(sites, tmp_path / f"out-{s}", secure=s, **same),
         )
@@ -233,16 +239,16 @@ def test_clipped_updates_have_the_bits_of_a_plain_run_too(sites, tmp_path):  # n
 def test_noisy_training_is_paid_for_at_every_site(sites, tmp_path):  # noqa: F811
     private = {"secure": True, "clip-norm": 0.5, "epsilon": 2.0}
     grid = InlineGrid(app_of(sites, tmp_path), 4)
-    serve(grid, settings(sites, tmp_path / "run", **private))
+    run_server(grid, settings(sites, tmp_path / "run", **private))
     ledgers = [Ledger.open(config(sites, tmp_path, k).ledger_folder) for k in range(4)]
     for ledger in ledgers:
         assert [e.query for e in ledger.entries] == ["train", "train"]
         assert ledger.epsilon_spent <= 2.0 + 1e-6
         assert ledger.epsilon_spent > 1.9
     # Another such run is within the sites' budgets of 3, a third is not.
-    serve(grid, settings(sites, tmp_path / "again", **private, seed=1))
+    run_server(grid, settings(sites, tmp_path / "again", **private, seed=1))
     with pytest.raises(InfeasibleError, match="too few clients"):
-        serve(grid, settings(sites, tmp_path / "third", **private, seed=2))
+        run_server(grid, settings(sites, tmp_path / "third", **private, seed=2))
     assert all(len(ledger.entries) == 4 for ledger in ledgers)
 
 
@@ -310,7 +316,7 @@ def test_a_secure_config_is_the_same_run(tmp_path: Path):
 def test_only_training_waits_for_torch():
     """Five messages of a sum start five processes at a real site."""
     code = (
-        "import sys, fedeas; fedeas.make_deployed_app()\n"
+        "import sys, fedeas_private.flower; fedeas_private.flower.client_app()\n"
         "assert 'torch' not in sys.modules and 'flwr' in sys.modules"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)

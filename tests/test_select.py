@@ -7,20 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedeas import (
-    FedEAS,
-    FullBalance,
-    InfeasibleError,
-    InputError,
-    LabelCounts,
-    WaterFill,
+from fedeas import FedEAS, FullBalance, InfeasibleError, InputError, LabelCounts, WaterFill, compare
+from fedeas.planning.beta import (
     admissible_betas,
     beta_for_total,
-    compare,
+    path,
+    plainest_number,
 )
-from fedeas.beta_path import balancing_beta, path
-from fedeas.overfill import Overfill, overfilled
-from fedeas.select import plainest_number
+from fedeas.planning.plan import Overfill, overfilled
 from strategies import betas, counts
 
 
@@ -84,7 +78,7 @@ def test_gaps_between_admissible_betas_are_seen():
 
 def test_millions_of_steps_are_closed_in_on(monkeypatch, paper):
     exact, beta = admissible_betas(paper), beta_for_total(paper, 9999)
-    monkeypatch.setattr("fedeas.beta_path._MOST_CELLS", 0)
+    monkeypatch.setattr("fedeas.planning.beta._MOST_CELLS", 0)
     close = admissible_betas(paper)
     assert close.low == pytest.approx(exact.low, rel=1e-8)
     assert close.high == pytest.approx(exact.high, rel=1e-8)
@@ -159,10 +153,8 @@ def test_the_matched_table(paper):
         "uniform": 0.3718,
         "missing-only": 0.4424,
         "waterfill": 0.5326,
-        "fill-to-mean": 0.7618,
         "full-balance": 1.0,
         "copies": 0.4845,
-        "class-weights": 0.0,
     }
     assert rows["uniform"].negative_gain == 1679
     assert rows["fedeas"].negative_gain == 0
@@ -192,36 +184,36 @@ SITES = LabelCounts(
 def test_a_client_that_is_filled_beyond_its_largest_class_is_found():
     found = overfilled(SITES, FedEAS(beta=72).plan(SITES))
     assert found == Overfill(1, "small", largest=55, filled_to=172, samples=688, full=255)
-    limit = balancing_beta(SITES)
-    assert overfilled(SITES, FedEAS(beta=limit * (1 - 1e-9)).plan(SITES)) is None
-    assert overfilled(SITES, FedEAS(beta=limit).plan(SITES)).filled_to == 56
+    assert overfilled(SITES, FedEAS(beta=23.41).plan(SITES)) is None
+    assert overfilled(SITES, FedEAS(beta=23.42).plan(SITES)).filled_to == 56
     assert overfilled(SITES, FullBalance().plan(SITES)) is None
     assert overfilled(SITES, WaterFill(total=900).plan(SITES)) is None
 
 
 @given(counts, betas)
-def test_nobody_is_filled_beyond_below_the_balancing_beta(c, beta):
-    limit = balancing_beta(c)
-    found = overfilled(c, FedEAS(beta=beta).plan(c))
-    if beta < limit * (1 - 1e-9):
-        assert found is None
-    elif found is not None:
+def test_who_is_filled_beyond_the_largest_class_is_counted(c, beta):
+    plan = FedEAS(beta=beta).plan(c)
+    scarce = (plan.samples > 0) & (c.n * c.C < c.sizes[:, None])
+    beyond = (np.where(scarce, c.n + plan.samples, 0) > c.n.max(axis=1, keepdims=True)).any(axis=1)
+    found = overfilled(c, plan)
+    assert (found.clients if found else 0) == beyond.sum()
+    if found is not None:
         assert found.filled_to > found.largest
 
 
-def test_plan_and_select_say_where_they_go_beyond_full_balance(fedeas, tmp_path):
+def test_plans_say_where_they_go_beyond_full_balance(fedeas, tmp_path):
     path = tmp_path / "counts.csv"
     SITES.save(path)
-    chosen = fedeas("select", path)
+    chosen = fedeas("plan", path, "--betas", "4")
     assert "beta = 72" in chosen.out
     said = (
         "note: 1 client is filled beyond its largest class: small (largest 55, filled to 172; 688 "
-        "samples where full balance takes 255); use a beta below 23.41, a smaller --total, or "
-        "--policy waterfill"
+        "samples where full balance takes 255); use a smaller --beta or --total, or --policy "
+        "waterfill"
     )
     assert said in chosen.err.splitlines()
     assert said in fedeas("plan", path, "--beta", 72).err.splitlines()
-    for command in (["select"], ["plan", "--beta", 72]):
+    for command in (["plan", "--betas", "4"], ["plan", "--beta", 72]):
         told = json.loads(fedeas(command[0], path, *command[1:], "--json").out)["overfilled"]
         assert (told["client"], told["samples"], told["full"]) == ("small", 688, 255)
     assert "filled beyond" not in fedeas("plan", path, "--beta", 23).err
@@ -231,10 +223,10 @@ def test_plan_and_select_say_where_they_go_beyond_full_balance(fedeas, tmp_path)
 
 def test_a_share_beyond_the_rule_is_said(fedeas, paper_csv):
     said = "note: 49.0 % of all samples would be synthetic, above the 25 %"
-    for command in ("plan", "select"):
-        spent = fedeas(command, paper_csv, "--cost", "0.25s", "--spend", "3h")
+    for more in ([], ["--betas", "4,8"]):
+        spent = fedeas("plan", paper_csv, "--cost", "0.25s", "--spend", "3h", *more)
         assert said in spent.err, spent.err
-        assert "synthetic, above" not in fedeas(command, paper_csv).err
+        assert "synthetic, above" not in fedeas("plan", paper_csv, *more).err
 
 
 def test_the_reference_brings_its_settings(paper):

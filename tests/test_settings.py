@@ -1,25 +1,24 @@
 """Settings: declared once, strict however they are made, and the same names of runs as ever."""
 
 import hashlib
-import inspect
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from fedeas import InputError, read_config
-from fedeas.experiments.results import known_by
-from fedeas.experiments.runs import read_export
-from fedeas.experiments.sweep import plan_runs, read_sweep
-from fedeas.paper.claims import RECORDED
-from fedeas.settings.base import Settings
-from fedeas.settings.config import Config, Data
-from fedeas.settings.deployment import Deployment, RunConfig, SiteConfig
-from fedeas.settings.reading import fields_of, read_settings
-from fedeas.settings.sweep import Grid
-from fedeas.settings.training import Federated, Local, ModelSettings
+from fedeas import InputError
+from fedeas._util.settings import Settings, fields_of, read_settings, recorded_name
+from fedeas.flower.settings import Deployment
+from fedeas.training.settings import Federated, Local, ModelSettings
+from fedeas_lab import read_config
+from fedeas_lab.config import Config, Data
+from fedeas_lab.results import read_export, settings_hash
+from fedeas_lab.sweep import GridConfig, read_sweep, run_specs
+from fedeas_private.flower.settings import RunConfig, SiteConfig
+from reproduction.claims import RECORDED
 
 ROOT = Path(__file__).parents[1]
 IDENTITIES = json.loads((ROOT / "tests" / "data" / "identities.json").read_text())
@@ -37,7 +36,7 @@ def experiment(given: dict[str, object]) -> str:
 
 @pytest.mark.parametrize("path", sorted(IDENTITIES["sweeps"]))
 def test_runs_of_sweeps_keep_their_names(path):
-    found = [run.config.experiment(*NAMES) for run in plan_runs(read_sweep(ROOT / path))]
+    found = [run.config.experiment(*NAMES) for run in run_specs(read_sweep(ROOT / path))]
     digest = hashlib.sha256("\n".join(found).encode()).hexdigest()
     assert {"runs": len(found), "sha256": digest} == IDENTITIES["sweeps"][path]
 
@@ -62,32 +61,52 @@ def test_recorded_runs_are_known_by_their_settings():
     for path in RECORDED.glob("*.jsonl"):
         for run in read_export(path):
             settings = run.result["settings"]
-            assert run.entry.folder.endswith(known_by(settings))
-            now = read_settings(Config, settings).identity()
+            assert run.entry.folder.endswith(settings_hash(settings))
+            now = Config.from_identity(settings).identity()
             assert now["federated"]["local"].pop("optimizer") == "sgd"
             assert now == settings
 
 
+def as_written_now(kind: type[Settings], recorded: dict[str, Any]) -> dict[str, Any]:
+    """Return recorded settings under the names that they have in a config."""
+    fields = {recorded_name(field): field for field in fields_of(kind)}
+    return {
+        fields[name].name: as_written_now(fields[name].type, value)
+        if isinstance(value, dict)
+        else value
+        for name, value in recorded.items()
+    }
+
+
 def test_where_and_how_fast_is_no_part_of_a_name():
     def others(kind: type[Settings]) -> set[str]:
-        return {f.name for f in fields_of(kind)} - set(kind(**least[kind]).identity())
+        named = set(kind(**least[kind]).identity())
+        return {f.name for f in fields_of(kind) if recorded_name(f) not in named}
 
     least = {Config: {"data": Data("x")}, Data: {"name": "x"}, Federated: {}, Local: {}}
     least[RunConfig] = {key.replace("-", "_"): value for key, value in FLAT.items()}
-    assert others(Config) == {"grid", "device"}
+    assert others(Config) == {"backend", "device"}
     assert others(Data) == {
         "folder", "schema",
         # of tables, unless they are set
-        "label", "site", "numbers", "categories", "leave_out", "test_share", "test_seed",
+        "label", "site", "numbers", "categories", "drop_columns", "test_share", "test_seed",
+        # unless they are set
+        "pool_seed", "test",
     }  # fmt: skip
-    assert others(Federated) == {"timeout", "window", "secure", "average"}  # the last unless used
+    assert others(Federated) == {
+        "timeout",
+        "max_in_flight",
+        "secure",
+        "ema_decay",
+    }  # the last unless used
     assert others(Local) == {"steps"}  # unless used
     # A deployed run goes on with more rounds, and with fewer sites than it began with.
     assert others(RunConfig) == {
-        "out", "test_data", "policy", "rounds", "minimum", "timeout", "window", "device",
+        "out", "test_data", "policy", "rounds", "min_reply_fraction", "timeout",
+        "max_in_flight", "device",
         "secure", "members", "schema", "label", "prior_epsilon", "generator_epsilon",
-        "generator_way", "generator_steps",
-        "epsilon", "delta", "steps", "optimizer", "average",  # these unless used
+        "generator_method", "generator_steps",
+        "epsilon", "delta", "steps", "optimizer", "ema_decay",  # these unless used
     }  # fmt: skip
 
 
@@ -102,9 +121,12 @@ def test_a_deployed_run_declares_what_a_simulated_one_does(kind):
     assert len(shared) >= 3
     for name in shared:
         assert ranges(own[name].type) == ranges(other[name].type)
-        assert own[name].default == other[name].default or name in ("fraction", "minimum")
+        assert own[name].default == other[name].default or name in (
+            "fraction",
+            "min_reply_fraction",
+        )
     assert RunConfig(**{k.replace("-", "_"): v for k, v in FLAT.items()}).federated() == Federated(
-        fraction=1.0, minimum=0.5
+        fraction=1.0, min_reply_fraction=0.5
     )
 
 
@@ -139,9 +161,15 @@ GOOD = {"data": {"name": "cifar10"}}
          "allowed: a whole number from 1"),
         ({"seed": True}, "c.toml: seed has the wrong type; got True; allowed: a whole number"),
         ({"federated": 3}, "c.toml: federated is not a table; got 3"),
-        ({"data": {}}, "c.toml: data lacks 'name'; allowed: name, folder, protocol, hold_out"),
+        ({"data": {}}, "c.toml: data lacks 'name'; allowed: name, folder, split, pool_per_class"),
         ({"federated": {"timeout": 10**400}}, "c.toml: federated.timeout has the wrong type"),
         ({3: 3}, "c.toml has no setting 3"),
+        ({"data": {"name": "x", "protocol": "paper"}}, "c.toml: data: 'protocol' is now "
+         "'split'; see docs/upgrading.md"),
+        ({"data": {"name": "x", "hold_out": 3}}, "c.toml: data: 'hold_out' is now "
+         "'pool_per_class'"),
+        ({"data": {"name": "x", "leave_out": []}}, "c.toml: data: 'leave_out' is now "
+         "'drop_columns'"),
     ],
 )  # fmt: skip
 def test_an_error_names_the_place_and_what_is_allowed(given, message):
@@ -160,8 +188,8 @@ def test_an_error_names_the_place_and_what_is_allowed(given, message):
         (ModelSettings, {"projection": -1}, "projection is out of range"),
         (Deployment, {"sites": 2, "policy": "none", "max_weight_ratio": 0.5}, "max-weight-ratio"),
         (Deployment, {"sites": 0, "policy": "none"}, "sites is out of range"),
-        (Grid, {"name": "../up"}, "name is not valid; got '../up'; allowed: letters, digits"),
-        (Grid, {"name": "a\n"}, "name is not valid"),
+        (GridConfig, {"name": "../up"}, "name is not valid; got '../up'; allowed: letters, digits"),
+        (GridConfig, {"name": "a\n"}, "name is not valid"),
     ],
 )
 def test_settings_made_in_python_are_checked_too(kind, given, message):
@@ -199,6 +227,5 @@ def test_all_settings_are_frozen_and_strict():
     for kind in kinds:
         assert kind.__struct_config__.frozen
         assert kind.__struct_config__.forbid_unknown_fields
-        assert inspect.getmodule(kind).__name__.startswith("fedeas.settings.")
     with pytest.raises((AttributeError, msgspec.ValidationError)):
         Federated().rounds = 3  # type: ignore[misc]

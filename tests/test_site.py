@@ -14,6 +14,7 @@ import pytest
 import fedeas
 
 ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.slow  # builds the site
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +36,14 @@ def words(html):
     return unescape(re.sub(r"<[^>]+>", "", html))
 
 
-def entry(page, name):
-    """Return the part of the reference on a name of `fedeas`."""
-    start = page.index(f'id="fedeas.{name}"')
-    ends = [m.start() for m in re.finditer(r'id="fedeas\.\w+"', page) if m.start() > start]
+def entry(page, name, package="fedeas"):
+    """Return the part of the reference on a public name."""
+    start = page.index(f'id="{package}.{name}"')
+    ends = [
+        m.start()
+        for m in re.finditer(r'id="fedeas(?:_lab|_private)?\.\w+"', page)
+        if m.start() > start
+    ]
     return words(page[start : min(ends, default=len(page))])
 
 
@@ -55,16 +60,19 @@ def test_the_reference_shows_signatures_parameters_and_examples(site):
 def test_constructors_of_fields_are_shown(site):
     page = site["reference/python/index.html"]
     assert re.search(
-        r"Config\(\s*data: Data,\s*partition: PartitionConfig = ", entry(page, "Config")
+        r"Config\(\s*data: Data,\s*partition: PartitionConfig = ",
+        entry(page, "Config", "fedeas_lab"),
     )
-    holding = entry(page, "Holding")
-    assert re.search(r"Holding\(\s*histogram: ArrayLike .*\s*folder: Path,\s*identity: ", holding)
+    context = entry(page, "QueryContext", "fedeas_private")
+    assert re.search(
+        r"QueryContext\(\s*histogram: ArrayLike .*\s*folder: Path,\s*identity: ", context
+    )
 
 
 def test_public_functions_say_their_parameters():
     public = {name: getattr(fedeas, name) for name in (*fedeas.__all__, *fedeas._WITH_EXTRA)}
     functions = {name: f for name, f in public.items() if inspect.isfunction(f)}
-    assert len(functions) > 15
+    assert len(functions) > 10
     for name, function in functions.items():
         parameters = inspect.signature(function).parameters
         assert not parameters or "Parameters\n" in function.__doc__, name
@@ -95,7 +103,7 @@ def test_pages_have_what_a_reader_looks_for(site):
         "I have counts",
         "I have a Flower app",
         "I run a federation",
-        "pip install .",
+        "pip install packages/fedeas",
     ):
         assert door in doors
 

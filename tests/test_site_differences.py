@@ -17,15 +17,13 @@ from fedeas import (
     Target,
     Uniform,
     WaterFill,
-    beta_for_total,
     choose_beta,
-    plan_stream,
-    skew,
 )
-from fedeas.cost import SiteCosts
-from fedeas.policies import make_policy
-from fedeas.policies.effective import Effective
-from fedeas.policies.target_levels import TargetLevels
+from fedeas.planning import skew
+from fedeas.planning.beta import beta_for_total
+from fedeas.planning.policies import make_policy
+from fedeas.planning.policies.levels import ConstrainedWaterFill, TargetLevels
+from fedeas.planning.stream import plan_stream
 from strategies import counts
 
 # Beyond a factor of five the score need not be convex in what a client spends.
@@ -114,7 +112,7 @@ def test_without_differences_it_is_plain_water_filling(c, price, seed):
     t = np.random.default_rng(seed).dirichlet(np.ones(c.C)) + 0.01
     t /= t.sum()
     n = c.n.astype(float)
-    same = Effective(n, t, np.ones(c.C), np.ones(c.K), np.full(c.K, 1e15))
+    same = ConstrainedWaterFill(n, t, np.ones(c.C), np.ones(c.K), np.full(c.K, 1e15))
     plain = TargetLevels(n, t).amount(price)
     np.testing.assert_allclose(same.at_price(price).sum(axis=1), plain, rtol=1e-6, atol=1e-5)
 
@@ -137,7 +135,7 @@ def test_at_a_price_the_marginal_worth_of_every_raised_class_is_its_cost(given_,
     c, t, rho, costs, _ = given_
     n = c.n.astype(float) * 1000
     assume(n.any(axis=1).all())
-    sites_ = Effective(n, t.array, np.array(rho), np.array(costs), np.full(c.K, 1e15))
+    sites_ = ConstrainedWaterFill(n, t.array, np.array(rho), np.array(costs), np.full(c.K, 1e15))
     m = sites_.at_price(price)
     x = n + m * rho
     M = x.sum(axis=1, keepdims=True)
@@ -216,7 +214,7 @@ def test_a_stream_takes_one_limit_and_quality_for_all(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"costs": [1, 2, 3]}, "not a cost of client each"),
+        ({"costs": [1, 2, 3]}, "1 or 2 values, a cost of client each"),
         ({"costs": {"0": 1}}, "no cost of client '1'"),
         ({"costs": 0}, "above 0"),
         ({"limits": -1}, "from 0"),
@@ -255,7 +253,7 @@ def files(tmp_path):
 def test_a_budget_is_spent_where_it_is_cheap(fedeas, files):
     folder, c = files
     given_ = (
-        "--site-costs", folder / "costs.csv", "--limits", folder / "limits.csv",
+        "--cost", folder / "costs.csv", "--limits", folder / "limits.csv",
         "--quality", folder / "quality.json", "--spend", "200EUR", "--json",
     )  # fmt: skip
     for policy in ("waterfill", "fedeas"):
@@ -276,7 +274,7 @@ def test_a_budget_is_spent_where_it_is_cheap(fedeas, files):
 def test_a_plan_with_costs_by_site_survives_a_file(files):
     folder, c = files
     plan = FedEAS(beta=9, limits={"b": 30}).plan(c)
-    plan = plan.with_cost(SiteCosts.load(folder / "costs.csv", c.client_names))
+    plan = plan.with_cost(Cost.load(folder / "costs.csv", c.client_names))
     plan.save(folder / "plan.json")
     assert Plan.load(folder / "plan.json") == plan
     one = plan.with_cost(Cost(0.5, "EUR"))
@@ -288,11 +286,11 @@ def test_a_plan_with_costs_by_site_survives_a_file(files):
     ("arguments", "said"),
     [
         (["--policy", "full-balance", "--limits", "limits.csv"], "takes no limits"),
-        (["--policy", "uniform", "--site-costs", "costs.csv", "--spend", "9EUR"], "give --total"),
-        (["--site-costs", "costs.csv", "--spend", "3h"], "different units"),
-        (["--site-costs", "costs.csv", "--cost", "1s"], "--cost or --site-costs"),
-        (["--site-costs", "costs.csv", "--spend", "9EUR", "--beta", "3"], "--beta or a total"),
-        (["--site-costs", "limits.csv"], "no cost of client"),
+        (["--policy", "uniform", "--cost", "costs.csv", "--spend", "9EUR"], "give a total"),
+        (["--cost", "costs.csv", "--spend", "3h"], "different units"),
+        (["--cost", "costs.csv", "--spend", "9EUR", "--total", "9"], "--spend or --total"),
+        (["--cost", "costs.csv", "--spend", "9EUR", "--beta", "3"], "a beta or a total"),
+        (["--cost", "limits.csv"], "no cost of client"),
         (["--quality", "limits.csv"], "not a quality of class"),
     ],
 )
@@ -309,7 +307,7 @@ def test_other_policies_are_priced_too(fedeas, files):
     made = json.loads(
         fedeas(
             "plan", folder / "counts.csv", "--policy", "uniform", "--total", "90",
-            "--site-costs", folder / "costs.csv", "--json",
+            "--cost", folder / "costs.csv", "--json",
         ).out
     )  # fmt: skip
     assert made["cost"]["amount"] == pytest.approx(

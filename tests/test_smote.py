@@ -1,4 +1,4 @@
-"""`smote` and its relatives: rows between a client's own, and what they cannot make."""
+"""`smote`: rows between a client's own, and what they cannot make."""
 
 import logging
 import os
@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from fedeas import Dirichlet, FedEAS, InputError, LabelCounts, MissingExtraError, make_generator
-from fedeas.cache import Cache, ClientSamples, Planned, fill
+from fedeas.cache import Cache, ClientSamples, FixedPlan, fill
 from fedeas.data import Schema, load_table
-from fedeas.generators import Gaussian, OwnSampleGenerator, Smote, own_sample_generator
+from fedeas.generators import Gaussian, Resampler, Smote, find_resampler
 from tabular import SCHEMA, draw_table
 
 pytest.importorskip("imblearn")
@@ -56,20 +56,6 @@ def test_rows_lie_between_rows_of_their_class():
     assert not np.array_equal(made, Smote().sample_from(own, labels, seeds(250, 1)))
 
 
-@pytest.mark.parametrize("variant", ["borderline", "svm", "adasyn"])
-@pytest.mark.parametrize("label", [0, 2])
-def test_relatives_make_as_many_as_are_asked_for(variant, label):
-    """What they leave, as of a class of two rows, SMOTE makes."""
-    own = of_numbers()
-    made = make_generator(f"smote(variant={variant})").sample_from(
-        own, np.full(77, label), seeds(77)
-    )
-    assert made.shape == (77, 2)
-    own.schema.check(made)
-    with pytest.raises(InputError, match="'home' of categories"):
-        Smote(variant).sample_from(Own(), np.zeros(3, np.int64), seeds(3))
-
-
 def test_categories_and_gaps_are_kept():
     own = Own()
     made = Smote().sample_from(own, np.ones(1500, np.int64), seeds(1500))
@@ -89,22 +75,21 @@ def test_a_table_of_categories_alone_works(columns):
 def test_one_class_alone_is_enough():
     own = of_numbers()
     own.rows, own.labels = own.rows[own.labels == 1], own.labels[own.labels == 1]
-    for variant in ("smote", "borderline", "adasyn"):
-        assert len(Smote(variant).sample_from(own, np.ones(9, np.int64), seeds(9))) == 9
+    assert len(Smote().sample_from(own, np.ones(9, np.int64), seeds(9))) == 9
 
 
 def test_what_it_cannot_make_is_said_and_left_out(tmp_path, caplog):
     n = np.bincount(Own().labels, minlength=5)
     wanted = np.array([0, 3, 4, 5, 6])
     assert Smote().feasible(wanted, n).tolist() == [0, 3, 4, 0, 0]
-    samples = ClientSamples("north", Planned(wanted), "smote", tmp_path)
+    samples = ClientSamples("north", FixedPlan(wanted), "smote", tmp_path)
     with caplog.at_level(logging.WARNING, "fedeas"):
         rows, labels = samples.draw(n, 5, own=Own())
     assert np.bincount(labels).tolist() == [0, 3, 4]
     assert len(rows) == 7
     assert (
-        "client north: smote makes 7 of 18 samples; for the other 11, of 2 classes, the client has "
-        "not two samples" in caplog.text
+        "client north: smote: 11 of 18 samples cannot be made: 2 of its classes lack two samples"
+        in caplog.text
     )
     assert not any(tmp_path.iterdir())  # rows made of real ones are not kept
     for label in (3, 4):
@@ -123,17 +108,17 @@ def test_what_it_is_not_for_is_refused():
         Smote().sample_from(Images(), np.array([0]), seeds(1))
     with pytest.raises(InputError, match="own samples, which are not here"):
         Smote().sample(np.array([0]), seeds(1))
-    for spec in ("smote(variant=best)", "smote(neighbors=0)"):
+    for spec in ("smote(neighbors=many)", "smote(neighbors=0)"):
         with pytest.raises(InputError):
             make_generator(spec)
 
 
 def test_generators_of_own_samples_are_found_without_opening_others():
-    assert isinstance(own_sample_generator("smote(variant=svm)"), Smote)
-    assert isinstance(own_sample_generator("copies"), OwnSampleGenerator)
-    assert own_sample_generator("diffusion(model=nowhere)") is None
-    assert own_sample_generator("") is None
-    assert not isinstance(make_generator("noise(shape=2x2x1)"), OwnSampleGenerator)
+    assert isinstance(find_resampler("smote(neighbors=3)"), Smote)
+    assert isinstance(find_resampler("copies"), Resampler)
+    assert find_resampler("diffusion(model=nowhere)") is None
+    assert find_resampler("") is None
+    assert not isinstance(make_generator("noise(shape=2x2x1)"), Resampler)
 
 
 def test_without_imbalanced_learn_the_extra_is_named(monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
 from fedeas import InputError, LabelCounts
-from fedeas.sources import Columns, read_counts
+from fedeas.data.count_sources import read_counts
 from pictures import encoded
 
 CLIENTS = ["b", "a", "a", "b", "b", "a", "c"]
@@ -31,46 +31,46 @@ def dataset() -> Dataset:
     return Dataset.from_dict(rows, features)
 
 
-@pytest.mark.parametrize(
-    "head", [("client", "label"), ("client_id", "class"), ("hospital", "Target"), ("user", "y")]
-)
-def test_a_long_table_is_known_by_its_heading(tmp_path, head):
-    found = read_counts(long_csv(tmp_path / "x.csv", head))
-    assert found.counts == COUNTS
-    assert found.understood == f"a row per sample, {head[0]!r} and {head[1]!r}"
+@pytest.mark.parametrize("head", [("client", "label"), ("hospital", "Target"), ("owner", "kind")])
+def test_a_row_per_sample_by_its_columns(tmp_path, head):
+    path = long_csv(tmp_path / "x.csv", head)
+    with pytest.raises(InputError, match=f"client={head[0]!r}, label={head[1]!r}"):
+        LabelCounts.load(path)
+    file = read_counts(path, client=head[0], label=head[1])
+    assert file.counts == COUNTS
+    assert file.description == f"a row per sample, {head[0]!r} and {head[1]!r}"
 
 
 def test_other_columns_and_other_names(tmp_path):
     rows = [(i, c, "x", m) for i, (c, m) in enumerate(zip(CLIENTS, LABELS, strict=True))]
     path = long_csv(tmp_path / "x.csv", ("row", "owner", "file", "kind"), rows)
-    assert read_counts(path, Columns("owner", "kind")).counts == COUNTS
+    assert read_counts(path, client="owner", label="kind").counts == COUNTS
     with pytest.raises(InputError, match="no such column; got 'kinds'; allowed: row, owner"):
-        read_counts(path, Columns("owner", "kinds"))
-    with pytest.raises(InputError, match="which column holds the label"):
-        read_counts(path, Columns("owner"))
+        read_counts(path, client="owner", label="kinds")
+    with pytest.raises(InputError, match="which column holds the clients"):
+        read_counts(path, label="kind")
 
 
 def test_numbers_are_in_the_order_of_numbers(tmp_path):
     path = long_csv(tmp_path / "x.csv", rows=[(10, 2), (9, 10), (10, 2)])
-    counts = read_counts(path).counts
+    counts = read_counts(path, label="label").counts
     assert (counts.client_names, counts.class_names) == (("9", "10"), ("2", "10"))
     assert counts.n.tolist() == [[0, 1], [2, 0]]
 
 
 def test_a_long_parquet_file(tmp_path):
-    pq.write_table(
-        pa.table({"site": CLIENTS, "label": LABELS, "x": range(7)}), tmp_path / "x.parquet"
-    )
-    assert read_counts(str(tmp_path / "x.parquet")).counts == COUNTS
-    pq.write_table(pa.table({"site": ["a", None], "label": ["x", "y"]}), tmp_path / "y.parquet")
-    with pytest.raises(InputError, match="rows without 'site' or 'label'"):
-        read_counts(str(tmp_path / "y.parquet"))
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"site": CLIENTS, "label": LABELS, "x": range(7)}), path)
+    assert read_counts(path, client="site", label="label").counts == COUNTS
+    pq.write_table(pa.table({"site": ["a", None], "label": ["x", "y"]}), path)
+    with pytest.raises(InputError, match="row 2 lacks a client or a label"):
+        read_counts(path, client="site", label="label")
 
 
 def test_a_table_of_counts_stays_one(tmp_path, paper_csv):
-    found = read_counts(str(paper_csv))
-    assert found.understood == "a table of counts"
-    assert found.counts == LabelCounts.load(paper_csv)
+    file = read_counts(str(paper_csv))
+    assert file.description == "a table of counts"
+    assert file.counts == LabelCounts.load(paper_csv)
     (tmp_path / "x.csv").write_text("client,label_a,label_b\n1,2,3\n2,3,4\n")
     assert read_counts(str(tmp_path / "x.csv")).counts.total == 12
 
@@ -85,7 +85,7 @@ def test_a_folder_of_images_by_client_and_class(tmp_path):
     (tmp_path / "set" / ".cache" / "cat").mkdir(parents=True)
     found = read_counts(str(tmp_path / "set"))
     assert found.counts == COUNTS
-    assert "folder per client" in found.understood
+    assert "folder per client" in found.description
     with pytest.raises(InputError, match="one folder of images per class"):
         read_counts(str(tmp_path / "set" / "a"))
     (tmp_path / "empty").mkdir()
@@ -99,11 +99,11 @@ def test_a_hugging_face_data_set_on_disk(tmp_path):
     for name, said in (("one", "'label'"), ("two", "split 'train'")):
         found = read_counts(str(tmp_path / name))
         assert found.counts == COUNTS
-        assert said in found.understood
+        assert said in found.description
     dataset().rename_column("site", "place").save_to_disk(tmp_path / "three")
-    with pytest.raises(InputError, match="pass columns=Columns"):
+    with pytest.raises(InputError, match=r"which column holds the client.*client='place'"):
         read_counts(str(tmp_path / "three"))
-    assert read_counts(str(tmp_path / "three"), Columns("place")).counts == COUNTS
+    assert read_counts(str(tmp_path / "three"), client="place").counts == COUNTS
 
 
 def test_objects_of_a_module(tmp_path, monkeypatch):
@@ -127,7 +127,7 @@ def by_site():
 """
     )
     assert read_counts("my_app:partitioner").counts.n.tolist() == [[1, 1], [0, 2]]
-    assert "IidPartitioner" in read_counts("my_app:partitioner").understood
+    assert "IidPartitioner" in read_counts("my_app:partitioner").description
     assert read_counts("my_app:by_site").counts.total == 4
     assert read_counts("my_app:rows").counts.n.tolist() == [[1, 1], [0, 2]]
     assert read_counts("my_app:counts").counts.total == 10
@@ -140,13 +140,17 @@ def by_site():
             read_counts(f"my_app:{name}")
 
 
-def test_the_commands_say_what_they_understood(tmp_path, fedeas):
-    path = long_csv(tmp_path / "x.csv")
-    for command in ("plan", "compare", "select"):
-        shown = fedeas(command, path)
-        assert shown.err.startswith(f"{path}: a row per sample, 'client' and 'label': 3 clients")
-    assert fedeas("plan", path, "--label-column", "client").code == 2
-    long_csv(tmp_path / "bad.csv", rows=[("a", "")])
-    assert "line 2 lacks a client or a label" in fedeas("plan", tmp_path / "bad.csv").err
-    long_csv(tmp_path / "one.csv", rows=[("a", "x"), ("b", "x")])
-    assert "there is only one class" in fedeas("plan", tmp_path / "one.csv").err
+def test_the_commands_say_what_they_read(tmp_path, fedeas):
+    path, out = long_csv(tmp_path / "x.csv"), tmp_path / "counts.csv"
+    columns = ["--client", "client", "--label", "label"]
+    shown = fedeas("counts", path, *columns, "--out", out)
+    assert shown.err.startswith(f"{path}: a row per sample, 'client' and 'label': 3 clients")
+    for command in ("plan", "compare"):
+        assert fedeas(command, out).err.startswith(f"{out}: 3 clients (a, b, c)")
+    assert fedeas("counts", path, "--label", "client", "--out", out).code == 2
+    for rows, said in (
+        ([("a", "")], "line 2 lacks a client"),
+        ([("a", "x")] * 2, "only one class"),
+    ):
+        long_csv(tmp_path / "bad.csv", rows=rows)
+        assert said in fedeas("counts", tmp_path / "bad.csv", *columns, "--out", out).err

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedeas import InputError
+from fedeas._util.optional import import_extra
+from fedeas._util.specs import Registry, parse, quoted
+from fedeas.flower.backends import run_on_backend
 from fedeas.flower.client import make_client_app
-from fedeas.flower.grids import on_grid
 from fedeas.flower.rounds import run_rounds
-from fedeas.generators.generator import heavy
-from fedeas.specs import Registry, parse, quoted
 from federations import federation, settings
 
 
@@ -54,7 +54,9 @@ def test_a_value_in_quotes_is_a_text():
     )
 
 
-@pytest.mark.parametrize("spec", ["own(model=data/a, b/x)", 'own(model="a)', "own(=3)", "own(a=)"])
+@pytest.mark.parametrize(
+    "spec", ["private(model=data/a, b/x)", 'private(model="a)', "x(=3)", "x(a=)"]
+)
 def test_half_a_setting_is_refused(spec):
     with pytest.raises(InputError):
         parse(spec)
@@ -95,7 +97,7 @@ def test_a_mistake_in_a_clients_code_comes_with_its_traceback(tmp_path, caplog):
         )
 
     with pytest.raises(Exception, match="of my own") as failed:
-        on_grid("inline", make_client_app(broken), made.clients, 1, main)
+        run_on_backend("inline", make_client_app(broken), made.clients, 1, main)
     assert isinstance(failed.value.__cause__, ZeroDivisionError)
     assert traceback.extract_tb(failed.value.__cause__.__traceback__)[-1].name == "broken"
     assert "ZeroDivisionError: of my own" in caplog.text
@@ -106,7 +108,7 @@ def test_a_library_that_is_broken_is_not_said_to_be_missing(tmp_path, monkeypatc
     (tmp_path / "needs_broken.py").write_text(f"raise ImportError({said!r})\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ImportError) as failed:
-        heavy("needs_broken", "the generator 'diffusion'", "diffusion")
+        import_extra("needs_broken", "the generator 'diffusion'", "diffusion")
     assert type(failed.value) is ImportError
     assert str(failed.value) == said
 
@@ -119,8 +121,8 @@ def output(script: str) -> list[str]:
 
 def test_a_public_name_imports_its_own_module_alone():
     script = (
-        "import sys, fedeas; fedeas.Config; "
-        "print('fedeas.generators' in sys.modules, 'fedeas.dropin' in sys.modules)"
+        "import sys, fedeas; fedeas.Policy; "
+        "print('fedeas.generators' in sys.modules, 'fedeas.augmentation' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

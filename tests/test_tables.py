@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedeas import FedEAS, InputError, LabelCounts, Plan
-from fedeas.cost import Cost
-from fedeas.files import read_json, write_json
-from fedeas.sources import Columns, read_counts
+from fedeas._util.files import read_json, write_json
+from fedeas.data.count_sources import read_counts
+from fedeas.planning.cost import Cost
 
 NORTH_SOUTH = LabelCounts([[120, 15], [9, 80]], ["North", "South"], ["flu", "cold"])
 SORTED = LabelCounts([[15, 120], [80, 9]], ["North", "South"], ["cold", "flu"])
@@ -35,104 +35,90 @@ def write(tmp_path):
 def test_classes_with_the_names_of_columns_are_not_guessed(head, write):
     """A wide table whose classes are called like the columns of a long one."""
     path = write(f"{head}\nNorth,55,45\nSouth,90,10\nWest,20,80\n")
-    with pytest.raises(
-        InputError, match=r"two|three ways: a row per client \(layout='wide'\), or "
-    ):
-        read_counts(path)
-    found = read_counts(path, layout="wide")
-    assert found.counts.total == 300
-    assert found.counts.class_names == tuple(head.split(",")[1:])
-    assert LabelCounts.load(path, layout="wide") == found.counts
-    with pytest.raises(InputError, match="layout='wide'"):
-        LabelCounts.load(path)
+    for read in (read_counts, LabelCounts.load):
+        with pytest.raises(InputError, match=r"label='|keep=True"):
+            read(path)
+    client = head.partition(",")[0]
+    file = read_counts(path, client=client, keep=True)
+    assert file.counts.total == 300
+    assert file.counts.class_names == tuple(head.split(",")[1:])
 
 
 def test_a_row_per_client_and_class_is_added_up(write):
     rows = ["North,flu,2020,100", "North,flu,2021,20", "North,cold,2020,15", "South,flu,2020,9"]
     path = write("\n".join(["hospital,diagnosis,year,patients", *rows, "South,cold,2021,80"]))
-    given = "client='hospital', label='diagnosis', count='patients'"
-    with pytest.raises(InputError, match=rf"columns=Columns\({given}\)"):
+    columns = {"client": "hospital", "label": "diagnosis"}
+    with pytest.raises(InputError, match="client='hospital', label='diagnosis', count='patients'"):
         read_counts(path)
-    columns = Columns("hospital", "diagnosis")
-    with pytest.raises(
-        InputError,
-        match=rf"a row per sample \(layout='long'\), or a count per row "
-        rf"\(columns=Columns\({given}\)\)",
-    ):
-        read_counts(path, columns)
-    assert read_counts(path, columns, layout="counts").counts == SORTED
-    assert read_counts(path, Columns("hospital", "diagnosis", "patients")).counts == SORTED
-    assert read_counts(path, columns, layout="long").counts.total == 5
-
-
-def test_counts_headed_so_are_counts(write):
-    path = write("client,label,count\nNorth,flu,120\nNorth,cold,15\nSouth,flu,9\nSouth,cold,80\n")
-    found = read_counts(path)
-    assert found.counts == SORTED
-    assert found.understood == "a count per row in 'count', of 'client' and 'label'"
-    assert read_counts(path, layout="long").counts.total == 4
-    other = write("client,label,beds\nNorth,flu,120\nNorth,cold,15\nSouth,flu,9\nSouth,cold,80\n")
+    assert read_counts(path, **columns, count="patients").counts == SORTED
+    assert read_counts(path, label="diagnosis", count="patients").counts == SORTED
+    assert read_counts(path, **columns).counts.total == 5
+    # No client has two samples of a class, beside numbers: these may be the counts.
+    once = write("client,kind,beds\nNorth,flu,120\nNorth,cold,15\nSouth,flu,9\nSouth,cold,80\n")
     with pytest.raises(InputError, match="count='beds'"):
-        read_counts(other)
-    assert read_counts(other, Columns(count="beds")).counts == SORTED
+        read_counts(once, label="kind")
+    assert read_counts(once, label="kind", count="beds").counts == SORTED
+
+
+@pytest.mark.parametrize("label", ["class", "label", "Class"])
+def test_a_clean_long_table(label, write):
+    rows = "North,flu,120\nNorth,cold,15\nSouth,flu,9\nSouth,cold,80\n"
+    path = write(f"client,{label},count\n{rows}")
+    assert LabelCounts.load(path) == SORTED
+    assert read_counts(path).description == f"a count per row in 'count', of 'client' and {label!r}"
+    assert read_counts(path, client="client", label=label, keep=True).counts.total == 4
 
 
 def test_sums_and_names_that_cannot_be(write, tmp_path):
     rows = "a,x,9007199254740992\n" * 3 + "b,y,1\n"
     with pytest.raises(InputError, match="counts too large"):
-        read_counts(write(f"client,label,count\n{rows}"), layout="counts")
+        read_counts(write(f"client,label,count\n{rows}"))
     pq.write_table(pa.table({"client": [[1], [2]], "label": ["x", "y"]}), tmp_path / "x.parquet")
-    with pytest.raises(InputError, match="not a name or a number"):
+    with pytest.raises(InputError):
         read_counts(str(tmp_path / "x.parquet"))
-
-
-def test_samples_with_features_are_samples(write):
-    """Two rows that agree in all but one number cannot be counts."""
-    path = write(",site,label,age\n0,a,flu,30\n1,a,flu,31\n2,a,cold,44\n3,b,flu,30\n4,b,cold,3\n")
-    assert read_counts(path).counts.n.tolist() == [[1, 2], [1, 1]]
-    path = write("file,site,label,age\nx,a,flu,30\ny,a,flu,31\nz,a,cold,44\nu,b,cold,3\n")
-    with pytest.raises(InputError, match="layout='long'"):
-        read_counts(path)
 
 
 def test_parquet_has_the_same_layouts(tmp_path):
     path = tmp_path / "counts.parquet"
     wide = {"client": ["a", "b"], "y": [100, 90], "n": [3, 4]}
     pq.write_table(pa.table(wide), path)
-    with pytest.raises(InputError, match="can be read in two ways"):
+    with pytest.raises(InputError, match="column y may hold labels"):
         read_counts(str(path))
-    assert read_counts(str(path), layout="wide").counts.total == 197
+    assert read_counts(str(path), keep=True).counts.total == 197
     long = {"client": ["a", "a", "b"], "label": ["x", "y", "x"], "count": [100, 3, 90]}
     pq.write_table(pa.table(long), path)
-    assert read_counts(str(path)).counts.n.tolist() == [[100, 3], [90, 0]]
+    assert LabelCounts.load(path).n.tolist() == [[100, 3], [90, 0]]
     pq.write_table(pa.table(wide | {"region": ["n", "s"], "total": [103, 94]}), path)
-    with pytest.raises(InputError, match=r"column 'region' is of type string"):
-        LabelCounts.load(path, layout="wide")
-    found = read_counts(str(path), layout="wide", drop_columns=["region", "total"])
-    assert found.counts.n.tolist() == [[100, 3], [90, 4]]
+    with pytest.raises(InputError, match=r"drop_columns=\['region'\]"):
+        LabelCounts.load(path)
+    file = read_counts(str(path), keep=True, drop_columns=["region", "total"])
+    assert file.counts.n.tolist() == [[100, 3], [90, 4]]
 
 
 def test_options_that_contradict_each_other_are_refused(write):
     path = write("client,a,b\nx,1,2\ny,3,4\n")
     for options, message in (
-        ({"layout": "tall"}, "unknown layout"),
-        ({"layout": "wide", "columns": Columns(label="a")}, "no column of labels"),
-        ({"layout": "long", "columns": Columns(count="a")}, "pass layout='counts'"),
-        ({"layout": "counts", "transpose": True}, "only a wide table"),
-        ({"layout": "long"}, r"columns=Columns\(client='client', label='a'\)"),
+        ({"count": "a"}, "`count` needs `label`"),
+        ({"label": "a", "transpose": True}, "`transpose` or `label`"),
+        ({"label": "a", "add_up": True}, "`add_up` or `label`"),
+        ({"sizes": "a", "add_up": True}, "`sizes` or `add_up`"),
+        ({"blank": -1}, "`blank` is not a count"),
+        ({"label": "c"}, "no such column; got 'c'; allowed: client, a, b"),
         ({"drop_columns": ["c"]}, "no such column; got 'c'; allowed: client, a, b"),
         ({"drop_rows": ["z"]}, "no such row; got 'z'; allowed: x, y"),
     ):
         with pytest.raises(InputError, match=message):
             read_counts(path, **options)
     with pytest.raises(InputError, match="no table; got 'module:name'"):
-        read_counts("module:name", layout="wide")
+        read_counts("module:name", keep=True)
 
 
-@pytest.mark.parametrize("text", ["0,1\n55,90\n12,7\n", "shop,0,1\na,55,90\nb,12,7\n"])
-def test_a_heading_that_may_be_a_client_is_refused(text, write):
-    with pytest.raises(InputError, match="a heading, or the counts of a client"):
+@pytest.mark.parametrize("text", ["0,1\n55,90\n12,7\n", "shop,5,7\na,55,90\nb,12,7\n"])
+def test_a_table_without_a_heading_is_refused(text, write):
+    with pytest.raises(InputError, match=r"no heading|first column is headed"):
         read_counts(write(text))
+    with pytest.raises(InputError, match="no heading"):
+        read_counts(write("A,120,30\nB,10,300\n"), client="A")
 
 
 # What is neither a class nor a client
@@ -148,8 +134,6 @@ def test_a_heading_that_may_be_a_client_is_refused(text, write):
         ("client,a,b\nx,31,20\ny,44,11\nz,75,31\n", "row z is the sum of the others"),
         ("client,year,a,b\nx,1,3,2\ny,2,4,4\n", "column year holds years"),
         ("client,when,a,b\nx,2019,3,2\ny,2021,4,4\n", "column when holds years"),
-        ("31,20,51\n44,11,55\n7,9,16\n", "column 2 is the sum of the others"),
-        ("class,North,South\nx,9,1\ny,4,4\n", "headed class: are rows classes, or clients"),
         ("client,a,b\nTOTAL AIR,3,2\nsum of us,4,1\n", "row TOTAL AIR is called a total"),
     ],
 )  # fmt: skip
@@ -159,8 +143,7 @@ def test_totals_and_years_are_not_classes(text, refusal, write):
         with pytest.raises(InputError, match=refusal):
             read(path)
     # Asked for, the table is read exactly as it is, and what it holds is said.
-    assert any(refusal in note for note in read_counts(path, layout="wide").notes)
-    LabelCounts.load(path, layout="wide")
+    assert any(refusal in note for note in read_counts(path, keep=True).notes)
 
 
 @pytest.mark.parametrize(
@@ -180,9 +163,7 @@ def test_coincidences_are_not_totals(text, write):
 def test_a_total_among_counts_per_row_is_left_out_too(write):
     rows = ["North,a,30", "North,b,4", "North,Total,34", "South,a,7", "South,b,2", "South,Total,9"]
     path = write("\n".join(["client,label,count", *rows]))
-    with pytest.raises(
-        InputError, match=r"column Total is the sum of the others; pass drop_columns="
-    ):
+    with pytest.raises(InputError, match=r"column Total is the sum of the others; .*drop_columns="):
         read_counts(path)
     assert read_counts(path, drop_columns=["Total"]).counts.n.tolist() == [[30, 4], [7, 2]]
 
@@ -195,7 +176,9 @@ def test_a_total_among_a_million_clients_is_noticed(tmp_path, fedeas, monkeypatc
     result = fedeas("plan", path)
     assert result.code == 2
     assert "column c is the sum of the others" in result.err
-    assert fedeas("plan", path, "--drop-column", "c").code == 0
+    out = tmp_path / "clean.parquet"
+    assert fedeas("counts", path, "--drop-column", "c", "--out", out).code == 0
+    assert "for 20 clients" in fedeas("plan", out).out
     pq.write_table(pa.table({"a": n[:, 0], "b": n[:, 1], "c": n[:, 2]}), path)
     assert "for 20 clients" in fedeas("plan", path).out
 
@@ -206,19 +189,21 @@ def test_a_total_among_a_million_clients_is_noticed(tmp_path, fedeas, monkeypatc
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
-        ("", "line 3, column b is empty; write 0 for none, or pass blank=0"),
-        ("-", "line 3, column b holds '-'; write 0 for none, or pass blank=0"),
-        ("NaN", "line 3, column b holds 'NaN'; write 0 for none, or pass blank=0"),
-        ("n/a", "line 3, column b holds 'n/a'; write 0 for none, or pass blank=0"),
-        ("<5", "line 3, column b holds a suppressed number.*pass suppressed=2"),
-        ("1-4", "line 3, column b holds a suppressed number.*pass suppressed=2"),
-        ("12 %", "line 3, column b holds a percentage.*size_column"),
-        ("12.345", "line 3, column b holds '12.345': .*; pass thousands='.' if it is 12345$"),
-        ('"12,345"', "line 3, column b holds '12,345': .*; pass thousands=',' if it is 12345$"),
-        ('"3,0"', "line 3, column b holds a decimal number; got '3,0'; pass thousands='.' if"),
+        ("", "line 3, column b is empty; .*blank=0"),
+        ("-", "line 3, column b holds '-'; .*blank=0"),
+        ("NaN", "line 3, column b holds 'NaN'; .*blank=0"),
+        ("n/a", "line 3, column b holds 'n/a'; .*blank=0"),
+        ("<5", "line 3, column b holds a suppressed number.*suppressed=2"),
+        ("1-4", "line 3, column b holds a suppressed number.*suppressed=2"),
+        ("12 %", "line 3, column b holds a percentage.*sizes='n'"),
+        ("12.345", r"line 3, column b holds '12.345'.*thousands='\.'\) if it is 12345$"),
+        ("1.000", r"column b holds '1.000'.*'\.'\) if it is 1000, or thousands='none' if it is 1$"),
+        ('"12,345"', r"line 3, column b holds '12,345'.*thousands=','\) if it is 12345$"),
+        ('"3,0"', r"line 3, column b holds a decimal number; got '3,0'; .*thousands='\.'"),
         ("many", "line 3, column b holds a word"),
-        ("-3", "line 3, column b: not a count; got '-3'"),
-        ("0.5", "line 3, column b: not a count; got '0.5'"),
+        ("-3", "line 3, column b: .*'-3'"),
+        ("1e3", "line 3, column b: .*'1e3'"),
+        ("0.5", "line 3, column b holds a decimal number.*got '0.5'"),
     ],
 )
 def test_a_cell_that_is_not_a_count(cell, said, write):
@@ -226,29 +211,23 @@ def test_a_cell_that_is_not_a_count(cell, said, write):
         read_counts(write(f"client,a,b\nx,1,2\ny,3,{cell}\n"))
 
 
-@pytest.mark.parametrize(
-    "cells", ["1.0,300.0", "1.000,0.000", "1.000,1200.000", "1.000,5.0", "1e3,1", "7.,8"]
-)
-def test_decimals_of_data_frames_are_whole_numbers(cells, write):
-    one, other = (float(cell) for cell in cells.split(","))
-    counts = read_counts(write(f"client,a,b\nx,{cells}\ny,4,4\n")).counts
-    assert counts.n[0].tolist() == [one, other]
+def test_decimals_of_data_frames_are_whole_numbers(write):
+    assert read_counts(write("client,a,b\nx,1.0,300.0\ny,4,4\n")).counts.n[0].tolist() == [1, 300]
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("client,a,b\nx,1,2\ny,3,4\nx,5,6\n", r"client x appears twice \(lines 2, 4\)"),
-        ("client,a,b,a\nx,1,2,3\n", "class a appears twice; got 'columns 2 and 4'"),
+        ("client,a,b,a\nx,1,2,3\n", "column a appears twice; got 'columns 2 and 4'"),
         ("client,a,b,\nx,1,2,\n", "column 4 has no heading"),
         ("client,a,b\nx,1,2\n,3,4\n", "line 3 has no client name"),
         ("client,a,b\nx,1,200,5\n", "line 2 has 4 cells, the first line has 3"),
         ("client,a,b\nx,1,2\nSource: a survey\n", "line 3 has one cell only"),
-        (",a,b\nclient,,\nx,1,2\n", "line 2 has no counts, only a name; got 'client'"),
-        ("id,hospital,a,b\n1,7,3,4\n2,9,3,9\n", "two columns of ids"),
-        ("cat,dog,client\n5,6,1\n7,9,2\n", "column client seems to hold the clients, but is not"),
-        ("shop,cat,dog\n1,5,6\n2,7,9\n", "the first column counts 1, 2"),
-        ("shop,cat,dog\n7,5,6\n8,7,9\n9,1,1\n", "the first column counts 7, 8, 9"),
+        ("client,a,b\ny,,\nx,1,2\n", "line 2 has no counts, only a name; got 'y'"),
+        ("row,hospital,a,b\n1,7,3,4\n2,9,3,9\n", "client='hospital'"),
+        ("cat,dog,client\n5,6,1\n7,9,2\n", "client='client'"),
+        ("shop,cat,dog\n1,5,6\n2,7,9\n", "client='shop'.*transpose=True"),
         ("client\ta\tb\nx\t1\n", "delimiter='tab'"),
     ],
 )
@@ -277,14 +256,20 @@ def test_a_tab_can_be_named(name, write):
     assert read_counts(path, delimiter=name).counts == NORTH_SOUTH
 
 
-def test_semicolons_need_no_option_where_nothing_else_fits(write):
-    assert read_counts(write("client;flu;cold\nNorth;120;15\nSouth;9;80\n")).counts == NORTH_SOUTH
-    for text in ("client;flu;cold\nNorth;120\nSouth;9;80\n", "a;b\n1;2;3\n"):
-        with pytest.raises(InputError, match="delimiter=';'"):
-            read_counts(write(text))
+@pytest.mark.parametrize("mark", [";", "tab", "|"])
+def test_a_delimiter_is_named_where_it_is_not_a_comma(mark, write):
+    sign = {"tab": "\t"}.get(mark, mark)
+    text = "client,flu,cold\nNorth,120,15\nSouth,9,80\n".replace(",", sign)
+    for above in ("", "\n", "# a comment\n"):
+        path = write(above + text)
+        with pytest.raises(InputError, match=f"delimiter={mark!r}".replace("|", r"\|")):
+            read_counts(path)
+        assert read_counts(path, delimiter=mark).counts == NORTH_SOUTH
     # Every line has as many commas as semicolons: then commas separate.
-    found = read_counts(write("client,a;x,b;y\nNorth,120,15\nSouth,9,80\n")).counts
-    assert found.class_names == ("a;x", "b;y")
+    counts = read_counts(write("client,a;x,b;y\nNorth,120,15\nSouth,9,80\n")).counts
+    assert counts.class_names == ("a;x", "b;y")
+    with pytest.raises(InputError, match="not a delimiter"):
+        read_counts(path, delimiter="ab")
 
 
 def test_the_line_that_says_what_was_understood(fedeas, write):
@@ -297,7 +282,7 @@ def test_the_line_that_says_what_was_understood(fedeas, write):
     )
     assert said[1] == "1 client has no samples and is ignored: X"
     path = write("client,a,b\nx,1,0\ny,0,0\nz,0,0\n")
-    said = fedeas("select", path, "--total", "1")
+    said = fedeas("plan", path, "--total", "1")
     assert "1 sample" in said.err.splitlines()[0]
     assert "2 clients have no samples and are ignored: y, z" in said.err
 
@@ -308,26 +293,15 @@ def test_the_line_that_says_what_was_understood(fedeas, write):
 @pytest.mark.parametrize(
     ("text", "cost"),
     [
-        ("0.8 seconds", Cost(0.8)),
+        ("0.8 s", Cost(0.8)),
         ("800ms", Cost(0.8)),
-        ("2 minutes", Cost(120.0)),
-        ("1 hour", Cost(3600.0)),
+        ("2min", Cost(120.0)),
+        ("1 h", Cost(3600.0)),
         ("0.01 USD", Cost(0.01, "USD")),
-        ("$0.01", Cost(0.01, "USD")),
-        ("0.01 €", Cost(0.01, "EUR")),
     ],
 )
-def test_costs_in_words(text, cost):
+def test_costs_with_units(text, cost):
     assert Cost.parse(text) == cost
-
-
-@pytest.mark.parametrize(
-    ("text", "instead"),
-    [("0,8s", "0.8s"), ("0,5 €", "0.5EUR"), ("$0,01", "0.01USD")],
-)
-def test_costs_that_are_nearly_right(text, instead):
-    with pytest.raises(InputError, match=f"; write {instead}$"):
-        Cost.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -338,8 +312,8 @@ def test_costs_that_are_nearly_right(text, instead):
             ["--spend", "3h", "--cost", "1s", "--total", "3"],
             "give --spend or --total, not both; got ('3h', 3)",
         ),
-        (["--policy", "waterfill"], "waterfill needs a budget; add --total 1000"),
-        (["--policy", "uniform"], "uniform needs a budget; add --total 1000"),
+        (["--policy", "waterfill"], "waterfill needs a budget; give a total, such as 1000"),
+        (["--policy", "uniform"], "uniform needs a budget; give a total, such as 1000"),
     ],
 )
 def test_a_budget_that_is_missing(arguments, said, fedeas, paper_csv):
@@ -385,7 +359,9 @@ def test_a_table_and_facts_that_do_not_belong_together_are_refused(paper, tmp_pa
     with pytest.raises(InputError, match=r"plan\.csv\.json is damaged; make the plan again"):
         Plan.load(path)
     beside.unlink()
-    with pytest.raises(InputError, match=r"put plan\.csv\.json there too, or make the plan again"):
+    with pytest.raises(
+        InputError, match=r"needs plan\.csv\.json beside it; or make the plan again"
+    ):
         Plan.load(path)
 
 
@@ -430,3 +406,25 @@ def test_a_plan_is_named_by_its_table(paper, tmp_path, fedeas, paper_csv):
     with pytest.raises(InputError, match=r"belongs to plan\.csv"):
         Plan.load(f"{path}.json")
     assert f"{path} is a plan" in fedeas("plan", path).err
+
+
+@pytest.mark.parametrize(
+    ("cell", "good", "bad"),
+    [("<5", 4, 5), ("<=5", 5, 6), ("\u22645", 5, 6), ("3-6", 3, 2), ("*", 99, -1)],
+)
+def test_a_suppressed_number_is_read_as_one_that_it_can_be(tmp_path, cell, good, bad):
+    path = tmp_path / "counts.csv"
+    path.write_text(f"client,a,b\nx,{cell},3\ny,7,9\n", encoding="utf-8")
+    assert read_counts(path, suppressed=good).counts.n[0, 0] == good
+    with pytest.raises(InputError):
+        read_counts(path, suppressed=bad)
+
+
+def test_a_table_is_never_replaced_by_its_clean_form(tmp_path, fedeas, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "client,a,b\nx,<5,3\ny,7,9\n"
+    (tmp_path / "counts.csv").write_text(text)
+    assert "--out clean.csv --suppressed 2" in fedeas("plan", "counts.csv").err
+    refused = fedeas("counts", "counts.csv", "--suppressed", 2, "--out", tmp_path / "counts.csv")
+    assert refused.code == 2
+    assert (tmp_path / "counts.csv").read_text() == text

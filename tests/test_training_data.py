@@ -5,16 +5,15 @@ import pytest
 
 from fedeas import IID, InputError, LabelCounts, augment
 from fedeas.data import federate, load_images
-from fedeas.experiments.demo import write_digits
-from fedeas.experiments.planning import describe_cut
-from fedeas.experiments.run import run
-from fedeas.generators import Gaussian, make_generator
+from fedeas.generators import Gaussian, Pool, make_generator
+from fedeas.generators.card import describe_training
 from fedeas.generators.gaussian import gaussian_of_dataset
-from fedeas.generators.pool import Pool
-from fedeas.generators.training_data import NOT_STATED, describe_training
-from fedeas.plan import Plan
-from fedeas.settings.config import Augment, Config, Data, PartitionConfig
-from fedeas.settings.training import Federated
+from fedeas.planning.plan import Plan
+from fedeas.training.settings import Federated
+from fedeas_lab.config import Augment, Config, Data, PartitionConfig
+from fedeas_lab.demo import write_digits
+from fedeas_lab.experiment import run
+from fedeas_lab.resolve import describe_cut
 from federations import write_shapes
 from test_own_rows import data_of
 
@@ -25,7 +24,7 @@ def digits(tmp_path_factory):
     folder = tmp_path_factory.mktemp("digits")
     write_digits(folder)
     data = load_images("digits", str(folder), str(folder / "store"))
-    return federate(data, IID(clients=10), "clean", hold_out=60)
+    return federate(data, IID(clients=10), "official", pool_per_class=60)
 
 
 def test_a_shipped_model_saw_more_than_the_clients_have(digits):
@@ -44,12 +43,12 @@ def test_a_pool_and_generators_of_own_samples(digits):
     for own in ("copies", "smote", "local-gaussian"):
         assert describe_training(make_generator(own), digits) == "each client's own samples"
     assert describe_training(make_generator("noise(shape=8x8x1)"), digits) == "nothing"
-    assert describe_training(object(), digits) == NOT_STATED
+    assert describe_training(object(), digits) == "not stated by the generator"
 
 
 def test_rows(tmp_path):
     data = data_of(tmp_path / "people", 900)
-    federation = federate(data, IID(clients=3), "clean", hold_out=100)
+    federation = federate(data, IID(clients=3), "official", pool_per_class=100)
     made = gaussian_of_dataset(data, 100, 42)
     assert describe_training(made, federation) == (
         "600 training rows, of which the clients hold 600"
@@ -63,7 +62,7 @@ def test_a_run_keeps_it_and_says_how_much_quality_costs(tmp_path, monkeypatch):
     config = Config(
         Data("shapes", str(write_shapes(tmp_path / "set"))),
         PartitionConfig("dirichlet", clients=4, alpha=0.3),
-        Augment("fedeas(beta=12)", "own(epsilon=30)", str(tmp_path / "cache")),
+        Augment("fedeas(beta=12)", "private(epsilon=30)", str(tmp_path / "cache")),
         Federated(rounds=1),
     )
     said = []
@@ -87,8 +86,15 @@ def test_own_without_a_run_says_what_to_type():
     labels = np.repeat([0, 1], [9, 1])
     images = np.zeros((10, 8, 8), np.uint8)
     with pytest.raises(InputError) as refused:
-        augment(images, labels=labels, generator="own(epsilon=1)", beta=8)
-    assert "fedeas generator own CONFIG --out own" in str(refused.value)
-    assert "own(model=own)" in str(refused.value)
+        augment(images, labels=labels, generator="private(epsilon=1)", beta=8, client=0)
+    assert "fedeas generator private CONFIG --out generator" in str(refused.value)
+    assert "private(model=generator)" in str(refused.value)
     with pytest.raises(InputError, match="no other settings"):
-        make_generator("own(model=x, epsilon=1)")
+        make_generator("private(model=x, epsilon=1)")
+
+
+def test_the_name_before_is_refused_in_one_line():
+    for spec in ("own", "own(epsilon=1)", "own(model=x, way=features)"):
+        with pytest.raises(InputError) as refused:
+            make_generator(spec)
+        assert "docs/upgrading.md" in str(refused.value)

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from fedeas import InputError
-from fedeas.experiments.results import read_result
-from fedeas.experiments.run import _offered
-from fedeas.experiments.runner import FINISHED, run_cells
-from fedeas.experiments.sweep import fill_in, plan_runs, read_sweep
 from fedeas.generators import Generator, open_generator
 from fedeas.generators.turbo import Turbo, reduce_images
-from fedeas.settings.config import Config
+from fedeas_lab.config import Config
+from fedeas_lab.resolve import generator_settings, table_options
+from fedeas_lab.results import read_result
+from fedeas_lab.runner import FINISHED, run_cells
+from fedeas_lab.sweep import make_cells, read_sweep, run_specs
 from federations import write_shapes
 from paths import python_path
 
@@ -128,8 +128,8 @@ def test_bad_settings_are_named(pipeline, tmp_path):
 
 def turbo_runs() -> list[Config]:
     """The runs of the paper's grid with SD-turbo."""
-    sweep = read_sweep(ROOT / "configs" / "paper" / "cifar10.toml")
-    return [run.config for run in plan_runs(sweep) if run.grid.name == "turbo"]
+    sweep = read_sweep(ROOT / "reproduction" / "configs" / "paper" / "cifar10.toml")
+    return [run.config for run in run_specs(sweep) if run.grid.name == "turbo"]
 
 
 def test_the_papers_grid_names_a_model_that_opens(pipeline, tmp_path, monkeypatch):
@@ -137,15 +137,15 @@ def test_the_papers_grid_names_a_model_that_opens(pipeline, tmp_path, monkeypatc
     write_shapes(tmp_path / "set")
     asked = []
     monkeypatch.setattr(
-        "fedeas.generators.turbo.fetch", lambda name, *_: asked.append(name) or pipeline
+        "fedeas.generators.turbo.fetch_from_hub", lambda name, *_: asked.append(name) or pipeline
     )
     configs = turbo_runs()
     assert {config.augment.policy for config in configs} == {"fedeas(beta=12)", "uniform"}
     for config in configs:
         data = config.data.replace(name="shapes", folder=str(tmp_path / "set"))
-        made = open_generator(
-            config.augment.generator, _offered(config.replace(data=data, device="cpu"))
-        )
+        config = config.replace(data=data, device="cpu")  # noqa: PLW2901
+        offered = generator_settings(config, table_options(config))
+        made = open_generator(config.augment.generator, offered)
         assert made.sample(np.array([0, 2]), np.array([1, 2], np.uint64)).shape == (2, 8, 8, 1)
     assert set(asked) == {"stabilityai/sd-turbo"}
 
@@ -176,7 +176,7 @@ augment.generator = "{spec}"
 augment.batch = 16
 augment.policy = ["fedeas(beta=3)"]
 """)
-    (run,) = run_cells(fill_in(list(plan_runs(read_sweep(path)))), tmp_path / "runs", jobs=1)
+    (run,) = run_cells(make_cells(list(run_specs(read_sweep(path)))), tmp_path / "runs", jobs=1)
     assert run.state == FINISHED, run.wrong
     result = read_result(tmp_path / "runs" / run.cell.name / "result.json")
     assert result["generated"] > 0

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from fedeas import (
     FedEAS,
     FullBalance,
-    Greedy,
     InfeasibleError,
     InputError,
     LabelCounts,
     MissingOnly,
     Uniform,
     WaterFill,
-    skew,
 )
-from fedeas.policies import price_for_total
+from fedeas.planning import skew
+from fedeas.planning.policies import price_for_total
+from greedy import Greedy
 from strategies import counts
 
 PAPER = {4113: 25.24, 8673: 41.23, 13437: 53.26, 18435: 62.70, 23514: 69.96}

@@ -14,17 +14,15 @@ import warm
 # What a long command imports last before it works.
 BEGINS_WITH = {
     "run": "fedeas.flower.rounds",
-    "sweep": "fedeas.experiments.runner",
-    "demo": "fedeas.experiments.demo",
+    "sweep": "fedeas_lab.runner",
+    "demo": "fedeas_lab.demo",
     "fill": "fedeas.generators.diffusion",
     "generator train": "fedeas.generators.train",
-    "generator judge": "fedeas.generators.judge",
     "generator sample": "fedeas.generators.diffusion",
-    "generator bench": "fedeas.generators.diffusion",
-    "generator own": "fedeas.generators.own.make",
-    "report": "fedeas.report.page",
-    "partition": "fedeas.partition.flbench",
-    "paper counts": "fedeas.paper.counts",
+    "generator private": "fedeas_private.generator.make",
+    "generator federated": "fedeas.flower.rounds",
+    "generator report": "fedeas.generators.diffusion",
+    "partition": "fedeas.partition.recipes",
 }
 
 
@@ -33,7 +31,7 @@ def interrupted(arguments: list[str], cwd: Path, hook: Path, patience: float = 1
 
     The second result is None where the command ended by itself before that.
     """
-    name = " ".join(arguments[:2]) if arguments[0] in ("generator", "paper") else arguments[0]
+    name = " ".join(arguments[:2]) if arguments[0] == "generator" else arguments[0]
     hook.mkdir(parents=True)
     module, sign = BEGINS_WITH[name], hook / "begun"
     draws = "generators.diffusion" in module or name in ("generator train", "demo")

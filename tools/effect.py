@@ -17,17 +17,16 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from fedeas import FedEAS
-from fedeas.experiments.runs import Run
-from fedeas.experiments.sharing import share_out
-from fedeas.paper.claims import recorded
-from fedeas.settings.config import Config
-from fedeas.settings.reading import read_settings
+from fedeas_lab.config import Config
+from fedeas_lab.resolve import partition_data
+from fedeas_lab.results import FinishedRun
+from reproduction.claims import recorded
 
 POLICY = "fedeas(beta=6)"
 REAL, SYNTHETIC, GREY = "#4c72b0", "#dd8452", "#666666"
 
 
-def curves(runs: list[Run], policy: str) -> np.ndarray:
+def curves(runs: list[FinishedRun], policy: str) -> np.ndarray:
     """Return the accuracy after every round, a row per seed, in percent."""
     own = [r.result["curves"]["accuracy"] for r in runs if r.result["policy"] == policy]
     return 100 * np.array(own, float)
@@ -41,8 +40,8 @@ def main() -> None:
     runs = [run for run in recorded()["fashion"].runs if run.entry.grid == "policies"]
     first = next(r.result for r in runs if r.result["policy"] == POLICY)
     settings = {**first["settings"], "federated": {}}
-    config = read_settings(Config, settings, "recorded run")
-    counts = share_out(config).counts
+    config = Config.from_identity(settings)
+    counts = partition_data(config).counts
     plan = FedEAS(beta=float(re.search(r"[\d.]+", POLICY)[0])).plan(counts)
     generated = np.mean([r.result["generated"] for r in runs if r.result["policy"] == POLICY])
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6), width_ratios=[1, 1.1])

@@ -1,6 +1,6 @@
-"""Install each extra of a wheel in an environment of its own, and use what the extra is for.
+"""Install each extra of the wheels in an environment of its own, and use what the extra is for.
 
-python tools/extras.py WORK WHEEL [EXTRA ...]     WORK: a folder for the environments
+python tools/extras.py WORK DIST [EXTRA ...]     folders: of environments, of the wheels
 
 Versions are those of constraints.txt. One line per extra: how long installing and trying it took,
 and how many megabytes are installed. `core` is the wheel without an extra; `dev` is what CI
@@ -16,9 +16,20 @@ import time
 import tomllib
 import venv
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PACKAGES = ("fedeas", "fedeas-private", "fedeas-lab")
+
+
+def project(package: str) -> dict[str, Any]:
+    """Return what a package says of itself."""
+    text = (ROOT / "packages" / package / "pyproject.toml").read_text(encoding="utf-8")
+    found: dict[str, Any] = tomllib.loads(text)["project"]
+    return found
+
+
+PROJECT = project("fedeas")
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 COUNTS = ROOT / "examples" / "fashion.csv"
 RUN = """
@@ -35,6 +46,7 @@ rounds = 1
 IMAGES = """
 import numpy as np
 from pathlib import Path
+from typing import Any
 from PIL import Image
 rng = np.random.default_rng(0)
 for name in ("dots", "noise"):
@@ -51,8 +63,8 @@ for row in (["client", "flu", "cold"], ["north", 120, 15], ["south", 9, 80]):
 book.save("counts.xlsx")
 """
 LEDGER = """
-import fedeas
-fedeas.Ledger.open("ledger").enter("beta", 0.01, server="north", run="1", key=b"1")
+import fedeas_private
+fedeas_private.Ledger.open("ledger").enter("beta", 0.01, server="north", run="1", key=b"1")
 """
 RESAMPLED = (
     "import numpy, fedeas; rows = numpy.random.default_rng(0).normal(size=(60, 2)); "
@@ -61,32 +73,31 @@ RESAMPLED = (
 )
 # What shows that an extra is complete: programs, or commands of fedeas.
 TRIALS: dict[str, list[list[str]]] = {
-    "core": [["plan", str(COUNTS)], ["paper", "counts"]],
+    "core": [["plan", str(COUNTS)]],
     "plot": [["plan", str(COUNTS), "--plot", "plan.png"]],
     "pandas": [["python", "import fedeas; fedeas.LabelCounts([[1, 2]]).to_pandas()"]],
     "polars": [["python", "import fedeas; fedeas.LabelCounts([[1, 2]]).to_polars()"]],
     "excel": [["python", WORKBOOK], ["plan", "counts.xlsx"]],
     "parquet": [["plan", str(COUNTS), "--out", "plan.parquet"]],
     "data": [["python", "from fedeas.data import load_images; load_images('tiny', 'images')"]],
-    "flower": [["python", "from fedeas.partition.flower import *; import flwr_datasets"]],
-    "torch": [["python", "import fedeas.tensors, fedeas.training.models"]],
-    "diffusion": [["generator", "sample", "diffusion(model=digits, steps=2)", "--each", "1"]],
+    "flower": [["python", "from fedeas import Partition; import flwr_datasets"]],
+    "torch": [["python", "import fedeas.training.tensors, fedeas.training.models"]],
+    "diffusion": [["python", "import fedeas.generators.diffusion, fedeas.generators.train"]],
     "turbo": [["python", "import fedeas.generators.turbo"]],
     "imbalanced": [["python", RESAMPLED]],
-    "quality": [["python", "import fedeas.generators.quality, torchmetrics"]],
-    "train": [["run", "run.toml", "--out", "plain"]],
-    "privacy": [["python", LEDGER], ["privacy", "ledger"]],
-    "ray": [["run", "run.toml", "--out", "ray", "--grid", "ray"]],
-    "tensorboard": [["run", "run.toml", "--out", "board", "--track", "tensorboard"]],
-    "mlflow": [["run", "run.toml", "--out", "flow", "--track", "mlflow"]],
+    "train": [["python", "import fedeas.flower.rounds, fedeas.flower.client"]],
+    "private": [["python", LEDGER], ["ledger", "ledger"]],
+    "lab": [["run", "run.toml", "--out", "plain"]],
+    "tensorboard": [["run", "run.toml", "--out", "board", "--tensorboard"]],
+    "ray": [["python", "import fedeas.flower.rounds, ray"]],
     "demo": [["demo", "--out", "demo"]],
-    "quickstart": [["new", "quickstart"], ["python", "import flwr.simulation, flwr_datasets"]],
+    "quickstart": [["init", "quickstart"], ["python", "import flwr.simulation, flwr_datasets"]],
     "all": [["run", "run.toml", "--out", "plain"], ["report", "plain", "--out", "r"]],
 }
 WITH_IMAGES = {"pillow", "pyarrow"}  # what the trials on images need
 
 
-def main(work: Path, wheel: Path, extras: list[str]) -> dict[str, dict[str, float]]:
+def main(work: Path, wheels: Path, extras: list[str]) -> dict[str, dict[str, float]]:
     """Try the extras, all of them unless some are named."""
     unknown = set(extras) - set(TRIALS)
     if unknown:
@@ -95,7 +106,7 @@ def main(work: Path, wheel: Path, extras: list[str]) -> dict[str, dict[str, floa
     for extra in extras or TRIALS:
         folder = work / f"env-{extra}"
         begun = time.monotonic()
-        install(folder, wheel, extra)
+        install(folder, wheels, extra)
         installed = time.monotonic()
         attempt(folder, extra)
         found[extra] = {
@@ -116,13 +127,20 @@ def packages_of(extra: str) -> set[str]:
     """
     found: set[str] = set()
     for wish in EXTRAS.get(extra, []):
-        name = re.match(r"[\w.-]+", wish)[0]
-        if name == PROJECT["name"]:
-            others = re.search(r"\[(.*)\]", wish)[1].split(",")
-            found |= set().union(*map(packages_of, others))
-        else:
-            found.add(name)
+        found |= _packages(wish)
     return found
+
+
+def _packages(wish: str) -> set[str]:
+    """Return the packages behind a requirement, which may be one of ours with extras."""
+    name, listed = re.match(r"([\w.-]+)(?:\[(.*?)\])?", wish).groups()
+    if name not in PACKAGES:
+        return {name}
+    about = project(name)
+    wishes = list(about["dependencies"])
+    for extra in filter(None, (listed or "").split(",")):
+        wishes += about["optional-dependencies"][extra]
+    return set().union(*map(_packages, wishes)) if name != "fedeas" or listed else set()
 
 
 def fresh(folder: Path) -> Path:
@@ -132,15 +150,15 @@ def fresh(folder: Path) -> Path:
     return folder / "bin"
 
 
-def install(folder: Path, wheel: Path, extra: str) -> None:
-    """Install the wheel with an extra into a fresh environment."""
+def install(folder: Path, wheels: Path, extra: str) -> None:
+    """Install the core with an extra into a fresh environment."""
     programs = fresh(folder)
     pins = ROOT / "constraints.txt"
     command = [programs / "python", "-m", "pip", "install", "--quiet"]
     if "torch" in packages_of(extra):  # first, and by its exact version: the build for CPUs
         call([*command, re.search(r"^torch==.*$", pins.read_text(), re.MULTILINE)[0]])
-    wanted = str(wheel) if extra == "core" else f"{wheel}[{extra}]"
-    call([*command, "--constraint", pins, wanted])
+    wanted = "fedeas" if extra == "core" else f"fedeas[{extra}]"
+    call([*command, "--constraint", pins, "--find-links", wheels, wanted])
 
 
 def attempt(folder: Path, extra: str) -> None:

@@ -13,12 +13,12 @@ import numpy as np
 from fedeas.partition import FLBench
 
 SLOW = [(FLBench(clients=100, alpha=0.05), [6000] * 10)]
-TARGET = Path(__file__).parents[1] / "src/fedeas/partition/flbench_waypoints.json"
+TARGET = Path(__file__).parents[1] / "packages/fedeas/src/fedeas/partition/flbench_waypoints.json"
 
 
 def waypoint(recipe: FLBench, class_sizes: list[int]) -> dict[str, object]:
     """Make every try from the first and return the state before the one that succeeds."""
-    stream = recipe._stream()
+    stream = np.random.RandomState(recipe.seed)
     pools = [np.full(size, c, dtype=np.int64) for c, size in enumerate(class_sizes)]
     tries = 0
     while True:

@@ -18,8 +18,10 @@ import numpy as np
 from PIL import Image
 
 import fedeas
-from fedeas import FedEAS, FullBalance, InfeasibleError, LabelCounts, Plan, WaterFill, skew
-from fedeas.report.figures import demand_picture
+from fedeas import FedEAS, FullBalance, InfeasibleError, LabelCounts, Plan, WaterFill
+from fedeas.planning import skew
+from fedeas.planning.beta import admissible_betas
+from fedeas.plots.figures import demand_picture
 
 DOCS = Path(__file__).parents[1] / "docs"
 SHARE = 0.25  # of all samples, that plans stay below
@@ -106,17 +108,17 @@ def page(folder: Path) -> str:
 def choose(counts: LabelCounts, name: str) -> tuple[Plan, str, str]:
     """Return the plan of a table, the command that makes it, and a sentence on why this one."""
     try:
-        found = fedeas.admissible_betas(counts)
+        found = admissible_betas(counts)
     except InfeasibleError:
         most = int(counts.total * SHARE / (1 - SHARE))
         most -= most % 100
         plan = WaterFill(total=most).plan(counts)
-        rule = FedEAS(beta=fedeas.beta_for_total(counts, most)).plan(counts)
+        rule = FedEAS(beta=fedeas.choose_beta(counts, total=most).beta).plan(counts)
         return (
             plan,
             f"fedeas plan {name}.csv --policy waterfill --total {most} --plot {name}.png",
             f"With this many small sites the FedEAS rule removes {100 * rule.reduction:.0f} % of "
-            f"the imbalance with up to {most:,} samples, and `fedeas select` says that no beta "
+            f"the imbalance with up to {most:,} samples, and `fedeas plan` says that no beta "
             "removes half of it. Water-filling places them where they remove most: "
             f"{100 * plan.reduction:.0f} %. It needs all counts in one place, or a price that the "
             "sites [negotiate](deployment.md).",
@@ -126,7 +128,7 @@ def choose(counts: LabelCounts, name: str) -> tuple[Plan, str, str]:
     return (
         plan,
         f"fedeas plan {name}.csv --beta {found.choice:g} --plot {name}.png",
-        f"`fedeas select {name}.csv` chose beta = {found.choice:g}: from {low:g} to {high:g}, at "
+        f"`fedeas plan {name}.csv` chose beta = {found.choice:g}: from {low:g} to {high:g}, at "
         "least half of the imbalance is removed while fewer than a quarter of all samples are "
         f"synthetic. {plan.total:,} samples remove {100 * plan.reduction:.0f} %.",
     )

@@ -1,4 +1,4 @@
-"""Estimate the GPU hours of configs/paper, and write them into docs/howto/gpu.md.
+"""Estimate the GPU hours of reproduction/configs/paper, and write them into docs/howto/gpu.md.
 
 python tools/gpu_hours.py          rewrite the table
 python tools/gpu_hours.py --check  fail when the table is not what this gives
@@ -21,12 +21,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.counts import LabelCounts
-from fedeas.experiments.sweep import Planned, plan_runs, read_sweep, with_total
+from fedeas._util.specs import parse
 from fedeas.partition import FLBench
-from fedeas.policies.registry import make_policy
-from fedeas.settings.config import Config
-from fedeas.specs import parse
+from fedeas.planning.counts import LabelCounts
+from fedeas.planning.policies import make_policy
+from fedeas_lab.config import Config
+from fedeas_lab.sweep import RunSpec, read_sweep, run_specs, with_total
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "howto" / "gpu.md"
@@ -40,7 +40,7 @@ DIFFUSION = STEPS * GUIDED * EVALUATION / SPEED  # seconds an image
 TURBO = 0.1  # a guess: seconds an image of SD-turbo, 512 x 512 in one step
 TRAINING_STEPS, TRAINING_BATCH, PASSES = 300_000, 128, 3  # of the DDPM; a backward pass is two
 # Training time beside FedAvg's: MOON's two more forward passes, by their number; FedGen and FedMix
-# as recorded on a CPU (the grid `methods` of configs/cpu).
+# as recorded on a CPU (the grid `methods` of reproduction/configs/cpu).
 FACTORS = {"moon": 5 / 3, "fedgen": 1.4, "fedmix": 3.8}
 
 # The paper's two runs: images of clients and plans, seconds end to end.
@@ -64,7 +64,7 @@ def fit() -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Hours:
-    """What a grid takes, for one seed and both protocols."""
+    """What a grid takes, for one seed and both splits."""
 
     runs: int
     images: int
@@ -73,10 +73,10 @@ class Hours:
 
 
 @cache
-def counts(data: str, protocol: str, clients: int, alpha: float) -> LabelCounts:
+def counts(data: str, split: str, clients: int, alpha: float) -> LabelCounts:
     """Return the counts of the paper's seed; other seeds have about as many."""
     classes, size = CLASS_SIZES[data]
-    whole = protocol == "paper"
+    whole = split == "merged"
     recipe = FLBench(clients, alpha, test_ratio=0.25 if whole else 0.0)
     return recipe.counts([size if whole else size * 5 // 6] * classes)
 
@@ -92,10 +92,10 @@ def counts_of(config: Config) -> LabelCounts:
 def place_of(config: Config) -> tuple[str, str, int, float]:
     """Return what a partition depends on beside the seed."""
     cut = config.partition
-    return config.data.name, config.data.protocol, cut.clients, float(cut.alpha or 0)
+    return config.data.name, config.data.split, cut.clients, float(cut.alpha or 0)
 
 
-def written_out(run: Planned) -> Config:
+def written_out(run: RunSpec) -> Config:
     """Return a run's config with its matched total."""
     found = counts_of(run.config)
     total = make_policy(run.match).plan(found).total if run.match else None
@@ -113,7 +113,7 @@ def distinct(configs: Sequence[Config]) -> Mapping[Key, NDArray[np.int64]]:
     return needed
 
 
-def cost(runs: Sequence[Planned]) -> Hours:
+def cost(runs: Sequence[RunSpec]) -> Hours:
     """Return what runs of one seed take, each once."""
     fixed, image = fit()
     training = 0.0
@@ -135,9 +135,11 @@ def rows() -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     total = Hours(0, 0, 0.0, 0.0)
     for name in CLASS_SIZES:
-        planned = list(plan_runs(read_sweep(ROOT / "configs" / "paper" / f"{name}.toml")))
+        planned = list(
+            run_specs(read_sweep(ROOT / "reproduction" / "configs" / "paper" / f"{name}.toml"))
+        )
         first = [run for run in planned if run.config.seed == 42]
-        grids: dict[str, list[Planned]] = defaultdict(list)
+        grids: dict[str, list[RunSpec]] = defaultdict(list)
         for run in first:
             grids[run.grid.name].append(run)
         for grid, own in grids.items():

@@ -17,7 +17,7 @@ README = """# Skewed labels, repaired
 
 Flower's PyTorch quick start on Fashion-MNIST, with two more lines: `fedeas.augment` adds synthetic
 images to the training set of each client, as many as its label counts ask for, and
-`fedeas.real_examples_mod` keeps clients weighted by their real images.
+`fedeas.report_real_num_examples` keeps clients weighted by their real images.
 
 ```bash
 flwr new @fedeas/fedeas-quickstart && cd fedeas-quickstart

@@ -33,12 +33,12 @@ STEPS = {
     "advice": ["benchmarks/advice.py"],
     "private_beta": ["benchmarks/private_beta.py"],
     "negotiation_leak": ["benchmarks/negotiation_leak.py", "--trials", "2"],
-    "own_generator": ["benchmarks/own_generator.py"],
+    "private_generator": ["benchmarks/private_generator.py"],
     "membership": ["benchmarks/membership.py", "--repeats", "1", "--diffusion"],
-    "own_superlink": ["benchmarks/own_superlink.py"],
+    "private_superlink": ["benchmarks/private_superlink.py"],
     "tables_study": ["benchmarks/tables_study.py", "--seeds", "2"],
-    "own_federated": [
-        "benchmarks/own_federated.py", "--seeds", "2", "--data", "letter", "satimage",
+    "private_federated": [
+        "benchmarks/private_federated.py", "--seeds", "2", "--data", "letter", "satimage",
     ],
     "superlink": ["benchmarks/superlink.py"],
     "scale": ["benchmarks/scale.py"],

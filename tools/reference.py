@@ -15,63 +15,46 @@ import msgspec
 import typer.main
 
 import fedeas
-from fedeas.cli import app
-from fedeas.settings.base import Settings
-from fedeas.settings.config import Config
-from fedeas.settings.reading import describe
+import fedeas_lab
+import fedeas_private
+from fedeas._util.settings import Settings, describe
+from fedeas.cli import add_installed_commands, app
+from fedeas_lab.config import Config
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
-# Every public name once, below what one has or wants to do.
-TASKS = {
-    "I have counts": (
-        "LabelCounts Columns read_counts Target Plan Cost Diagnosis diagnose "
-        "FedEAS WaterFill Uniform MissingOnly "
-        "FullBalance FillToMean Greedy NoGeneration BetaChoice choose_beta "
-        "BetaInterval admissible_betas beta_for_total "
-        "Comparison compare plan_stream"
-    ),
-    "I have a Flower app": "augment real_examples_mod from_partitioner to_partitioner",
-    "I have tables": "FedEASSampler load_table Schema",
-    "I do research": (
-        "Config read_config run Policy LocalPolicy make_policy make_plan Generator make_generator "
-        "Cache fill load_images Method Task Partition Dirichlet FLBench IID "
-        "Shards SiteColumn make_recipe"
-    ),
-    "I run a federation": (
-        "make_deployed_app serve negotiate_beta negotiate_price class_prior answer_queries Holding "
-        "Members Identity Ledger"
-    ),
-    "Errors": "FedeasError InputError FileAccessError InfeasibleError MissingExtraError",
+PACKAGES = {
+    fedeas: "The core: counts, plans, generators, `augment`.",
+    fedeas_private: "Private sums: `pip install packages/fedeas-private` in a checkout.",
+    fedeas_lab: "Experiments: `pip install packages/fedeas-lab` in a checkout.",
 }
 
 
 def python() -> str:
-    """Return a page with every public name by task: what it is, and its documentation."""
-    listed = [name for names in TASKS.values() for name in names.split()]
-    public = [name for name in dir(fedeas) if name in fedeas.__all__ or name in fedeas._WITH_EXTRA]
-    if sorted(listed) != sorted(public):
-        raise SystemExit(f"not public, or not in TASKS: {set(listed) ^ set(public)}")
+    """Return a page with every public name by package: what it is, and its documentation."""
     lines = [
         "# Python",
         "",
-        "All names are in `fedeas` itself and are imported on first use. Some need an extra, named",
-        'in the last column: `pip install ".[train]"` in a checkout. The others need NumPy;',
-        "if a file or a generator needs more (Parquet, a diffusion model), an error says so.",
+        "Names are imported on first use. Some need an extra, named in the last column:",
+        '`pip install "packages/fedeas[train]"` in a checkout. If a file or a generator needs more',
+        "(Parquet, a diffusion model), an error says so.",
         "",
     ]
-    for task, names in TASKS.items():
-        lines += [f"## {task}", "", "| name | what it is | extra |", "|---|---|---|"]
-        for name in names.split():
-            first = inspect.cleandoc(getattr(fedeas, name).__doc__).splitlines()[0]
-            extra = fedeas._WITH_EXTRA.get(name, ("", ""))[1]
-            lines.append(f"| [`{name}`][fedeas.{name}] | {first} | {extra} |")
-        lines += ["", *(f"::: fedeas.{name}\n" for name in names.split())]
-    lines += ["## Skew", "", "::: fedeas.skew", ""]
+    for package, about in PACKAGES.items():
+        extras = {name: extra for name, (_, extra) in getattr(package, "_WITH_EXTRA", {}).items()}
+        names = sorted({*package.__all__, *extras}, key=lambda name: (name.casefold(), name))
+        title = package.__name__
+        lines += [f"## {title}", "", about, "", "| name | what it is | extra |", "|---|---|---|"]
+        for name in names:
+            first = inspect.cleandoc(getattr(package, name).__doc__).splitlines()[0]
+            lines.append(f"| [`{name}`][{title}.{name}] | {first} | {extras.get(name, '')} |")
+        lines += ["", *(f"::: {title}.{name}\n" for name in names)]
+    lines += ["## Skew", "", "::: fedeas.planning.skew", ""]
     return "\n".join(lines)
 
 
 def commands() -> str:
     """Return a page with every command: what it does, what it takes, an example."""
+    add_installed_commands()
     root: Any = typer.main.get_command(app)
     lines = ["# Commands", "", "Every command has `--help`; most have `--json`.", ""]
     for name, command in sorted(root.commands.items()):

@@ -39,7 +39,7 @@ def output_of(command: str, folder: str) -> str:
 
 
 def refreshed(text: str, quick: bool = False) -> str:
-    """Return a document with every console block run again, in one folder beside `examples`."""
+    """Return a document with every console block run again, in one folder beside ours."""
 
     def run(block: re.Match[str]) -> str:
         command, long = block["command"], block["long"] or ""
@@ -50,7 +50,8 @@ def refreshed(text: str, quick: bool = False) -> str:
         return block[0] if same else new
 
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "examples").symlink_to(ROOT / "examples")
+        for name in ("examples", "reproduction"):
+            (Path(folder) / name).symlink_to(ROOT / name)
         return BLOCK.sub(run, text)
 
 

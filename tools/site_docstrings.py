@@ -37,7 +37,8 @@ def _constructor(cls: griffe.Class) -> griffe.Function:
     parameters = [
         griffe.Parameter(name, annotation=field.annotation, kind=kind, default=field.value)
         for name, field in cls.attributes.items()
-        if "property" not in field.labels
+        # Not properties, and not what a class has once (ClassVar).
+        if "property" not in field.labels and "instance-attribute" in field.labels
     ]
     own = griffe.Parameter("self", kind=kind)
     return griffe.Function("__init__", parameters=griffe.Parameters(own, *parameters))

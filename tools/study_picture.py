@@ -15,10 +15,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 from tables_study import Scores, read_record, title
 
-from fedeas.experiments.results import Mean
-from fedeas.paper.evidence import minus
-from fedeas.report.canvas import GREY, INK, caption, picture
-from fedeas.report.curves import look
+from fedeas.plots.canvas import GREY, INK, caption, picture
+from fedeas_lab.report.curves import look
+from fedeas_lab.results import Mean
+from reproduction.evidence import minus
 
 ROOT = Path(__file__).parents[1]
 COLUMNS = 3

@@ -8,11 +8,19 @@ import sys
 from pathlib import Path
 
 from fedeas.data import load_images
-from fedeas.experiments.demo import write_digits
 from fedeas.generators.train import Training, train
 from fedeas.training.models.unet import UNetConfig
+from fedeas_lab.demo import write_digits
 
-MODEL = Path(__file__).parents[1] / "src" / "fedeas" / "generators" / "models" / "digits"
+MODEL = (
+    Path(__file__).parents[1]
+    / "packages"
+    / "fedeas-lab"
+    / "src"
+    / "fedeas_lab"
+    / "models"
+    / "digits"
+)
 TRAINING = Training(
     UNetConfig((32, 64), 1, (False, True), prediction="v_prediction"),
     steps=3_000, batch=64, learning_rate=1e-3, warmup=100, decay=True, average=0.998, drop=0.15,

@@ -20,15 +20,17 @@ import sys
 import time
 import tomllib
 import urllib.request
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from fedeas import parquet
-from fedeas.files import write_json
-from fedeas.privacy.secure_sum.identity import Members, load_identity, make_identity
-from fedeas.privacy.secure_sum.keys import identity_of
-from fedeas.seeds import child_rng
+from fedeas._util.files import write_json
+from fedeas._util.seeds import child_rng
+from fedeas.data import parquet
+from fedeas.data.labels import read_labels
+from fedeas_private.secure_sum.identity import Members, load_identity, make_identity
+from fedeas_private.secure_sum.keys import identity_of
 
 APP = Path(__file__).parent
 # Sums that sites answer where the server is to see only these: here without noise too.
@@ -67,7 +69,7 @@ class Loopback:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         self.make_certificates(self.folder / "certificates")
         classes = self.share_out()
-        pool = f"pool(data=spare, folder={self.folder / 'spare'}, hold_out=20)"
+        pool = f"pool(data=spare, folder={self.folder / 'spare'}, pool_per_class=20)"
         members = self.make_members()
         for k in range(self.sites):
             self.make_key(f"site-{k}")
@@ -160,7 +162,7 @@ class Loopback:
         """Give every site some hundred images of Fashion-MNIST, most of them of a few classes."""
         train, test = fashion_mnist()
         # A class is a folder at some sites: its name holds no slash.
-        classes = tuple(c.replace("/", "-") for c in parquet.image_head([train]).classes)
+        classes = tuple(c.replace("/", "-") for c in read_labels([str(train)]).classes)
         images, labels = first_images(train, 8000)
         free = [np.flatnonzero(labels == c).tolist() for c in range(len(classes))]
         for k in range(self.sites):
@@ -458,14 +460,8 @@ def openssl(*arguments: object) -> None:
 
 def first_images(path: Path, count: int) -> tuple[list[bytes], np.ndarray]:
     """Read the first encoded images of a file and their labels."""
-    images: list[bytes] = []
-    labels: list[int] = []
-    for encoded, marks in parquet.image_batches(path):
-        images += encoded
-        labels += marks.tolist()
-        if len(labels) >= count:
-            break
-    return images[:count], np.array(labels[:count])
+    images = list(islice(parquet.encoded_images(path), count))
+    return images, read_labels([str(path)]).codes[:count]
 
 
 def write_parquet(

@@ -19,15 +19,15 @@ from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 from loopback import APP, Loopback
 
-from fedeas.files import read_json
+from fedeas._util.files import read_json
+from fedeas._util.settings import read_settings
+from fedeas.flower.backends import InlineGrid
 from fedeas.flower.client import TRAIN, make_client_app
-from fedeas.flower.deployed import open_site
-from fedeas.flower.grids import InlineGrid
-from fedeas.flower.server import serve
 from fedeas.flower.site import Site
-from fedeas.settings.deployment import SiteConfig
-from fedeas.settings.reading import read_settings
-from fedeas.tensors import load_tensors
+from fedeas.training.tensors import load_tensors
+from fedeas_private.flower import run_server
+from fedeas_private.flower.deployed import open_site
+from fedeas_private.flower.settings import SiteConfig
 
 
 class ReplayGrid(InlineGrid):
@@ -64,11 +64,12 @@ def replay(
     grid = ReplayGrid(make_client_app(opened), own.sites, missing)
     # Of secure sums a replay needs no proof: the model is the same without. The generator is there.
     plain = {
-        "secure": False, "minimum": 0.0, "generator-epsilon": 0.0, "out": str(folder / "run"),
+        "secure": False, "min-reply-fraction": 0.0, "generator-epsilon": 0.0,
+        "out": str(folder / "run"),
     }  # fmt: skip
     if config["secure"]:
         plain["max-norm-ratio"] = 0.0  # of a sum the server sees no single norm
-    return serve(grid, {**config, **plain}).weights
+    return run_server(grid, {**config, **plain}).weights
 
 
 def run_config(own: Loopback) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedeas import serve
+from fedeas_private.flower import run_server
 
 app = ServerApp()
 
@@ -11,4 +11,4 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Settle the policy where the sites are to, and train."""
-    serve(grid, context.run_config)
+    run_server(grid, context.run_config)

@@ -1,0 +1,72 @@
+"""`fedeas generator private`: a generator from a noisy sum over the clients of a federation."""
+
+import math
+from pathlib import Path
+
+import typer
+
+from fedeas._util.progress import progress
+from fedeas._util.specs import quoted
+from fedeas.cli import show
+from fedeas.errors import InputError
+
+
+def private_generator(
+    config_file: Path = typer.Argument(
+        ..., metavar="CONFIG", help="Config with the federation's data and partition (.toml)."
+    ),
+    out: Path = typer.Option(..., help="Output folder; if interrupted, run again to resume."),
+    epsilon: float = typer.Option(
+        1.0, help="Privacy budget: one sample of a site, added or removed; inf: no noise."
+    ),
+    delta: float | None = typer.Option(None, help="The delta of the guarantee."),
+    method: str = typer.Option("", help="moments or features (images; default: moments)."),
+    steps: int | None = typer.Option(None, min=1, help="Optimisation steps (features only)."),
+    seeded_noise: bool = typer.Option(
+        False, "--seeded-noise", help="Draw the noise from the config's seed: no guarantee."
+    ),
+) -> None:
+    """Make a generator from noisy sums over the samples of a simulated federation.
+
+    CONFIG is one of `fedeas run`. Nothing but the sums is used, and their noise comes from the
+    operating system, so that their guarantee is the generator's. With --seeded-noise the same
+    command makes the same generator, which then has no guarantee: anybody can draw that noise.
+
+    Example: `fedeas generator private examples/private.toml --out generator`
+    """
+    from fedeas._util.optional import import_extra
+    from fedeas_lab.config import read_config
+    from fedeas_lab.resolve import partition_data
+
+    config = read_config(config_file)
+    make = import_extra("fedeas_private.generator.make", "the generator 'private'", "private")
+    delta = make.DELTA if delta is None else delta
+    if not 0 < delta < 1:
+        raise InputError("delta is out of range", got=delta, allowed="between 0 and 1")
+    federation = partition_data(config)
+    show.note(federation.describe())
+    with progress("making the generator") as update:
+        generator = make.make_private(
+            federation.data,
+            list(federation.partition.train),
+            epsilon,
+            delta,
+            method,
+            config.seed,
+            steps,
+            out,
+            update,
+            seeded_noise,
+        )
+    card = generator.card
+    if math.isinf(epsilon):
+        typer.echo("guarantee        none: the sums have no noise")
+    elif seeded_noise:
+        typer.echo("guarantee        none: anybody can draw the noise of a seed again")
+    else:
+        typer.echo(f"guarantee        {card.privacy}")
+    worst, best = min(card.quality), max(card.quality)
+    least = card.classes[card.quality.index(worst)]
+    typer.echo(f"sites            {card.training.sites:,}")
+    typer.echo(f"quality          {worst:g} ({least}) to {best:g}, of 1")
+    typer.echo(f"generator        private(model={quoted(str(out))})")

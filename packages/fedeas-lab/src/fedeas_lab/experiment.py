@@ -1,0 +1,335 @@
+"""One config, one folder: config, partition, plan, generation, checkpoint, log, result.
+
+A result holds all that tables and figures need, and its own checksum. It follows from the
+checkpoint, which has one too; the other files are for readers, and are written anew on every start.
+"""
+
+import hashlib
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.clientapp import ClientApp
+
+from fedeas._util.blocks import usable_cores
+from fedeas._util.files import locked, read_json, write_json
+from fedeas._util.optional import import_extra
+from fedeas._util.progress import Progress
+from fedeas.cache import fill
+from fedeas.cache.store import work
+from fedeas.data import describe_columns
+from fedeas.errors import InputError, MissingExtraError
+from fedeas.flower.backends import check_backend, run_on_backend
+from fedeas.flower.client import make_client_app
+from fedeas.flower.rounds import PLAIN, Aggregation, Line, RoundLog, Trained, run_rounds
+from fedeas.flower.simulated import Simulation
+from fedeas.flower.site import OpenSite
+from fedeas.training.loop import keep_memory, scores, use_threads
+from fedeas.training.samples import Samples
+from fedeas.training.tensors import Tensors
+from fedeas_lab.code import library_version
+from fedeas_lab.config import Config, read_config
+from fedeas_lab.resolve import Run, generator_settings, resolve
+from fedeas_lab.results import Result, curves, read_result, summarise
+
+_CLIENTS_PER_GPU = 4  # on Ray, at a time
+_SCALARS = ("accuracy", "drift", "seconds", "trained_on", "clients")  # that TensorBoard shows
+
+OnRound = Callable[[Line], None]
+
+
+def run(
+    config: Config | Path | str,
+    out: Path | str,
+    log: Callable[[str], None] | None = None,
+    on_round: OnRound | None = None,
+    progress: Progress | None = None,
+    tensorboard: bool = False,
+    allow_other_code: bool = False,
+) -> Result:
+    """Train a federation and return the result; run again, it resumes.
+
+    Parameters
+    ----------
+    config : Config, path or str
+        The run's settings, or the TOML file that holds them.
+    out : path or str
+        The run's folder: config, partition, plan, checkpoint, log and result.
+    log : callable, optional
+        Is given a line about the data and one about the plan.
+    on_round : callable, optional
+        Is given a dict after every round, as in `log.jsonl`.
+    progress : callable, optional
+        Is given the number of samples made and to be made, before the first round.
+    tensorboard : bool
+        Also log rounds for TensorBoard, in the run's folder.
+    allow_other_code : bool
+        Go on with a run that another version of the code or its libraries began, which is refused
+        otherwise. Its result names all of them.
+
+    Returns
+    -------
+    dict
+        What `result.json` holds: `accuracy`, `accuracy_last`, `generated`, `curves` and more.
+
+    """
+    if not isinstance(config, Config):
+        config = read_config(config)
+    if config.federated.model.is_generator:
+        fix = "fedeas generator federated CONFIG --out FOLDER"
+        raise InputError("the config trains a generator, not a classifier", fix=fix)
+    check_backend(config.backend)
+    if tensorboard:
+        _check_tensorboard()
+    resolved, folder = resolve(config), Path(out)
+    with run_lock(folder):
+        resolved = claim_folder(folder, resolved, allow_other_code)
+        if (result := _finished(folder, resolved)) is not None:
+            return result
+        if log is not None:
+            _describe(resolved, log)
+        _write_inputs(folder, resolved)
+        use_threads(resolved.config.federated.threads)
+        generation = _generate(resolved, folder / "generation.json", progress)
+        trained = train(resolved, folder, on_round, tensorboard)
+        result = _result(resolved, generation, trained.history)
+        write_json(folder / "result.json", result)
+    return result
+
+
+def train(
+    run: Run, folder: Path, on_round: OnRound | None = None, tensorboard: bool = False
+) -> Trained:
+    """Train the model of a run on its backend, from the checkpoint in its folder."""
+    config, data = run.config, run.federation.data
+    test = Samples.of(data, run.federation.test)
+    keep_memory()
+
+    def evaluate(weights: Tensors) -> Line:
+        run.model.load_state_dict(weights)
+        return scores(run.model, test, config.federated.local.precision, data.sites)
+
+    def main(grid: Any) -> Trained:
+        return run_rounds(
+            grid, config.federated, run.task, config.seed, folder / "checkpoint.safetensors",
+            run.experiment, evaluate, log.add, log.go_on, aggregation=aggregation,
+        )  # fmt: skip
+
+    log = RoundLog(folder / "log.jsonl", [on_round] if on_round is not None else [])
+    clients, threads = len(run.federation.partition.train), config.federated.threads
+    app, aggregation = _client_app(_site_opener(run, folder), clients, config.federated.secure)
+    with ExitStack() as stack:
+        if tensorboard:
+            log.listeners.append(_tensorboard(folder, stack))
+        return run_on_backend(config.backend, app, clients, threads, main, _gpus(config))
+
+
+def _client_app(open_site: OpenSite, clients: int, secure: bool) -> tuple[ClientApp, Aggregation]:
+    """Return the app of the clients, and how their updates reach the server."""
+    if not secure:
+        return make_client_app(open_site), PLAIN
+    secure_client = import_extra("fedeas_private.flower.secure_client", "secure = true", "private")
+    secure_round = import_extra("fedeas_private.flower.secure_round", "secure = true", "private")
+    members = secure_client.simulated_members(clients)
+    return secure_client.simulated_app(open_site, clients), secure_round.SecureAggregation(members)
+
+
+def _site_opener(run: Run, folder: Path) -> OpenSite:
+    """Return what opens a client: in this process it shares the run's objects, on Ray it cannot."""
+    config, plan = run.config, run.plan if run.plan.total else None
+    simulation = Simulation(
+        data=config.data.name,
+        data_folder=config.data.folder,
+        partition=str(folder / "partition.npz"),
+        plan=None if plan is None else str(folder / "plan.json"),
+        generator=run.generator_spec,
+        offered=generator_settings(config, run.table),
+        cache=config.augment.cache,
+        cache_seed=run.cache_seed,
+        batch=config.augment.batch,
+        folder=str(folder / "clients"),
+        device=config.device,
+        table=run.table,
+        data_hash=run.federation.data.fingerprint,
+        generator_hash=run.generator_hash,
+        steps=run.steps,
+    )
+    if config.backend == "inline":
+        federation = run.federation
+        return simulation.opener_of(federation.data, federation.partition, plan, run.generator)
+    return simulation.opener()
+
+
+def _gpus(config: Config) -> float:
+    """Return the part of a GPU that a client on Ray gets: all cores' clients share them all.
+
+    Every client is a process with a CUDA context of its own, some half a gigabyte: a machine of
+    many cores would fill a GPU with contexts. Ray takes no part above one that is not whole.
+    """
+    if not config.device.startswith("cuda"):
+        return 0.0
+    at_a_time = max(1, usable_cores() // config.federated.threads)
+    share = torch.cuda.device_count() / at_a_time
+    return min(1.0, max(share, 1 / _CLIENTS_PER_GPU))
+
+
+# The folder of a run
+
+
+@contextmanager
+def run_lock(folder: Path) -> Iterator[None]:
+    """Hold a run's folder; a second process is told, instead of training the same run twice."""
+
+    def busy() -> None:
+        raise InputError(f"{folder} is being run by another process", fix="wait for it")
+
+    with locked(folder, busy):
+        yield
+
+
+def claim_folder(folder: Path, run: Run, allow_other_code: bool) -> Run:
+    """Write the config down, or see that the folder is of the same run, with the code it began by.
+
+    A damaged config is written anew: result and checkpoint name their experiment themselves.
+    """
+    path, (code,) = folder / "config.json", run.codes
+    try:
+        record = read_json(path)
+    except InputError:
+        record = {"experiment": run.experiment, "code": code, "config": run.config.to_dict()}
+        write_json(path, record)
+    codes = tuple(dict.fromkeys([record["code"], *record.get("later_code", ()), code]))
+    if codes != run.codes:
+        run = replace(run, codes=codes)
+    if record["experiment"] != run.experiment:
+        raise InputError(f"{folder} holds another run", fix="choose another folder")
+    if len(codes) > 1:
+        if not allow_other_code:
+            raise InputError(
+                f"{folder} was begun by another version of the code or its libraries",
+                fix="run it again in another folder, or go on with --allow-other-code",
+            )
+        write_json(path, {**record, "later_code": list(codes[1:])})
+    return run
+
+
+def _describe(run: Run, log: Callable[[str], None]) -> None:
+    log(run.federation.describe())
+    for line in describe_columns(run.federation.data):
+        log(line)
+    log(repr(run.plan))
+    if run.note:
+        log(run.note)
+
+
+def _write_inputs(folder: Path, run: Run) -> None:
+    """Write who has what, and who generates what."""
+    run.federation.partition.save(folder / "partition.npz")
+    run.federation.counts.save(folder / "counts.csv")
+    if run.federation.data.schema is not None:
+        run.federation.data.schema.save(folder / "schema.json")
+    run.plan.save(folder / "plan.json")
+
+
+def _generate(run: Run, path: Path, progress: Progress | None) -> dict[str, Any]:
+    """Fill the cache, in batches that mix all clients, and note what that took in all starts."""
+    cache = run.cache
+    if run.generator is None or cache is None:
+        return {"made": run.plan.total, "seconds": 0.0}  # made while clients train
+    real, batch = run.federation.data.samples, run.config.augment.batch
+    filled = fill(run.plan, run.generator, cache, batch, progress, like=real)
+    count, seconds = 0, 0.0
+    try:
+        before = read_json(path)
+        count, seconds = int(before["made"]), float(before["seconds"])
+    except (InputError, KeyError, TypeError, ValueError):
+        pass  # the first start, or a damaged note: what was made then is not counted
+    seconds = round(seconds + filled.seconds, 3)
+    generation: dict[str, Any] = {"made": count + filled.generated, "seconds": seconds}
+    write_json(path, generation)
+    # Samples that others made took their time as well.
+    return generation | {"cache": cache.folder.name, "in_cache": asdict(work(cache.folder))}
+
+
+# Its result
+
+
+def _finished(folder: Path, run: Run) -> Result | None:
+    """Return the result of this experiment where there is a whole one."""
+    try:
+        result = read_result(folder / "result.json")
+    except InputError:
+        return None
+    return result if result["experiment"] == run.experiment else None
+
+
+def _result(run: Run, generation: dict[str, Any], history: Sequence[Line]) -> Result:
+    measured = curves(history)
+    return {**about(run), **summarise(measured), "generation": generation, "curves": measured}
+
+
+def about(run: Run) -> dict[str, Any]:
+    """Return what a run is."""
+    config, plan = run.config, run.plan
+    return {
+        "experiment": run.experiment,
+        "settings": config.identity(),
+        "method": config.federated.method,
+        "policy": config.augment.policy,
+        "generator": config.augment.generator,
+        "split": config.data.split,
+        "data": run.federation.describe(),
+        "classes": list(run.federation.data.classes),
+        **({"sites": list(sites.names)} if (sites := run.federation.data.sites) else {}),
+        "seed": config.seed,
+        "counts_hash": plan.counts_hash,
+        "generator_hash": run.generator_hash,
+        "generator_trained_on": run.trained_on,
+        "code_hash": _code_name(run.codes),
+        "codes": list(run.codes),
+        "generated": plan.total,
+        "reduction": plan.reduction,
+        "synthetic_share": plan.synthetic_share,
+        "on": {
+            "device": config.device,
+            "machine": platform.machine(),
+            "threads": config.federated.threads,
+            "torch": library_version("torch"),
+        },
+    }
+
+
+def _code_name(codes: tuple[str, ...]) -> str:
+    """Name the code of a run; one that several versions made is comparable with no other."""
+    return codes[0] if len(codes) == 1 else hashlib.sha256(" ".join(codes).encode()).hexdigest()
+
+
+# TensorBoard
+
+
+def _check_tensorboard() -> None:
+    """Refuse before anything is run, if TensorBoard is not installed."""
+    try:
+        import_module("torch.utils.tensorboard")
+    except ModuleNotFoundError:
+        raise MissingExtraError("logging for TensorBoard", "tensorboard") from None
+
+
+def _tensorboard(folder: Path, stack: ExitStack) -> OnRound:
+    """Return what writes rounds for `tensorboard --logdir FOLDER`, until `stack` is closed."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    writer = stack.enter_context(SummaryWriter(str(folder / "tensorboard")))
+
+    def write(line: Line) -> None:
+        for name in _SCALARS:
+            if name in line:
+                writer.add_scalar(name, line[name], line["round"])
+        writer.flush()
+
+    return write

@@ -1,0 +1,1 @@
+"""Small diffusion models of digits and of Fashion-MNIST, for the demo and the examples."""

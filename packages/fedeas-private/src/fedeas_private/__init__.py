@@ -1,0 +1,53 @@
+"""What may leave a site of a federation, and at what price: private sums, their noise, a ledger.
+
+Experimental: the protocol has not been reviewed by a third party.
+"""
+
+from typing import TYPE_CHECKING
+
+from fedeas._util.optional import lazy_names
+
+if TYPE_CHECKING:
+    from fedeas_private.flower.queries import (
+        QueryContext,
+        answer_queries,
+        class_prior,
+        negotiate_beta,
+        negotiate_price,
+    )
+    from fedeas_private.ledger import Ledger
+    from fedeas_private.secure_sum.identity import Identity, Members
+    from fedeas_private.sums import PrivateSums
+
+__version__ = "0.3.0"
+
+__all__ = [
+    "Identity",
+    "Ledger",
+    "Members",
+    "PrivateSums",
+    "QueryContext",
+    "answer_queries",
+    "class_prior",
+    "negotiate_beta",
+    "negotiate_price",
+]
+
+# Imported when they are first used: each needs other libraries.
+_WHERE = {
+    "QueryContext": "flower.queries",
+    "Identity": "secure_sum.identity",
+    "Ledger": "ledger",
+    "Members": "secure_sum.identity",
+    "PrivateSums": "sums",
+    "answer_queries": "flower.queries",
+    "class_prior": "flower.queries",
+    "negotiate_beta": "flower.queries",
+    "negotiate_price": "flower.queries",
+}
+__getattr__ = lazy_names(__name__, _WHERE)
+
+
+def __dir__() -> list[str]:
+    """List what can be imported here."""
+    return sorted({*globals(), *__all__})

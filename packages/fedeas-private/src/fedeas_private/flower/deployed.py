@@ -1,0 +1,128 @@
+"""A deployed site that takes part in secure sums: its key, its ledger, the federation's generator.
+
+What the server sends is hostile until it is checked, and whether a request is refused does not
+depend on the site's samples: see `fedeas.flower.deployed`, which this is built from.
+"""
+
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from numpy.typing import NDArray
+
+from fedeas.cache import Cache
+from fedeas.cache.store import caches, remove
+from fedeas.data.kinds import Array
+from fedeas.errors import InputError
+from fedeas.flower.deployed import (
+    SiteGenerator,
+    agreed_config,
+    open_site_with,
+    read_classes,
+    site_app,
+)
+from fedeas.flower.site import Site
+from fedeas.training.samples import Samples
+from fedeas_private.flower.generator import take_generator, taken_generator, taken_quality
+from fedeas_private.flower.queries import QueryContext, answer_queries
+from fedeas_private.flower.secure_client import SecureUpdates
+from fedeas_private.flower.settings import SiteConfig
+from fedeas_private.generator.card import FINGERPRINT, PRIVATE
+from fedeas_private.ledger import Ledger
+from fedeas_private.secure_sum.identity import Identity, Members, load_identity
+
+
+def client_app() -> ClientApp:
+    """Return the ClientApp of a site: it negotiates and trains with what its node names."""
+    app = site_app(SiteConfig, open_site)
+    app.query("private_generator")(_take_generator)
+    answer_queries(app, hold_counts)
+    return app
+
+
+def open_site(config: SiteConfig) -> Site:
+    """Open the site that a configuration describes, with labels numbered as in its `classes`."""
+    identity = site_identity(config)
+    site = open_site_with(config, partial(_generator, config))
+    updates = SecureUpdates(lambda: identity, _sums_folder(config), config)
+    return replace(site, aggregation=updates)
+
+
+def hold_counts(context: Context) -> QueryContext:
+    """Return what a site answers queries with: its own counts, its key and its ledger."""
+    config = agreed_config(SiteConfig, context)
+    identity = site_identity(config)
+    if identity is None:
+        raise InputError(
+            "this site takes part in no secure sums", fix="set identity-key and members"
+        )
+    ledger = Ledger.open(config.ledger_folder, epsilon=config.epsilon, delta=config.delta)
+
+    @cache
+    def real() -> Samples:  # at most once for a message
+        return open_site(config).real
+
+    def samples() -> tuple[Array, NDArray[np.int64]]:
+        return real().data.samples, real().labels
+
+    return QueryContext(
+        lambda: real().counts(),
+        _sums_folder(config),
+        identity,
+        ledger,
+        tuple(config.allow.split()),
+        samples,
+        len(read_classes(config.classes, "the site")),
+        lambda: real().data.samples.shape[1:],
+    )
+
+
+def site_identity(config: SiteConfig) -> Identity | None:
+    """Return the site's key and the members, if its owner named both."""
+    if not config.identity_key and not config.members:
+        return None
+    if not config.identity_key or not config.members:
+        raise InputError("a site needs identity-key and members, or neither")
+    return Identity.of(load_identity(config.identity_key), Members.load(config.members))
+
+
+def generator_folder(config: SiteConfig) -> Path:
+    """Return where a site keeps the federation's generator."""
+    return Path(config.state) / "generator"
+
+
+def _sums_folder(config: SiteConfig) -> Path:
+    return Path(config.state) / "sums"
+
+
+def _take_generator(message: Message, context: Context) -> Message:
+    """Keep the federation's own generator."""
+    config = agreed_config(SiteConfig, context)
+    if config.generator != PRIVATE:
+        raise InputError("this site has a generator of its own", got=config.generator or "none")
+    return take_generator(message, open_site(config).real.data, generator_folder(config))
+
+
+def _generator(config: SiteConfig) -> SiteGenerator:
+    """Return the generator that the owner names, or the one that the federation gave the site."""
+    if config.generator != PRIVATE:
+        return SiteGenerator(config.generator)
+    folder = generator_folder(config)
+    return SiteGenerator(taken_generator(folder), taken_quality(folder), _remove_earlier)
+
+
+def _remove_earlier(cache: Cache) -> None:
+    """Remove samples of the generators that the server gave before: each new one needs room."""
+    for folder in caches(cache.folder.parent):
+        with suppress(InputError, OSError):  # damaged, or another process uses it
+            fingerprint = Cache.at(folder).about["generator"]
+            if folder != cache.folder and fingerprint.startswith(FINGERPRINT):
+                remove(folder, _give_up)
+
+
+def _give_up() -> None:
+    raise InputError("another process fills this cache")

@@ -1,0 +1,214 @@
+"""The server of a deployment with secure sums: what is settled with the sites before they train.
+
+The same run is submitted again after a crash of anything, and goes on after its last round.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from flwr.serverapp import Grid
+
+from fedeas._util.files import read_json, write_json
+from fedeas._util.settings import read_settings
+from fedeas._util.specs import parse
+from fedeas.data import Dataset
+from fedeas.errors import InputError
+from fedeas.flower.deployed import row_policy
+from fedeas.flower.exchange import log_errors_in_one_line, wait_for_nodes
+from fedeas.flower.roster import ask_sizes
+from fedeas.flower.rounds import PLAIN, Trained
+from fedeas.flower.server import StageResult, check_policy, train_sites
+from fedeas.planning.policies import FedEAS, with_target
+from fedeas.planning.targets import FEDERATION, inline_shares
+from fedeas_private.accounting import DELTA
+from fedeas_private.flower.generator import give_generator
+from fedeas_private.flower.queries import (
+    FlowerSums,
+    Negotiated,
+    class_prior,
+    negotiate_beta,
+    negotiate_price,
+)
+from fedeas_private.flower.secure_round import SecureAggregation
+from fedeas_private.flower.settings import RunConfig
+from fedeas_private.generator.make import check_method, make_once
+from fedeas_private.queries.query import SampleSum
+from fedeas_private.secure_sum.identity import Members
+from fedeas_private.sums import Release
+
+NEGOTIATE = "negotiate"  # as a policy: the sites settle it, by sums over all of them
+_LOG = logging.getLogger("flwr")  # Flower streams it to `flwr run --stream`
+
+
+def run_server(grid: Grid, config: Mapping[str, object]) -> Trained:
+    """Train a deployed federation as its run's configuration says.
+
+    With the policy `negotiate` beta is chosen by the paper's two conditions, with
+    `negotiate(total=5000)` the price of water-filling, from noisy secure sums over the sites.
+    `negotiate(epsilon=4)` has less noise; the default is 1. With `fedeas(beta=12,
+    target=federation)` the federation's class distribution comes from such a sum, at
+    `prior-epsilon`.
+
+    Parameters
+    ----------
+    grid
+        The Flower grid of the ServerApp.
+    config
+        The run's configuration, as in `context.run_config`.
+    """
+    log_errors_in_one_line()
+    settings = read_settings(RunConfig, config, "the run's configuration")
+    members = _members(settings)
+    stages = (partial(_policy, members), partial(_generator, members))
+    noise = {"epsilon": settings.epsilon, "delta": settings.delta}
+    aggregation = SecureAggregation(members, **noise) if settings.secure else PLAIN
+    return train_sites(grid, settings, stages, aggregation)
+
+
+def _policy(
+    members: Members | None, grid: Grid, settings: RunConfig, data: Dataset, folder: Path
+) -> StageResult:
+    """Settle the policy of the run; one that was negotiated holds for the run that goes on too."""
+    path, classes = folder / "policy.json", data.classes
+    name, asked = parse(settings.policy, "policy")
+    if name != NEGOTIATE and asked.get("target") != FEDERATION:
+        check_policy(settings.policy, classes)
+        return StageResult()
+    try:
+        agreed = read_json(path)
+    except InputError:
+        if name == NEGOTIATE:
+            agreed = _negotiated(grid, settings, asked, len(classes), members)
+        else:
+            agreed = _aimed(grid, settings, len(classes), members)
+        write_json(path, {"asked": settings.policy, **agreed})
+    if agreed.get("asked", settings.policy) != settings.policy:
+        raise InputError(
+            f"the run in {path.parent} began with another policy",
+            got=settings.policy,
+            allowed=str(agreed["asked"]),
+            fix="choose another folder `out`",
+        )
+    return StageResult(str(agreed["policy"]))
+
+
+def _aimed(
+    grid: Grid, settings: RunConfig, classes: int, members: Members | None
+) -> dict[str, object]:
+    """Aim the policy at the federation's class distribution, from a noisy sum over the sites."""
+    spec, epsilon = settings.policy, settings.prior_epsilon
+    like = inline_shares([1 / classes] * classes)
+    row_policy(with_target(spec, like)).local([1] * classes)  # before anything is spent
+    needed = _needed(members, "the federation's class distribution")
+    nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
+    prior = class_prior(grid, nodes, classes, needed, epsilon=epsilon, timeout=settings.timeout)
+    policy = with_target(spec, inline_shares(prior.known_shares()))
+    _LOG.info("class distribution of the federation, at epsilon %s: %s", epsilon, policy)
+    return {
+        "policy": policy,
+        "shares": prior.shares.tolist(),
+        "errors": prior.errors.tolist(),
+        "epsilon": epsilon,
+    }
+
+
+def _generator(
+    members: Members | None, grid: Grid, settings: RunConfig, data: Dataset, folder: Path
+) -> StageResult:
+    """Make the federation's own generator and give it to the sites, if the run is to have one."""
+    if not settings.generator_epsilon:
+        return StageResult()
+    folder = folder / "private-generator"
+    needed = _needed(members, "the federation's own generator")
+    nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
+    samples = ask_sizes(grid, nodes, settings.federated(), settings.seed, settings.largest)
+    sums = FlowerSums(grid, nodes, needed, samples=samples, timeout=settings.timeout)
+
+    def ask(query: SampleSum, share: float) -> Release:
+        return sums.ask(query, settings.generator_epsilon, share)
+
+    # Another epsilon, method or list of members is refused the folder.
+    request = {
+        "epsilon": settings.generator_epsilon, "delta": DELTA,
+        "method": check_method(settings.generator_method, data.kind),
+        "steps": settings.generator_steps, "seed": settings.seed,
+        "members": needed.fingerprint, "classes": list(data.classes),
+        "shape": list(data.samples.shape[1:]),
+        "columns": None if data.schema is None else data.schema.to_list(),
+    }  # fmt: skip
+    generator = make_once(data, ask, request, folder, _log_progress)
+    sites, guarantee = generator.card.training.sites, generator.card.guarantee
+    _LOG.info("the federation's generator is from sums of %s sites, %s", sites, guarantee)
+    give_generator(grid, nodes, folder, settings.timeout)
+    return StageResult(name=generator.fingerprint)
+
+
+def _log_progress(done: int, total: int | None, text: str = "") -> None:
+    """Log every tenth of the work."""
+    if done % max(1, (total or 0) // 10) == 0:
+        _LOG.info("making the generator: step %s of %s, %s", done, total, text)
+
+
+def _negotiated(
+    grid: Grid,
+    settings: RunConfig,
+    asked: Mapping[str, object],
+    classes: int,
+    members: Members | None,
+) -> dict[str, object]:
+    """Settle the policy with the sites, from noisy sums over all of them."""
+    aims = ("total",) if "total" in asked else ("min_reduction", "max_share")
+    if strange := asked.keys() - {"epsilon", *aims}:
+        raise InputError(
+            f"{NEGOTIATE} has no such setting, or not together with the others",
+            got=sorted(strange)[0],
+            allowed="total, or min_reduction and max_share; and epsilon",
+        )
+    needed = _needed(members, "a negotiation")
+    nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
+    ask: Callable[..., Negotiated] = negotiate_price if "total" in asked else negotiate_beta
+    negotiated = ask(grid, nodes, classes, needed, **asked, timeout=settings.timeout)
+    choice, left_out = negotiated.choice, negotiated.left_out
+    if isinstance(choice.policy, FedEAS):
+        policy = f"fedeas(beta={choice.policy.beta!r})"
+    else:
+        policy = f"waterfill(price={choice.policy.price!r})"
+    _LOG.info(
+        "negotiated %s over %s sites: %s samples remove %.1f %% of the imbalance",
+        policy, choice.sites, round(choice.samples.value), 100 * choice.reduction.value,
+    )  # fmt: skip
+    if choice.met is not True:
+        _LOG.warning("not sure that all conditions are met: %s", choice.sure)
+    for node, why in left_out.items():
+        _LOG.warning("the sums are without node %s: %s", node, why)
+    return {
+        "policy": policy,
+        "sites": choice.sites,
+        "real": round(choice.real.value),
+        "samples": round(choice.samples.value),
+        "reduction": choice.reduction.value,
+        "conditions_met": choice.met,
+        "sure": choice.sure,
+        "left_out": {str(node): why for node, why in left_out.items()},
+    }
+
+
+def _needed(members: Members | None, purpose: str) -> Members:
+    """Return the members of the federation, which private sums cannot do without."""
+    if members is None:
+        raise InputError(
+            f"{purpose} needs the list of members",
+            fix="set `members` to a members.toml, or fix beta: fedeas(beta=12)",
+        )
+    return members
+
+
+def _members(settings: RunConfig) -> Members | None:
+    """Return the members of the federation, if the run's configuration names them."""
+    if not settings.members:
+        return None
+    members = Members.load(settings.members)
+    _LOG.info("%s members, fingerprint %s", len(members), members.fingerprint)
+    return members

@@ -1,0 +1,116 @@
+"""A deployed federation with secure sums: what its run and its sites are told beside the rest.
+
+Both are configurations of Flower's: flat, with '-' for '_'.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from fedeas._util.files import content_hash
+from fedeas._util.settings import (
+    NOT_IDENTITY,
+    UNLESS_DEFAULT,
+    Count,
+    Natural,
+    Place,
+    Settings,
+    recorded_as,
+)
+from fedeas.errors import InputError
+from fedeas.flower import settings as plain
+
+LEDGER_FOLDER = "ledger"  # in a site's state
+# Far above what any site should promise: at 1 / N, giving away one sample of N is allowed.
+Delta = Annotated[float, Meta(gt=0, le=1e-2)]
+# All that are noisy sums, by name: what an owner allows does not grow when a version adds a query.
+_QUERIES = (
+    "class-totals beta price image-moments image-products feature-means feature-products "
+    "column-counts row-moments train"
+)
+
+
+class RunConfig(plain.RunConfig, frozen=True, kw_only=True, rename="kebab"):
+    """The configuration of a run with secure sums. Its policy may be `negotiate`."""
+
+    secure: Annotated[bool, NOT_IDENTITY] = False  # whether the server sees only sums of updates
+    # With secure and clip-norm: noise that makes the whole run cost one sample of a site this
+    # epsilon, at delta; 0: none.
+    epsilon: Annotated[float, Meta(ge=0, lt=1e6), UNLESS_DEFAULT] = 0.0
+    delta: Annotated[Delta, UNLESS_DEFAULT] = 1e-6
+    members: Place = ""  # members.toml of the federation, on the server; needed for secure sums
+    # What a policy's `target=federation` may cost one sample of a site.
+    prior_epsilon: Annotated[float, Meta(gt=0), NOT_IDENTITY] = 1.0
+    # The federation's own generator, made before the first round from a noisy sum that costs one
+    # sample of a site this epsilon; 0: none. Its fingerprint is part of the experiment.
+    generator_epsilon: Annotated[float, Meta(ge=0), NOT_IDENTITY] = 0.0
+    # moments or features
+    generator_method: Annotated[str, NOT_IDENTITY, recorded_as("generator-way")] = ""
+    generator_steps: Annotated[Natural, NOT_IDENTITY] = 0  # of its training; 0: the default
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.epsilon and not self.secure:
+            raise InputError(
+                "epsilon without secure sums adds no noise",
+                got=self.epsilon,
+                fix="set secure = true",
+            )
+
+    def experiment(self, policy: str, normalised_by: Sequence[Sequence[object]]) -> str:
+        """Name all that the model of a round depends on: how long to wait is no part of it."""
+        if not self.epsilon:
+            return super().experiment(policy, normalised_by)
+        # More rounds, or some without noise, would cost a site more than epsilon in all.
+        return content_hash([self.identity(), policy, normalised_by, self.rounds, self.secure])
+
+
+class SiteConfig(plain.SiteConfig, frozen=True, kw_only=True, rename="kebab"):
+    """What the owner of a site says in the node's configuration.
+
+    `generator = "private"` is the generator that the federation makes.
+    """
+
+    # The privacy of one sample of this site, added or removed, in all noisy sums together: across
+    # queries, runs and servers.
+    epsilon: Annotated[float, Meta(gt=0, lt=1e6)] = 3.0
+    delta: Delta = 1e-6
+    allow: str = _QUERIES  # sums that it answers, with noise; with `exact`, also without
+    identity_key: str = ""  # file of its private key, for secure sums: fedeas keys new-key
+    members: str = ""  # members.toml of the federation, compared with the other sites
+    secure: bool = False  # whether updates leave it only in secure sums
+
+    @property
+    def ledger_folder(self) -> Path:
+        """Where every noisy answer is entered before it is sent."""
+        return Path(self.state) / LEDGER_FOLDER
+
+
+class RoundSum(Settings, frozen=True):
+    """What a round's sum is of. All clients see the same: it is part of the name of the sum.
+
+    `content` is a hash of the weights: a server that sends one client another model than the rest
+    could tell its update from theirs.
+    """
+
+    experiment: str
+    round: Count
+    content: str
+    most: Annotated[int, Meta(ge=1, lt=2**53)]  # the weights of all clients together, at most
+    cap: Annotated[int, Meta(ge=0, lt=2**53)] = 0  # of one client's weight; 0: none
+    drift: bool = False  # whether the directions of updates are added up too
+    clip: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0  # norm of an update; 0: as it is
+    rho: Annotated[float, Meta(ge=0, lt=1e6)] = 0.0  # cost of the noise; 0: none
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rho and not self.clip:
+            raise InputError("noise needs a norm to clip updates to", fix="set clip-norm")
+
+    def weight(self, samples: int) -> int:
+        """Return a client's weight: its samples, up to the cap; with noise all weigh the same."""
+        if self.rho:
+            return 1
+        return min(samples, self.cap or samples, self.most)

@@ -1,0 +1,85 @@
+"""The card of a generator from noisy sums: what it is, what it cost, and what it is good for."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fedeas.generators.card import (
+    GeneratorCard,
+    PrivacyGuarantee,
+    TrainingData,
+    TrainingRecord,
+)
+from fedeas_private.accounting import UNIT, replace_one_epsilon, rho_for
+from fedeas_private.queries.query import Floats
+from fedeas_private.sums import Release
+
+PRIVATE = "private"  # the generator's name in specs and cards
+FINGERPRINT = f"{PRIVATE}-"  # how the fingerprint of every such generator begins
+WEIGHTS = "weights.safetensors"
+_GOOD_FOR = "further training samples of classes that a site lacks"
+_MAY_SEE = "anybody who may know the classes and about how many samples the federation has"
+_NOBODY = (
+    "no guarantee of privacy: the sums had no noise, or noise from a seed, which anybody can draw "
+    "again and subtract; give it to nobody who may not see the samples"
+)
+_NOT_FOR = (
+    "looking at single samples, judging a model, or drawing conclusions about anybody: samples "
+    "reflect what is typical of a class; rare cases are lost to the noise"
+)
+_LICENCE = (
+    "made of noise and sums over the sites' samples: whatever the sites agreed on for their data; "
+    "the code is Apache-2.0"
+)
+
+
+def make_card(
+    method: str,
+    classes: tuple[str, ...],
+    shape: tuple[int, ...],
+    releases: tuple[Release, ...],
+    counts: Floats,
+    quality: tuple[float, ...],
+    settings: Mapping[str, Any],
+) -> GeneratorCard:
+    """Return the card of a generator that was made from noisy sums.
+
+    Parameters
+    ----------
+    method, classes, shape
+        How it was made, the names of its classes, and the shape of a sample.
+    releases
+        The sums. Each states what all of them cost together; the worst counts.
+    counts, quality
+        Per class: how many samples the sums say there are, and the quality from 0 to 1.
+    settings
+        What the generator needs to open its files.
+    """
+    epsilon = max(released.epsilon for released in releases)
+    delta = max(released.delta for released in releases)
+    privacy, who = None, {"warning": _NOBODY}
+    if math.isfinite(epsilon):
+        replaced = replace_one_epsilon(rho_for(epsilon, delta), delta)
+        privacy, who = (
+            PrivacyGuarantee(epsilon, delta, UNIT, replaced),
+            {"may_be_given_to": _MAY_SEE},
+        )
+    return GeneratorCard(
+        PRIVATE,
+        classes,
+        shape,
+        settings,
+        method,
+        tuple(counts.round(1).tolist()),
+        quality,
+        TrainingRecord(sites=min(released.sites for released in releases)),
+        privacy,
+        {**who, "good_for": _GOOD_FOR, "not_for": _NOT_FOR, "licence": _LICENCE},
+    )
+
+
+def training_data(card: GeneratorCard) -> TrainingData:
+    """Return what a generator was made of, as far as the sums tell."""
+    noise = "sums without a guarantee" if card.privacy is None else "noisy sums"
+    count, sites = sum(card.counts), card.training.sites
+    return TrainingData(f"{noise} over about {count:,.0f} samples of {sites:,} sites")

@@ -1,0 +1,347 @@
+"""Making and opening private generators.
+
+A generator's folder is of one request for good, which is written before anything is paid for; sums
+that sites paid for are kept there until the generator is made of them.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedeas._util.files import make_folder, read_json, write_json
+from fedeas._util.progress import Update
+from fedeas.data.dataset import Dataset
+from fedeas.errors import InputError
+from fedeas.generators.card import CARD, GeneratorCard
+from fedeas.training.tensors import load_tensors, save_tensors
+from fedeas_private.accounting import DELTA, epsilon_of, rho_for
+from fedeas_private.generator import features, images, rows
+from fedeas_private.generator.base import PrivateGenerator
+from fedeas_private.generator.card import PRIVATE
+from fedeas_private.queries import encode_query
+from fedeas_private.queries.features import FeatureMeans, FeatureProducts
+from fedeas_private.queries.moments import ImageMoments, ImageProducts
+from fedeas_private.queries.query import Ints, SampleSum
+from fedeas_private.queries.table import ColumnCounts, RowMoments
+from fedeas_private.sums import Ask, Release, SimulatedSums, check_sums, describe_check
+
+# The sums that each method is made from, as owners of sites allow them; the default comes first.
+_MOMENTS = (ImageMoments.name, ImageProducts.name)
+_QUERIES = {
+    ("image", images.METHOD): _MOMENTS,
+    ("image", features.METHOD): (*_MOMENTS, FeatureMeans.name, FeatureProducts.name),
+    ("table", rows.METHOD): (ColumnCounts.name, RowMoments.name),
+}
+REQUEST = "request.json"
+SUMS = "sums"  # folder of what was asked and is not used up
+VERSION = 2  # of how generators are made: a simulation uses none of another
+_TRIES = "tries.json"
+
+
+def make_private(
+    data: Dataset,
+    sites: Sequence[Ints],
+    epsilon: float = 1.0,
+    delta: float = DELTA,
+    method: str = "",
+    seed: int = 0,
+    steps: int | None = None,
+    out: Path | None = None,
+    progress: Update | None = None,
+    seeded_noise: bool = False,
+) -> PrivateGenerator:
+    """Make a generator from the noisy sums over the sites of a simulation.
+
+    Parameters
+    ----------
+    data : Dataset
+        The samples of all sites.
+    sites : sequence of arrays
+        Where each site's samples are in `data`.
+    epsilon, delta : float
+        What the sums may cost one sample of a site, added or removed; an infinite epsilon makes a
+        generator without any guarantee, to compare with.
+    method : str
+        'moments' or 'features'; moments by default.
+    seed : int
+        Of what is drawn.
+    steps : int, optional
+        Optimisation steps of `features`.
+    out : Path, optional
+        The generator's folder. What a killed process asked for is kept there and used; sums of
+        another request are refused.
+    progress : callable, optional
+        Called with what is done, of how much, and a description.
+    seeded_noise : bool
+        Draw the noise from `seed`, so that an experiment can be repeated bit by bit. Anybody can
+        draw it again and subtract it: the card then states no epsilon. By default noise comes from
+        the operating system.
+    """
+    if not epsilon > 0 or math.isnan(epsilon):
+        raise InputError("epsilon is out of range", got=epsilon, allowed="above 0")
+    if not sites:
+        raise InputError("a sum needs at least one site", got=0)
+    method = check_method(method, data.kind)
+    sums = SimulatedSums(data, sites, delta, seed if seeded_noise else None, progress)
+
+    def ask(query: SampleSum, share: float) -> Release:
+        return sums.ask(query, epsilon, share)
+
+    if out is None:
+        return make_from_sums(data, ask, method, seed, steps, progress)
+    request = simulated_request(data, sites, epsilon, delta, method, seed, steps, seeded_noise)
+    return make_once(data, ask, request, out, progress, simulated=True)
+
+
+def make_once(
+    data: Dataset,
+    ask: Ask,
+    request: Mapping[str, Any],
+    out: Path,
+    progress: Update | None = None,
+    simulated: bool = False,
+) -> PrivateGenerator:
+    """Make a generator in a folder that is of one request for good.
+
+    Real sites are not asked again for what they paid for: a finished generator of the same request
+    is opened, whichever version of the code made it.
+
+    Parameters
+    ----------
+    data, ask, progress
+        As for `make_from_sums`.
+    request : mapping
+        All that the generator depends on, among it its `epsilon`, `delta`, `method`, `seed` and
+        `steps`.
+    out : Path
+        The folder.
+    simulated : bool
+        As for `keep_sums`.
+    """
+    if simulated and (out / CARD).exists():
+        raise InputError(
+            f"{out} holds a generator already",
+            fix=f"use it as private(model={out}), or choose another folder",
+        )
+    # A simulation's request names the very data, so it does not stay where the generator is.
+    claim_folder(out / SUMS if simulated else out, request)
+    if (out / CARD).exists():
+        return open_private(str(out))
+    ask = keep_sums(ask, out / SUMS, request["epsilon"], request["delta"], simulated)
+    method, seed, steps = (request[name] for name in ("method", "seed", "steps"))
+    generator = make_from_sums(data, ask, method, seed, steps, progress)
+    generator.save(out)
+    shutil.rmtree(out / SUMS, ignore_errors=True)
+    return generator
+
+
+def make_from_sums(
+    data: Dataset,
+    ask: Ask,
+    method: str = "",
+    seed: int = 0,
+    steps: int | None = None,
+    progress: Update | None = None,
+) -> PrivateGenerator:
+    """Make a generator from what sites answer.
+
+    Parameters
+    ----------
+    data : Dataset
+        Names the classes and the shape of a sample, and the columns of a table.
+    ask : callable
+        Asks all sites a query, for a share of the privacy budget.
+    method, seed, steps, progress
+        As for `make_private`.
+    """
+    method = check_method(method, data.kind)
+    shape = data.samples.shape[1:]
+    sizes: list[int | None] = []
+
+    def ask_and_check(query: SampleSum, share: float) -> Release:
+        released = ask(query, share)
+        check_sums(query, released)
+        sizes.append(released.samples)
+        return released
+
+    generator: PrivateGenerator
+    if data.schema is not None:
+        generator = rows.GaussianRows.make(data.schema, data.classes, ask_and_check)
+    elif method == features.METHOD:
+        generator = features.FeatureImages.make(
+            data.classes, shape, ask_and_check, seed, steps, progress
+        )
+    else:
+        generator = images.GaussianImages.make(data.classes, shape, ask_and_check)
+    checked = describe_check(sizes_known=all(size is not None for size in sizes))
+    notes = {**generator.card.notes, "checked": checked}
+    generator.card = dataclasses.replace(generator.card, notes=notes)
+    return generator
+
+
+def open_private(model: str) -> PrivateGenerator:
+    """Open the folder of a generator.
+
+    Parameters
+    ----------
+    model
+        The folder.
+    """
+    folder = Path(model)
+    card = GeneratorCard.load(folder, PRIVATE)
+    if type(card.training.sites) is not int:  # a server may have sent anything
+        raise InputError(f"{folder} does not say how many sites made it", got=card.training.sites)
+    if card.method == rows.METHOD and len(card.shape) == 1:
+        return rows.GaussianRows.load(folder)
+    if card.method == features.METHOD:
+        return features.FeatureImages.load(folder)
+    if card.method == images.METHOD:
+        return images.GaussianImages.load(folder)
+    raise InputError(f"{folder} was made by a method that is not known", got=card.method)
+
+
+def queries_for(method: str, kind: str) -> tuple[str, ...]:
+    """Return the names of the queries that a generator for this kind of data is made from.
+
+    >>> queries_for("", "image")
+    ('image-moments', 'image-products')
+    """
+    return _QUERIES[kind, check_method(method, kind)]
+
+
+def check_method(method: str, kind: str) -> str:
+    """Return how a generator for this kind of data is made."""
+    methods = [name for of_kind, name in _QUERIES if of_kind == kind]
+    if not methods:
+        raise InputError("private generators are for images and tables", got=kind)
+    if method and method not in methods:
+        raise InputError("unknown method", got=method, allowed=" or ".join(methods))
+    return method or methods[0]
+
+
+def claim_folder(folder: Path, request: Mapping[str, Any]) -> None:
+    """Write a request into a folder, before anything is paid for, or see that it is the same.
+
+    Parameters
+    ----------
+    folder : Path
+        The generator's folder.
+    request : mapping
+        All that the sums and the generator depend on, as values of JSON.
+    """
+    path = folder / REQUEST
+    if not path.exists() and not (folder / CARD).exists():
+        make_folder(folder)
+        write_json(path, request)
+        return
+    content = read_json(path) if path.exists() else {}
+    earlier = content if isinstance(content, dict) else {}
+    if differ := [key for key in request if earlier.get(key) != request[key]]:
+        raise InputError(
+            f"{folder} holds a generator that was made for another request",
+            got=", ".join(f"{key} {_short(request[key])}" for key in differ),
+            allowed=", ".join(f"{key} {_short(earlier.get(key))}" for key in differ),
+            fix="choose another folder: another request is paid for once more",
+        )
+
+
+def simulated_request(
+    data: Dataset,
+    sites: Sequence[Ints],
+    epsilon: float,
+    delta: float,
+    method: str,
+    seed: int,
+    steps: int | None,
+    seeded_noise: bool,
+) -> dict[str, Any]:
+    """Return all that a generator of a simulation depends on.
+
+    Parameters
+    ----------
+    data, sites
+        The samples, and where each site's are.
+    epsilon, delta, method, seed, steps, seeded_noise
+        How it is made.
+    """
+    places = hashlib.sha256()
+    for site in sites:
+        places.update(len(site).to_bytes(8, "little"))
+        places.update(np.ascontiguousarray(site, dtype="<i8").data)
+    return {
+        "version": VERSION,
+        "epsilon": float(epsilon), "delta": float(delta), "method": method, "seed": seed,
+        "steps": steps, "seeded_noise": seeded_noise, "data": data.fingerprint,
+        "sites": len(sites), "samples": places.hexdigest(),
+    }  # fmt: skip
+
+
+def keep_sums(ask: Ask, folder: Path, epsilon: float, delta: float, simulated: bool = False) -> Ask:
+    """Return a function that pays for a sum once, even if the process dies after it.
+
+    What dies between a sum and saving it is paid for twice. So every attempt is written down
+    before it is made. All of them count in the epsilon of an answer, also those without an answer
+    and those that an earlier version of the code asked for and this one does not use.
+
+    Parameters
+    ----------
+    ask
+        Asks the sites.
+    folder
+        Where answers are kept.
+    epsilon, delta
+        What the sums may cost together; answers to another one are of no use.
+    simulated
+        Whether an answer that was not saved was seen by nobody, and so costs nothing.
+    """
+    tries: dict[str, list[float]] = {}
+    if (folder / _TRIES).exists():
+        tries = read_json(folder / _TRIES)
+
+    def path_of(name: str) -> Path:
+        return folder / f"{name}.safetensors"
+
+    def epsilon_paid() -> float:
+        paid = sum(share * times for share, times in tries.values())  # in shares of the budget
+        if paid <= 1 + 1e-9:
+            return epsilon
+        return epsilon_of([paid * rho_for(epsilon, delta)], delta)
+
+    def ask_once(query: SampleSum, share: float) -> Release:
+        request = json.dumps([encode_query(query), share, epsilon, delta], sort_keys=True)
+        name = hashlib.sha256(request.encode()).hexdigest()[:16]
+        if path_of(name).exists():
+            tensors, about = load_tensors(path_of(name))
+            guarantee = epsilon_paid() if about["guarantee"] else math.inf
+            return Release(
+                tensors["sums"].numpy(), about["sigma"], about["sites"], guarantee,
+                about["delta"], about["samples"],
+            )  # fmt: skip
+        make_folder(folder)
+        if not simulated:
+            tries[name] = [share, tries.get(name, [share, 0])[1] + 1]
+            write_json(folder / _TRIES, tries)
+        released = ask(query, share)
+        guaranteed = math.isfinite(released.epsilon)
+        about = {
+            "sigma": released.sigma, "sites": released.sites, "delta": released.delta,
+            "guarantee": guaranteed, "samples": released.samples,
+        }  # fmt: skip
+        sums = torch.from_numpy(np.asarray(released.sums, np.int64))
+        save_tensors(path_of(name), {"sums": sums}, about)
+        return released._replace(epsilon=epsilon_paid()) if guaranteed else released
+
+    return ask_once
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,308 @@
+"""Sums of random-convolution features of images, measured from a centre that is known.
+
+Three layers of public random filters, added up in cells, give an image its features. Pixels,
+filters and what lies between the layers are whole numbers that floating point holds exactly: an
+image has the same features on every machine, and among whatever other images.
+
+Every class has a centre, from which a sample's features are measured, and every feature a scale.
+Both come from whoever asks, made of sums that were released before; they say nothing about a site's
+samples, and no choice of them moves an answer further than the bound.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from fedeas._util.seeds import child_rng
+from fedeas.errors import InputError
+from fedeas_private.queries.moments import SAFE, UNITS, check_shape, clip_norms, triangle
+from fedeas_private.queries.query import Floats, Ints, SampleSum, towards_zero
+
+CHANNELS = (24, 32, 32)  # of the layers
+CELLS = (4, 4, 3)  # in either direction, in which a layer is added up
+LEAST_SIDE = 8
+# Parts in which filters and what lies between the layers are counted. With them no number is above
+# 2^24, up to which single precision is exact, for up to three colours: see the tests.
+FINE = (64, 128, 64)
+STEPS = (128, 1024)
+FACTORS = (4, 1, 4)  # with them, the outputs of all layers are in the same units
+_LIGHT = 255
+_ONES = (_LIGHT / 2, _LIGHT, _LIGHT / 2)  # what counts as 1 before each layer
+_OFFSET = 0.2  # standard deviation of a filter's offset
+_LARGEST_SIDE = 32  # features of larger images are those of a smaller copy
+_COUNT_SHARE = 0.02  # of a row's squared norm, for counting samples
+_MOST = 2**40  # of a centre and of a scale
+_ENTRY = 0.25  # the most of a sample's norm of 1 that a single feature may have in products
+_PRODUCT_FINE = 2**12  # units of a feature in products
+
+
+class Layer(NamedTuple):
+    """Filters of 3 x 3."""
+
+    filters: NDArray[np.float32]  # channels x colours x 3 x 3; whole numbers
+    offsets: NDArray[np.float32]
+
+
+@lru_cache(maxsize=8)
+def layers(colours: int) -> tuple[Layer, ...]:
+    """Return the filters for images of so many colours; everybody draws the same ones."""
+    rng = child_rng(0, "convolutions", colours)
+    drawn = []
+    for k, (channels, fine) in enumerate(zip(CHANNELS, FINE, strict=True)):
+        filters = rng.standard_normal((channels, colours, 3, 3))
+        if k == 0:
+            filters -= filters.mean(axis=(1, 2, 3), keepdims=True)  # blind to brightness
+        norms = np.sqrt(np.square(filters).sum(axis=(1, 2, 3), keepdims=True))
+        filters = np.rint(fine * math.sqrt(2) * filters / norms)
+        offsets = np.rint(fine * _ONES[k] * _OFFSET * rng.standard_normal(channels))
+        drawn.append(Layer(filters.astype(np.float32), offsets.astype(np.float32)))
+        colours = channels
+    return tuple(drawn)
+
+
+def feature_count(which: Sequence[int]) -> int:
+    """Return how many features these layers have."""
+    return sum(CHANNELS[k] * CELLS[k] ** 2 for k in which)
+
+
+def conv_features(images: NDArray[Any], which: Sequence[int]) -> Ints:
+    """Return the features of images: for every channel, its strength in every cell.
+
+    Parameters
+    ----------
+    images
+        N x height x width x colours, of uint8.
+    which
+        The layers whose features they are: 0, 1, 2 or some of them, in this order.
+    """
+    maps, features = _shrink(images).transpose(0, 3, 1, 2).astype(np.float32), []
+    for k, layer in enumerate(layers(images.shape[3])[: max(which) + 1]):
+        if k > 0:
+            maps = np.floor(_pool(maps) / STEPS[k - 1]).astype(np.float32)
+        maps = _convolve(maps, layer)
+        if k in which:
+            down, across = (cells(n, CELLS[k]) for n in maps.shape[2:])
+            pooled = FACTORS[k] * (down @ maps.astype(np.float64) @ across.T)
+            features.append(pooled.astype(np.int64).reshape(len(images), -1))
+    return np.concatenate(features, axis=1)
+
+
+def _pool(maps: NDArray[np.float32]) -> Floats:
+    """Return sums of blocks of 2 x 2, which are exact; a last odd row or column is left out."""
+    height, width = (n // 2 * 2 for n in maps.shape[2:])
+    wide = maps[:, :, :height, :width].astype(np.float64)
+    wide = wide[:, :, ::2] + wide[:, :, 1::2]
+    return wide[..., ::2] + wide[..., 1::2]
+
+
+def _convolve(maps: NDArray[np.float32], layer: Layer) -> NDArray[np.float32]:
+    """Apply the filters everywhere, black around the image, and drop what is below zero."""
+    around = np.pad(maps, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    patches = sliding_window_view(around, (3, 3), axis=(2, 3)).transpose(0, 2, 3, 1, 4, 5)
+    n, height, width = patches.shape[:3]
+    flat = patches.reshape(n * height * width, -1) @ layer.filters.reshape(len(layer.filters), -1).T
+    flat = np.maximum(flat + layer.offsets, 0)
+    return np.ascontiguousarray(flat.reshape(n, height, width, -1).transpose(0, 3, 1, 2))
+
+
+def _shrink(images: NDArray[Any]) -> NDArray[Any]:
+    """Return a smaller copy of large images."""
+    factor = reduction(*images.shape[1:3])
+    if factor == 1:
+        return images
+    n, height, width, colours = images.shape
+    down, across = height // factor, width // factor
+    inside = images[:, : down * factor, : across * factor].astype(np.int64)
+    blocks = inside.reshape(n, down, factor, across, factor, colours)
+    return np.asarray(blocks.sum(axis=(2, 4)) // factor**2)
+
+
+def reduction(height: int, width: int) -> int:
+    """Return the side of the squares of pixels that become one."""
+    return -(-max(height, width) // _LARGEST_SIDE)
+
+
+@lru_cache(maxsize=16)
+def cells(size: int, count: int) -> Floats:
+    """Return which pixels of a side are added up in each of its cells, cells x pixels.
+
+    >>> cells(6, 4).astype(int).tolist()
+    [[1, 1, 0, 0, 0, 0], [0, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 1, 1]]
+    """
+    inside = np.zeros((count, size))
+    for k in range(count):
+        inside[k, k * size // count : -(-(k + 1) * size // count)] = 1
+    return inside
+
+
+class FeatureSum(NamedTuple):
+    """What noisy sums say, in the units of the scales."""
+
+    counts: Floats  # the samples; at least 1
+    means: Floats  # of features or of products, per sample
+    errors: Floats  # the standard error of an entry
+
+
+@dataclass(frozen=True)
+class _CentredFeatures(SampleSum):
+    """Features from the centre of a sample's class.
+
+    Parameters
+    ----------
+    classes, shape
+        The number of classes, and height x width x channels of an image of uint8.
+    centre : classes x features
+        From where the features of a class are measured.
+    scale : features
+        How far from it a feature counts as 1; samples of a norm above 1 are shortened to it.
+    layers
+        The layers of filters whose features they are.
+    """
+
+    centre: tuple[tuple[int, ...], ...]
+    scale: tuple[int, ...]
+    layers: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        shape = self.shape
+        check_shape(shape)
+        if min(shape[:2]) < LEAST_SIDE or shape[2] > 3:
+            raise InputError("no features of such images", got=shape, allowed="8 x 8 and more")
+        object.__setattr__(self, "layers", tuple(self.layers))
+        in_order = tuple(k for k in range(len(CHANNELS)) if k in self.layers)
+        if not in_order or self.layers != in_order or {type(k) for k in self.layers} != {int}:
+            raise InputError("no such layers", got=self.layers, allowed="some of 0, 1, 2 in order")
+        super().__post_init__()
+        object.__setattr__(self, "centre", tuple(tuple(row) for row in self.centre))
+        object.__setattr__(self, "scale", tuple(self.scale))
+        size = self.size
+        if len(self.centre) != self.classes or {len(row) for row in self.centre} != {size}:
+            raise InputError("not a centre per class", allowed=f"{self.classes} x {size} numbers")
+        if not all(type(n) is int and abs(n) <= _MOST for row in self.centre for n in row):
+            raise InputError("not a centre", allowed="whole numbers up to 2**40")
+        if len(self.scale) != size or not all(
+            type(n) is int and 1 <= n <= _MOST for n in self.scale
+        ):
+            raise InputError("not a scale per feature", allowed="whole numbers from 1 to 2**40")
+
+    @property
+    def size(self) -> int:
+        """The number of features."""
+        return feature_count(self.layers)
+
+    def centred(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Floats:
+        """Return the features of samples from the centres of their classes, in scales."""
+        centre = np.array(self.centre, np.int64)
+        features = conv_features(samples, self.layers) - centre[labels]
+        scaled: Floats = features / np.array(self.scale, float)
+        return scaled
+
+
+@dataclass(frozen=True)
+class FeatureMeans(_CentredFeatures):
+    """The count and the sum of every class's features."""
+
+    name: ClassVar[str] = "feature-means"
+
+    @property
+    def width(self) -> int:
+        """A count, then the features."""
+        return 1 + self.size
+
+    @property
+    def units(self) -> tuple[int, int]:
+        """Units of the count, and of a feature at a norm of 1."""
+        count, mean = (math.sqrt(share) for share in (_COUNT_SHARE, 1 - _COUNT_SHARE))
+        return round(UNITS * count), round(UNITS * mean)
+
+    @property
+    def sensitivity(self) -> float:
+        """A row's norm at the largest norm of x, 1; rounding is towards zero."""
+        return math.hypot(*self.units) * SAFE
+
+    def rows(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Ints:
+        """Return a row per image."""
+        count, mean = self.units
+        x = towards_zero(clip_norms(self.centred(samples, labels)) * mean)
+        return np.concatenate([np.full((len(x), 1), count), x], axis=1)
+
+    def read(self, sums: Ints, sigma: float, sites: int) -> FeatureSum:
+        """Return the mean of every class's features, from its centre.
+
+        Parameters
+        ----------
+        sums
+            The noisy sums over all sites.
+        sigma
+            The standard deviation of their noise, in units of the words.
+        sites
+            The number of sites in the sums; not needed here.
+        """
+        words, (count, mean) = self.by_class(sums, sigma), self.units
+        counts = np.maximum(words[:, 0] / count, max(1.0, sigma / count))
+        means = words[:, 1:] / (counts[:, np.newaxis] * mean)
+        return FeatureSum(counts, means, sigma / (counts * mean))
+
+
+@dataclass(frozen=True)
+class FeatureProducts(_CentredFeatures):
+    """The count, and the products of features, of all images together."""
+
+    name: ClassVar[str] = "feature-products"
+    by_label: ClassVar[bool] = False
+
+    @property
+    def width(self) -> int:
+        """A count, then the upper triangle of the products."""
+        return 1 + self.size * (self.size + 1) // 2
+
+    @property
+    def units(self) -> tuple[int, int]:
+        """Units of the count, and of a product of two features of 1."""
+        return round(math.sqrt(_COUNT_SHARE) * _PRODUCT_FINE**2), _PRODUCT_FINE**2
+
+    @property
+    def sensitivity(self) -> float:
+        """A row's norm at the largest norm of x, 1, and the largest feature."""
+        count, product = self.units
+        return math.hypot(count, product * math.sqrt((1 + _ENTRY**2) / 2)) * SAFE
+
+    def rows(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Ints:
+        """Return a row per image."""
+        x = self._factors(samples, labels)
+        rows, columns, _ = triangle(self.size)
+        count = np.full((len(x), 1), self.units[0])
+        return np.concatenate([count, (x[:, rows] * x[:, columns]).astype(np.int64)], axis=1)
+
+    def add(self, sums: Ints, samples: NDArray[Any], labels: NDArray[np.int64]) -> None:
+        """Add the rows of samples, all products at once: they are exact, and rows are long."""
+        x = self._factors(samples, labels)
+        sums[0, 0] += len(x) * self.units[0]
+        rows, columns, _ = triangle(self.size)
+        sums[0, 1:] += (x.T @ x)[rows, columns].astype(np.int64)
+
+    def _factors(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Floats:
+        """Return whole numbers whose products are summed."""
+        cut = np.clip(self.centred(samples, labels), -_ENTRY, _ENTRY)
+        return np.trunc(clip_norms(cut) * _PRODUCT_FINE)
+
+    def read(self, sums: Ints, sigma: float, sites: int) -> FeatureSum:
+        """Return the mean of x x^T over all images; all its entries have the same error.
+
+        Parameters
+        ----------
+        sums, sigma, sites
+            As for `FeatureMeans`.
+        """
+        (count, product), words = self.units, self.by_class(sums, sigma)[0]
+        counts = np.maximum(words[:1] / count, max(1.0, sigma / count))
+        rows, columns, _ = triangle(self.size)
+        means = np.empty((self.size, self.size))
+        means[rows, columns] = means[columns, rows] = words[1:] / (counts * product)
+        return FeatureSum(counts, means, sigma / (counts * product))

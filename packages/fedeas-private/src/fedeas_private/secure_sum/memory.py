@@ -1,0 +1,147 @@
+"""A client's record of a sum: every stage once, on its own disk, readable by no other user.
+
+In a deployment every message starts a process, and may be run again if that one died. So a client's
+answer is written before it is sent, and a repeated request gets the same answer. When another sum
+or training begins, only the name of the sum is left, and it is not answered again.
+"""
+
+import hashlib
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from fedeas._util.files import owner_only_folder, sync_folder
+from fedeas.errors import InputError
+from fedeas_private.secure_sum.messages import RefusedError
+
+_ENDED = "ended"  # folder of empty files: the names of sums that are over
+_OVER = "over"  # the file of these names that was once written, and is still read
+
+
+class StageRecord(NamedTuple):
+    """What was asked (its hash), what was replied, and what must be known at later stages."""
+
+    asked: bytes
+    reply: bytes
+    secret: bytes
+
+    def pack(self) -> bytes:
+        """Return all of it as bytes, behind their checksum.
+
+        >>> said = StageRecord(bytes(32), b"yes", b"no")
+        >>> StageRecord.read(said.pack()) == said
+        True
+        """
+        body = self.asked + len(self.reply).to_bytes(8) + self.reply + self.secret
+        return hashlib.sha256(body).digest() + body
+
+    @classmethod
+    def read(cls, content: bytes) -> "StageRecord":
+        """Read what `pack` wrote; refuse modified bytes."""
+        checksum, body = content[:32], content[32:]
+        end = 40 + int.from_bytes(body[32:40])
+        if hashlib.sha256(body).digest() != checksum or not 40 <= end <= len(body):
+            raise InputError("the record of a secure sum is damaged", fix="run the sum again")
+        return cls(body[:32], body[40:end], body[end:])
+
+
+class Memory(Protocol):
+    """Where a client keeps its answers: `keep` takes only the first of a stage."""
+
+    def recall(self, stage: str) -> StageRecord | None:
+        """Return the record of a stage."""
+        ...
+
+    def keep(self, stage: str, said: StageRecord) -> None:
+        """Keep the record of a stage, unless there is one already."""
+        ...
+
+    def forget(self, stage: str) -> None:
+        """Keep only the fact that a stage took place."""
+        ...
+
+
+class FileStore:
+    """A memory in a folder of the client's own, one file a stage, each whole or absent."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        owner_only_folder(path)
+
+    def recall(self, stage: str) -> StageRecord | None:
+        """Return the record of a stage."""
+        try:
+            return StageRecord.read((self._path / stage).read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def keep(self, stage: str, said: StageRecord) -> None:
+        """Keep the record of a stage, unless there is one already."""
+        written = self._write(said)
+        with written.open("rb") as file:
+            os.fsync(file.fileno())
+        try:
+            # Unlike a rename, a link fails where there is a file: of two processes one is first.
+            os.link(written, self._path / stage)
+        except FileExistsError:
+            pass
+        finally:
+            written.unlink()
+        sync_folder(self._path)  # after a power cut no stage may get a new answer
+
+    def forget(self, stage: str) -> None:
+        """Keep only the fact that a stage took place."""
+        kept = self.recall(stage)
+        if kept is not None:
+            self._write(StageRecord(kept.asked, b"", b"")).replace(self._path / stage)
+
+    def _write(self, said: StageRecord) -> Path:
+        path = self._path / f".{secrets.token_hex(8)}"
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(said.pack())
+        return path
+
+
+def open_sum(folder: Path, session: str) -> FileStore:
+    """Open a client's record of a sum; a sum that is over is not taken part in again."""
+    name = _name(session)
+    if (folder / _ENDED / name).exists() or name.encode() in _over(folder):
+        raise RefusedError("this sum is over")
+    return FileStore(folder / name)
+
+
+def end_sums(folder: Path, but: str = "") -> None:
+    """Forget the keys, masks and words of every sum in a folder, except one session's.
+
+    A client that the server dropped half-way is never told, so the next sum or training does it.
+    Only the names of the sums are left: none of them is answered again.
+    """
+    if not folder.is_dir():
+        return
+    for path in folder.iterdir():
+        if path.is_dir() and path.name not in (_ENDED, _name(but) if but else ""):
+            _note_over(folder, path.name)
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _name(session: str) -> str:
+    return hashlib.sha256(session.encode()).hexdigest()
+
+
+def _over(folder: Path) -> frozenset[bytes]:
+    try:
+        return frozenset((folder / _OVER).read_bytes().split())
+    except FileNotFoundError:
+        return frozenset()
+
+
+def _note_over(folder: Path, name: str) -> None:
+    """Note that a sum is over, on disk before its record goes."""
+    ended = folder / _ENDED
+    owner_only_folder(ended)
+    os.close(os.open(ended / name, os.O_WRONLY | os.O_CREAT, 0o600))
+    sync_folder(ended)
+    sync_folder(folder)

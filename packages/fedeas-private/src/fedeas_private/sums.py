@@ -1,0 +1,300 @@
+"""Noisy sums over the sites of a federation: one entry, for a simulation and for real sites.
+
+A site may send any numbers. A secure sum hides who sent what, but not what all of it adds up to. A
+sample counts once, and its row has a bounded norm. So there have to be as many samples as the sites
+say they have, and no mean and no second moment can be larger than the counts allow, up to the noise
+(`check_sums`). A site that stays within its number of samples passes: what its own samples are,
+only it knows.
+"""
+
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fedeas._util.progress import Update
+from fedeas._util.seeds import child_rng
+from fedeas.data.dataset import Dataset
+from fedeas.errors import InfeasibleError
+from fedeas_private.accounting import DELTA, epsilon_of, rho_for, sigma_for
+from fedeas_private.noise import SumNoise
+from fedeas_private.queries.features import FeatureMeans, FeatureProducts
+from fedeas_private.queries.moments import UNITS, ImageProducts, MomentSum, triangle
+from fedeas_private.queries.query import SCALE, AnyQuery, Floats, Ints, Query, SampleSum
+from fedeas_private.queries.table import ColumnCounts
+
+_SIGMAS = 6.0  # standard errors beyond which a number is not noise
+_ROUNDING = 1e-3  # of a sample: words are whole numbers
+
+
+class Release(NamedTuple):
+    """A sum with the noise of all sites, and what it costs one sample of a site."""
+
+    sums: Ints
+    sigma: float  # standard deviation of the noise of a word; 0 without noise
+    sites: int
+    epsilon: float  # infinite without a guarantee: no noise, or noise that can be drawn again
+    delta: float
+    samples: int | None = None  # that the sites in the sum say they have, where that is known
+
+
+# Asks all sites a query, for a share of a privacy budget that is fixed beforehand.
+Ask = Callable[[SampleSum, float], Release]
+
+
+class PrivateSums(ABC):
+    """Asks the sites of a federation for noisy sums, and knows what they have cost together.
+
+    `SimulatedSums` asks sites that are all here, `fedeas_private.flower.queries.FlowerSums` those
+    of a Flower grid, whose ledgers keep the account.
+    """
+
+    def __init__(self, delta: float) -> None:
+        self._delta = delta
+        self._costs: list[float] = []  # in rho; infinite without a guarantee
+
+    @abstractmethod
+    def ask(self, query: AnyQuery, epsilon: float = 1.0, share: float = 1.0) -> Release:
+        """Ask all sites a query, and return the noisy sum of their answers.
+
+        Parameters
+        ----------
+        query
+            What is asked.
+        epsilon
+            What the answer may cost one sample of a site, added or removed; an infinite one asks
+            for a sum without noise.
+        share
+            The share of that budget, in rho, that this sum may cost where several split it.
+        """
+
+    def get_epsilon(self) -> float:
+        """Return what all sums so far cost one sample together, as epsilon."""
+        if math.inf in self._costs:
+            return math.inf
+        return epsilon_of(self._costs, self._delta)
+
+
+class SimulatedSums(PrivateSums):
+    """Noisy sums over sites whose samples are all here.
+
+    Parameters
+    ----------
+    data : Dataset
+        The samples of all sites.
+    sites : sequence of arrays
+        Where each site's samples are in `data`.
+    delta : float
+        The delta of the guarantee.
+    seed : int, optional
+        Draws the noise of every sum again, for experiments: such sums have no guarantee.
+    progress : callable, optional
+        Called after every site, with a description.
+
+    >>> import tempfile, pathlib
+    >>> from fedeas_private.queries.query import ClassTotals
+    >>> images, labels = np.zeros((600, 8, 8, 1), np.uint8), np.arange(600) % 3
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     batches = iter([(images, labels)])
+    ...     path = pathlib.Path(folder) / "blank"
+    ...     data = Dataset.write(path, "blank", ("a", "b", "c"), (600, 0), batches)
+    ...     sums = SimulatedSums(data, np.array_split(np.arange(600), 4))
+    ...     answer = sums.ask(ClassTotals(3), epsilon=2.0)
+    >>> answer.sites, round(sums.get_epsilon(), 2)
+    (4, 2.0)
+    """
+
+    def __init__(
+        self,
+        data: Dataset,
+        sites: Sequence[Ints],
+        delta: float = DELTA,
+        seed: int | None = None,
+        progress: Update | None = None,
+    ) -> None:
+        super().__init__(delta)
+        self._data, self._sites, self._seed, self._progress = data, sites, seed, progress
+
+    def ask(self, query: AnyQuery, epsilon: float = 1.0, share: float = 1.0) -> Release:
+        """Ask all sites a query, and return the noisy sum of their answers.
+
+        Parameters
+        ----------
+        query, epsilon, share
+            As for `PrivateSums`.
+        """
+        noise_seed, answers = self._seed, self._answers(query)
+        if noise_seed is not None and self._costs:  # every sum has noise of its own
+            noise_seed = int(child_rng(noise_seed, "sum", len(self._costs)).integers(2**63))
+        released = release(
+            query, answers, len(self._sites), epsilon, self._delta, share, noise_seed
+        )
+        guaranteed = math.isfinite(released.epsilon)
+        self._costs.append(share * rho_for(epsilon, self._delta) if guaranteed else math.inf)
+        return released._replace(samples=sum(map(len, self._sites)))
+
+    def _answers(self, query: AnyQuery) -> Iterator[Ints]:
+        for done, site in enumerate(self._sites, start=1):
+            if isinstance(query, SampleSum):
+                yield query.answer(self._data.samples, self._data.labels, site)
+            elif isinstance(query, Query):
+                labels = np.asarray(self._data.labels[site])
+                yield query.answer(np.bincount(labels, minlength=query.classes))
+            if self._progress is not None:
+                self._progress(done, len(self._sites), f"sites in the sum {query.name}")
+
+
+def release(
+    query: AnyQuery,
+    answers: Iterable[Ints],
+    sites: int,
+    epsilon: float,
+    delta: float = DELTA,
+    share: float = 1.0,
+    noise_seed: int | None = None,
+) -> Release:
+    """Add up the sites' answers, each with its part of the noise.
+
+    Parameters
+    ----------
+    query
+        What the sites were asked.
+    answers
+        An answer per site, read one after the other.
+    sites
+        How many there are. All of them are counted on for the noise: none drops out or colludes in
+        a simulation.
+    epsilon, delta
+        What the sum may cost one sample of a site, added or removed; an infinite epsilon releases
+        the plain sum.
+    share
+        The share of that budget, in rho, that this sum may cost where several split it.
+    noise_seed
+        Draws the same noise again, for experiments. Whoever has the seed can subtract the noise, so
+        that such a release has no guarantee: its epsilon is infinite. By default noise comes from
+        the operating system, as at real sites.
+    """
+    noise = None
+    if not math.isinf(epsilon):
+        rho = share * rho_for(epsilon, delta)
+        sigma = sigma_for(rho, query.sensitivity, honest=sites, words=query.length)
+        noise = SumNoise(sigma, sites)
+    sums = np.zeros(query.length, np.int64)
+    for site, answer in enumerate(answers):
+        sums += answer
+        if noise is not None:
+            source = (
+                os.urandom if noise_seed is None else child_rng(noise_seed, "noise", site).bytes
+            )
+            sums += noise.part(query.length, source)
+    guarantee = epsilon if noise_seed is None else math.inf
+    return Release(sums, 0.0 if noise is None else noise.sigma, sites, guarantee, delta)
+
+
+_Noisy = tuple[Floats, float]  # numbers, counted in samples, and their standard error
+
+
+class _Sizes(NamedTuple):
+    """What a sum says about the number and the size of samples."""
+
+    counts: _Noisy | None = None  # per class, or of all together
+    totals: _Noisy | None = None  # each of them counts all samples
+    norms: _Noisy | None = None  # per class, of the sum of rows; each sample adds at most 1
+    traces: _Noisy | None = None  # per class, of the sum of squares; each adds from 0 to 1
+
+
+def check_sums(query: SampleSum, released: Release) -> None:
+    """Refuse sums that no samples can have.
+
+    Parameters
+    ----------
+    query, released
+        What was asked, and the noisy sum, with the number of samples that the sites state.
+    """
+    sizes = _sizes(query, query.by_class(released.sums, released.sigma), released.sigma)
+    samples, most, most_error = released.samples, None, 0.0
+    if samples is not None:
+        most = np.array([float(samples)])
+    if sizes.counts is not None:
+        most, most_error = sizes.counts
+        _refuse_above("samples of a class, below none", -most, 0.0, most_error)
+    if sizes.totals is not None and samples is not None:
+        totals, error = sizes.totals
+        what = "samples, where the sites say they have others"
+        _refuse_above(what, np.abs(totals - samples), 0.0, error)
+    for what, size in (("means", sizes.norms), ("second moments", sizes.traces)):
+        if size is None:
+            continue
+        values, error = size
+        _refuse_above(f"{what}, below zero", -values, 0.0, error)
+        if most is not None:
+            error = math.hypot(error, most_error)
+            _refuse_above(f"{what}, larger than the counts allow", values, most, error)
+
+
+def describe_check(sizes_known: bool) -> str:
+    """Say what was compared, for the generator's card, which is no place for an exact number."""
+    if not sizes_known:
+        return "means and second moments with the counts; the sites' numbers of samples: not known"
+    return "counts, means and second moments with the numbers of samples that the sites state"
+
+
+def _refuse_above(what: str, values: Floats, most: Floats | float, error: float) -> None:
+    """Refuse numbers above their limit by more than noise and rounding explain."""
+    limit = np.maximum(most, 0.0) * (1 + _ROUNDING) + _SIGMAS * error + _ROUNDING
+    if bool((values > limit).any()):
+        raise InfeasibleError(
+            f"these sums cannot be those of the sites' samples: {what}",
+            got=round(float(np.max(values)), 1),
+            allowed=f"up to {float(np.max(limit)):.1f}",
+            fix="a site may have sent wrong numbers: ask the sites' owners",
+        )
+
+
+def _sizes(query: SampleSum, words: Floats, sigma: float) -> _Sizes:
+    """Read the counts and sizes that a query's words hold."""
+    if isinstance(query, MomentSum):
+        (count, mean, second), d = query.units, query.dimensions
+        norms = _norms(words[:, 1 : 1 + d], mean, sigma)
+        traces = _traces(words[:, 1 + d :], d, second, sigma)
+        return _Sizes(*_counts(words, count, sigma), norms, traces)
+    if isinstance(query, ImageProducts):
+        return _Sizes(traces=_traces(words, query.dimensions, UNITS, sigma))
+    if isinstance(query, FeatureMeans):
+        count, mean = query.units
+        return _Sizes(*_counts(words, count, sigma), _norms(words[:, 1:], mean, sigma))
+    if isinstance(query, FeatureProducts):
+        count, product = query.units
+        traces = _traces(words[:, 1:], query.size, product, sigma)
+        return _Sizes(*_counts(words, count, sigma), traces=traces)
+    if isinstance(query, ColumnCounts):
+        ends = np.cumsum([len(cuts) + 2 for cuts in query.cuts])
+        columns = np.split(words[0] / SCALE, ends[:-1])
+        longest = max(map(len, columns))
+        rows = np.array([column.sum() for column in columns])
+        return _Sizes((words[0] / SCALE, sigma / SCALE), (rows, sigma / SCALE * longest**0.5))
+    return _Sizes()
+
+
+def _counts(words: Floats, unit: float, sigma: float) -> tuple[_Noisy, _Noisy]:
+    """Return the samples of every class, which the first words count, and of all together."""
+    counts, error = words[:, 0] / unit, sigma / unit
+    return (counts, error), (counts.sum(keepdims=True), error * math.sqrt(len(counts)))
+
+
+def _norms(words: Floats, unit: float, sigma: float) -> _Noisy:
+    """Return the norms of rows, less what the noise of their entries adds to them."""
+    squares = np.square(words / unit).sum(axis=1) - words.shape[1] * (sigma / unit) ** 2
+    # Of a square, noise of d entries is off by sqrt(2 d) variances; of a norm, by one deviation.
+    error = (sigma / unit) * (1 + (2 * words.shape[1]) ** 0.25)
+    return np.sqrt(np.maximum(squares, 0.0)), error
+
+
+def _traces(words: Floats, size: int, unit: float, sigma: float) -> _Noisy:
+    """Return the sums of the diagonal of upper triangles."""
+    rows, columns, _ = triangle(size)
+    diagonal = words[:, rows == columns]
+    return diagonal.sum(axis=1) / unit, sigma / unit * math.sqrt(size)

@@ -1,0 +1,1 @@
+"""Small tools without an idea of federated learning: files, locks, seeds, specs."""

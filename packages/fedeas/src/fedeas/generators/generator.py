@@ -1,0 +1,192 @@
+"""The protocol of a generator, and generators by name."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas._util.optional import import_extra
+from fedeas._util.specs import Registry, parse
+from fedeas.data import load_images
+from fedeas.data.kinds import Array
+from fedeas.errors import InputError
+from fedeas.generators.card import GeneratorCard, find_model
+from fedeas.generators.controls import noise_like, pool_of_data
+from fedeas.generators.gaussian import LocalGaussian, gaussian_of_data
+from fedeas.generators.resampler import Copies, Resampler, Smote
+from fedeas.planning.named_values import planned_quality
+
+Ints = NDArray[np.int64]
+Seeds = NDArray[np.uint64]
+Classes = Sequence[str] | int  # their names, or how many there are
+
+
+def _diffusion(
+    model: str,
+    sampler: str = "dpm",
+    steps: int | None = None,
+    guidance: float = 2.0,
+    precision: str = "float32",
+    device: str = "auto",
+) -> "Generator":
+    """Open a diffusion model by its folder."""
+    generator: Generator = import_extra(
+        "fedeas.generators.diffusion", "the generator 'diffusion'", "diffusion"
+    ).Diffusion.load(
+        model,
+        sampler=sampler,
+        steps=steps,
+        guidance=guidance,
+        precision_name=precision,
+        device=device,
+    )
+    return generator
+
+
+def _turbo(
+    model: str,
+    data: str,
+    folder: str | None = None,
+    prompt: str = "a photo of a {}",
+    steps: int = 1,
+    precision: str = "float32",
+    device: str = "auto",
+) -> "Generator":
+    """Open an SD-turbo pipeline that draws the classes of a data set at its size."""
+    turbo = import_extra("fedeas.generators.turbo", "the generator 'turbo'", "turbo")
+    images = load_images(data, folder)
+    generator: Generator = turbo.Turbo(
+        model, images.classes, images.samples.shape[1:], prompt, steps, precision, device
+    )
+    return generator
+
+
+_REGISTRY = Registry(
+    "generator",
+    "fedeas.generators",
+    {
+        "pool": pool_of_data,
+        "diffusion": _diffusion,
+        "turbo": _turbo,
+        "copies": Copies,
+        "noise": noise_like,
+        "gaussian": gaussian_of_data,
+        "local-gaussian": LocalGaussian,
+        "smote": Smote,
+    },
+    "sample(labels, seeds)",
+    former={"own": "private"},
+)
+
+
+@runtime_checkable
+class Generator(Protocol):
+    """Anything that draws samples: two members are enough.
+
+    `fingerprint` names everything that a sample depends on besides its label and seed. `sample`
+    returns one sample per label and seed, in the shape and dtype of the data: height x width x
+    channels of uint8 for images, float32 for rows of a table. The same label and seed give the same
+    sample in every batch, up to floating-point rounding.
+
+    A generator may also have `classes`, the names of the classes that it knows, `least_batch`, the
+    number of samples below which drawing a batch is mostly overhead: fills then take as many; a
+    `card` with a `quality` per class, from which runs plan; and `training_data`, for reports.
+    """
+
+    @property
+    def fingerprint(self) -> str:
+        """Identify the generator: another fingerprint means other samples."""
+        ...
+
+    def sample(self, labels: Ints, seeds: Seeds) -> Array:
+        """Draw one sample for every label, with its own seed; a batch may mix classes."""
+        ...
+
+
+def make_generator(spec: str, **offered: object) -> Generator:
+    """Make a generator from 'pool(data=cifar10)', an entry point's name, or a dotted path.
+
+    Parameters
+    ----------
+    spec : str
+        The generator's name or dotted path, with settings in brackets.
+    **offered : object
+        Settings to use where the generator takes them and `spec` does not set them.
+    """
+    generator = _REGISTRY.make(spec, offered)
+    if not isinstance(generator, Generator):
+        raise InputError(
+            f"{spec!r} is not a generator", allowed="an object with `fingerprint` and `sample`"
+        )
+    return generator
+
+
+def find_resampler(spec: str) -> Resampler | None:
+    """Make the generator of a spec if it needs clients' own samples; no other is opened."""
+    if not spec or not hasattr(_REGISTRY.factory(parse(spec, "generator")[0]), "sample_from"):
+        return None
+    generator = make_generator(spec)
+    return generator if isinstance(generator, Resampler) else None
+
+
+def open_generator(spec: str, offered: tuple[tuple[str, object], ...] = ()) -> Generator:
+    """Make a generator with those offered settings that it takes.
+
+    It is kept by whoever needs it again, never by its spec: the files that a spec names change.
+    """
+    return make_generator(spec, **dict(offered))
+
+
+def check_stated_classes(classes: Classes, spec: str) -> None:
+    """Refuse a diffusion model of other classes by its metadata, before its libraries are loaded.
+
+    What cannot be read is left to whoever opens the model.
+    """
+    name, settings = parse(spec, "generator")
+    if name != "diffusion":
+        return
+    model_classes = None
+    with suppress(InputError):
+        model_classes = GeneratorCard.load(find_model(str(settings.get("model", "")))).classes
+    _check_same_classes(classes, model_classes)
+
+
+def check_classes(classes: Classes, generator: Generator) -> None:
+    """Refuse a generator of other classes; spelling may differ, as 'T-shirt/top' does."""
+    _check_same_classes(classes, getattr(generator, "classes", None))
+
+
+def _check_same_classes(classes: Classes, generator_classes: Sequence[str] | None) -> None:
+    if generator_classes is None:
+        return
+    same = len(generator_classes) == count_classes(classes)
+    if same and not isinstance(classes, int):
+        same = [_letters(name) for name in generator_classes] == [
+            _letters(name) for name in classes
+        ]
+    if not same:
+        raise InputError(
+            "the data and the generator have different classes",
+            got=f"{classes} classes" if isinstance(classes, int) else list(classes),
+            allowed=f"{len(generator_classes)}: {', '.join(generator_classes)}",
+            fix="choose another generator, or rename the classes if only their names differ",
+        )
+
+
+def stated_quality(generator: object) -> list[float] | None:
+    """Return what a generator says that its samples of each class are worth in real ones."""
+    stated: Sequence[float] = getattr(getattr(generator, "card", None), "quality", ())
+    return planned_quality(stated) if stated else None
+
+
+def count_classes(classes: Classes) -> int:
+    """Return how many classes there are."""
+    if isinstance(classes, bool) or (isinstance(classes, int) and classes < 2):
+        raise InputError("not a number of classes", got=classes, allowed="2 and more, or names")
+    return classes if isinstance(classes, int) else len(classes)
+
+
+def _letters(name: str) -> str:
+    return "".join(letter for letter in name.casefold() if letter.isalnum())

@@ -1,0 +1,1 @@
+"""The planner: label counts, targets, policies, plans. Needs NumPy alone."""

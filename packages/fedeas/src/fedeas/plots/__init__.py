@@ -1,0 +1,1 @@
+"""Pictures of counts, plans and samples, and self-contained HTML pages."""

@@ -1,1 +1,0 @@
-"""Runs and sweeps, and the tables of their results."""

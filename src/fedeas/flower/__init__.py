@@ -1,1 +1,0 @@
-"""Federated training on Flower: one algorithm, whatever the grid that carries its messages."""

@@ -1,1 +1,0 @@
-"""What leaves a site, and at what price: private sums, their noise, and a ledger of both."""

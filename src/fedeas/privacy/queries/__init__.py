@@ -1,1 +1,0 @@
-"""What sites may be asked: queries whose answers are summed under noise."""

@@ -1,1 +1,0 @@
-"""Every setting, declared once: its type, its range, its default, and whether it names a run."""

@@ -1,0 +1,130 @@
+"""What importing the packages costs and needs; import-linter holds the order of imports."""
+
+import importlib
+import importlib.metadata
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fedeas
+import fedeas_lab
+import fedeas_private
+
+WITH_EXTRA = {"FedEASSampler": "imbalanced", "Method": "torch"}
+
+
+def loaded_by(program: str) -> set[str]:
+    """Return the top-level packages that a fresh process has loaded after a program."""
+    code = f"import sys, json\n{program}\nprint(json.dumps([m.split('.')[0] for m in sys.modules]))"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    )
+    return set(json.loads(done.stdout))
+
+
+def test_importing_fedeas_loads_numpy_alone():
+    heavy = {
+        "typer", "rich", "click", "msgspec", "pyarrow", "matplotlib", "datasets", "pandas", "torch",
+        "flwr", "fedeas_private", "fedeas_lab",
+    }  # fmt: skip
+    planning = "import fedeas; fedeas.FedEAS(beta=12).plan(fedeas.LabelCounts([[9, 1], [1, 9]]))"
+    assert not heavy & loaded_by(planning)
+
+
+def test_the_command_line_starts_without_numpy_and_msgspec():
+    assert not {"numpy", "msgspec"} & loaded_by("import fedeas.cli")
+
+
+@pytest.mark.parametrize("package", [fedeas, fedeas_private, fedeas_lab], ids=lambda p: p.__name__)
+def test_the_public_names_are_there_once(package):
+    assert len(package.__all__) == len(set(package.__all__))
+    assert set(package.__all__) <= set(dir(package))
+    assert all(getattr(package, name).__name__ == name for name in package.__all__)
+    assert not hasattr(package, "nothing_of_this_name")
+
+
+def test_the_packages_have_one_version():
+    versions = {package.__version__ for package in (fedeas, fedeas_private, fedeas_lab)}
+    assert len(versions) == 1
+
+
+def test_a_public_name_names_the_extra_that_it_needs():
+    """And `dir`, which `help(fedeas)` goes through, leaves it out where that is not installed."""
+    code = (
+        "import sys, json\n"
+        "sys.modules |= dict.fromkeys(['torch', 'flwr', 'imblearn'])\n"
+        "import fedeas\n"
+        "said = {}\n"
+        "for name in sys.argv[1:]:\n"
+        "    try: getattr(fedeas, name)\n"
+        "    except fedeas.MissingExtraError as error: said[name] = error.extra\n"
+        "print(json.dumps([said, sorted(set(sys.argv[1:]) & set(dir(fedeas)))]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *WITH_EXTRA], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == [WITH_EXTRA, []]
+
+
+def test_a_missing_wing_names_its_extra():
+    optional = importlib.import_module("fedeas._util.optional")
+    with pytest.raises(fedeas.MissingExtraError) as refused:
+        optional.import_extra("fedeas_not_there.ledger", "a ledger", "private")
+    assert refused.value.extra == "private"
+
+
+def test_a_missing_extra_is_named(monkeypatch, fedeas, paper_csv, tmp_path):
+    for package, arguments in (
+        ("pyarrow", ["plan", tmp_path / "x.parquet"]),
+        ("matplotlib", ["plan", paper_csv, "--plot", tmp_path / "x.png"]),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, package, None)
+            result = fedeas(*arguments)
+        assert result.code == 2
+        assert 'pip install "fedeas[' in result.err
+
+
+def test_a_name_of_an_earlier_version_says_what_to_write():
+    former = importlib.import_module("fedeas._util.former")
+    page = (Path(__file__).parents[1] / "docs" / "upgrading.md").read_text()
+    for name, now in former.NAMES.items():
+        assert f"{name}`" in page or f"{name}(" in page, name
+        with pytest.raises(ImportError, match="write ") as refused:
+            getattr(fedeas, name)
+        assert now in str(refused.value)
+    with pytest.raises(ImportError, match=r"write fedeas_private\.Ledger"):
+        exec("from fedeas import Ledger")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["select", "counts.csv"], "write fedeas plan COUNTS --betas"),
+        (["plan", "counts.csv", "--site-costs", "f.csv"], "write --cost FILE"),
+        (["plan", "counts.csv", "--layout", "wide"], "fedeas counts FILE --out counts.csv"),
+        (["generator", "own"], "write fedeas generator private"),
+        (["cache", "verify", "folder"], "write fedeas cache list --check"),
+    ],
+)
+def test_a_command_or_option_of_an_earlier_version_says_what_to_write(fedeas, arguments, advice):
+    result = fedeas(*arguments)
+    assert result.code == 2
+    assert advice in result.err
+    assert len(result.err.splitlines()) == 1
+
+
+def test_a_broken_package_does_not_take_the_other_commands_along(monkeypatch, capsys):
+    """It is named in one line, however many commands it brings."""
+    cli = importlib.import_module("fedeas.cli")
+    points = [
+        importlib.metadata.EntryPoint(name, "fedeas_broken.cli:run", "fedeas.commands")
+        for name in ("broken-one", "broken-two")
+    ]
+    monkeypatch.setattr(cli, "entry_points", lambda **_: points)
+    cli.add_installed_commands()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "fedeas_broken.cli:run is broken" in line

@@ -1,0 +1,147 @@
+"""Real sites without the private wing: plain training, and what is refused by naming the wing."""
+
+import subprocess
+import sys
+
+import pytest
+from flwr.app import Context, Message, RecordDict
+
+from fedeas import InfeasibleError, InputError
+from fedeas._util.settings import read_settings
+from fedeas.flower import client_app, run_server, settings
+from fedeas.flower.backends import InlineGrid
+from fedeas.flower.client import make_client_app
+from fedeas.flower.deployed import REFUSAL, RefusalLog, open_site
+from fedeas.flower.rounds import run_rounds
+from fedeas_private.flower import run_server as run_private
+from fedeas_private.flower import settings as private
+from federations import federation, run
+from federations import settings as federated_settings
+from hostile import equal
+from test_deployment import NAMES, app_of, sites  # noqa: F401 -- a fixture
+from test_deployment import settings as run_settings
+
+WITHOUT_WINGS = """
+import importlib, pkgutil, sys
+sys.modules.update(dict.fromkeys(("fedeas_private", "fedeas_lab")))
+import fedeas.flower
+for module in pkgutil.iter_modules(fedeas.flower.__path__):
+    importlib.import_module(f"fedeas.flower.{module.name}")
+fedeas.flower.client_app()
+"""
+
+
+def plain_settings(sites, out, **changed):  # noqa: F811
+    given = run_settings(sites, out, **changed)
+    return {name: value for name, value in given.items() if name not in settings.PRIVATE_KEYS}
+
+
+def plain_config(sites, state, k, **changed):  # noqa: F811
+    data, folder = str(sites / str(k) / "data"), str(state / str(k))
+    return settings.SiteConfig(
+        k, NAMES, data, folder, "federations:Shapes", device="cpu"
+    ).replace(**changed)  # fmt: skip
+
+
+def test_the_core_needs_no_wing():
+    subprocess.run([sys.executable, "-W", "ignore", "-c", WITHOUT_WINGS], check=True)
+
+
+def test_a_plain_federation_ends_with_the_model_of_one_that_could_have_added_up(
+    sites,  # noqa: F811
+    tmp_path,
+):
+    app = make_client_app(
+        lambda context: open_site(
+            plain_config(sites, tmp_path / "p", context.node_config["partition-id"])
+        )
+    )
+    plain = run_server(InlineGrid(app, 4), plain_settings(sites, tmp_path / "a"))
+    grid = InlineGrid(app_of(sites, tmp_path / "s"), 4)
+    assert equal(plain.weights, run_private(grid, run_settings(sites, tmp_path / "b")).weights)
+
+
+def added(kind: type, base: type) -> set[str]:
+    names = set(kind.__struct_fields__) - set(base.__struct_fields__)
+    return {name.replace("_", "-") for name in names}
+
+
+def test_the_core_knows_which_settings_are_the_wings():
+    of_run = added(private.RunConfig, settings.RunConfig)
+    assert of_run | added(private.SiteConfig, settings.SiteConfig) == set(settings.PRIVATE_KEYS)
+
+
+@pytest.mark.parametrize("key", sorted(settings.PRIVATE_KEYS))
+def test_settings_of_the_wing_are_refused_by_its_name(sites, tmp_path, key):  # noqa: F811
+    with pytest.raises(InputError, match=rf"{key}.*fedeas\[private\]"):
+        run_server(InlineGrid(client_app(), 1), {**plain_settings(sites, tmp_path), key: ""})
+    node = {**plain_config(sites, tmp_path, 0).to_dict(), key: ""}
+    with pytest.raises(InputError, match=rf"{key}.*fedeas\[private\]"):
+        read_settings(settings.SiteConfig, node, "a site")
+
+
+def test_a_plain_site_that_says_secure_trains_for_nobody(sites, tmp_path, caplog):  # noqa: F811
+    """An owner who means to let updates leave only in sums must not be misunderstood."""
+    grid = InlineGrid(client_app(), 4)
+    for k, context in enumerate(grid._contexts.values()):
+        node = {**plain_config(sites, tmp_path, k).to_dict(), "secure": True}
+        grid._contexts[context.node_id] = Context(
+            1, context.node_id, node, RecordDict(), {"classes": NAMES}
+        )
+    with pytest.raises(InfeasibleError, match=REFUSAL):
+        run_server(grid, plain_settings(sites, tmp_path / "run"))
+    assert "fedeas[private]" in caplog.text
+
+
+def test_a_plain_client_refuses_a_secure_sum_in_one_line(tmp_path):
+    made = federation(tmp_path / "f")
+    secure = federated_settings().replace(fraction=1.0, secure=True, rounds=1)
+    grid = InlineGrid(make_client_app(made.simulation.opener()), made.clients)
+    with pytest.raises(InfeasibleError, match=r"too few clients") as refused:
+        run(made, tmp_path, secure, grid)
+    assert "fedeas[private]" in str(refused.value)
+
+
+def test_a_secure_run_is_not_trained_in_clear(tmp_path):
+    made = federation(tmp_path / "f")
+    grid = InlineGrid(make_client_app(made.simulation.opener()), made.clients)
+    secure, checkpoint = federated_settings().replace(secure=True), tmp_path / "c.safetensors"
+    with pytest.raises(InputError, match=r"fedeas\[private\]"):
+        run_rounds(grid, secure, made.task, 42, checkpoint, "x", lambda _: {})
+
+
+@pytest.mark.parametrize("kind", ["query.nobody", "evaluate", "train.other"])
+def test_a_message_that_nobody_handles_is_refused_in_the_same_words(
+    sites,  # noqa: F811
+    tmp_path,
+    kind,
+):
+    grid = InlineGrid(client_app(), 1)
+    (node,) = grid.get_node_ids()
+    config = plain_config(sites, tmp_path, 0)
+    grid._contexts[node] = Context(1, node, config.to_dict(), RecordDict(), {"classes": NAMES})
+    (reply,) = grid.send_and_receive([Message(RecordDict(), node, kind)])
+    assert reply.error.reason == REFUSAL
+    assert len(RefusalLog(tmp_path / "0" / "refusals")._recent()) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("generator-way", "'generator-way' is now 'generator-method'"),
+        ("minimum", "'minimum' is now 'min-reply-fraction'"),
+        ("window", "'window' is now 'max-in-flight'"),
+        ("average", "'average' is now 'ema-decay'"),
+        ("aggregation", "'aggregation' is no longer a setting"),
+    ],
+)
+def test_a_key_of_the_last_version_is_refused_by_its_new_name(sites, tmp_path, key, said):  # noqa: F811
+    with pytest.raises(InputError) as refused:
+        read_settings(private.RunConfig, {**run_settings(sites, tmp_path), key: "x"}, "run.toml")
+    assert said in str(refused.value) and "did you mean" not in str(refused.value)
+
+
+def test_an_epsilon_that_would_add_no_noise_is_refused(sites, tmp_path):  # noqa: F811
+    given = {**run_settings(sites, tmp_path), "epsilon": 1.0}
+    with pytest.raises(InputError, match=r"epsilon.*secure = true"):
+        run_private(InlineGrid(client_app(), 1), given)
