@@ -1,0 +1,215 @@
+"""The study of reproduction/plan.md: every run as a row, and the comparisons that were planned.
+
+A row has what a run was and what it reached in the last tenth of its rounds: the accuracy, the mean
+over classes, the worst site. Differences are paired by seed.
+"""
+
+import csv
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from scipy import stats
+
+from fedeas._util.specs import parse
+from fedeas_lab.results import FinishedRun, Mean, find_runs
+from reproduction.evidence import holm_p_values
+
+RECORD = Path(__file__).parent / "recorded" / "study.csv"
+LEVEL, POWER = 0.05, 0.8
+# Data sets of the study by the names in their runs; the generator of the primary comparison.
+DATA = {
+    "tables/letter": "letter",
+    "tables/satimage": "satimage",
+    "tables/loans": "loans",
+    "natural/covertype_areas": "forest",
+    "natural/portal_rodents": "rodents",
+    "natural/crohme_sites": "symbols",
+    "cifar10": "CIFAR-10",
+    "fashion_mnist": "Fashion-MNIST",
+}
+PRIMARY = ("letter", "satimage", "CIFAR-10", "Fashion-MNIST")
+REAL_SITES = ("forest", "rodents", "loans", "symbols")  # every policy: private, epsilon 1
+SECONDARY = {
+    "water-filling minus FedEAS": ("waterfill", "fedeas"),
+    "FedEAS minus copies": ("fedeas", "copies"),
+    "FedEAS with the private generator, epsilon 1, minus copies": ("fedeas private 1", "copies"),
+}
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """A run of the study, and what it reached in the last tenth of its rounds."""
+
+    data: str
+    way: str
+    seed: int
+    learning_rate: float
+    generated: int
+    accuracy: float
+    class_mean: float
+    worst_site: float | None
+    before_last: float  # accuracy in the tenth of rounds before the last: shows what is flat
+    grid: str
+    experiment: str
+    code: str
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One way minus another, seed by seed, in percentage points."""
+
+    data: str
+    what: str
+    seeds: int
+    mean: float
+    half: float  # of the 95 % interval
+    p: float
+    spread: float
+
+    @property
+    def seeds_needed(self) -> int | None:
+        """Seeds at which a lead of this size and spread is found with a power of 80 %."""
+        if self.mean == 0:
+            return None
+        for n in range(2, 10_000):
+            shift = abs(self.mean) / self.spread * math.sqrt(n) if self.spread else math.inf
+            bound = stats.t.ppf(1 - LEVEL / 2, n - 1)
+            if stats.nct.sf(bound, n - 1, min(shift, 1e3)) >= POWER:
+                return n
+        return None
+
+
+def rows(folders: Sequence[Path]) -> Iterator[StudyRun]:
+    """Yield the finished runs of sweeps; grids that only chose a rate are left out."""
+    for folder in folders:
+        _, runs, _ = find_runs(folder)
+        for run in runs:
+            if not run.entry.grid.startswith("rates"):
+                yield _row(run)
+
+
+def _row(run: FinishedRun) -> StudyRun:
+    result, settings = run.result, run.result["settings"]
+    curve, rounds = result["curves"]["accuracy"], len(result["curves"]["accuracy"])
+    tenth = max(1, rounds // 10)
+    sites = [a for a in result["curves"].get("per_site", ()) if a is not None]
+    of_classes = [a for a in result["curves"]["per_class"] if a is not None]
+    return StudyRun(
+        DATA.get(settings["data"]["name"], settings["data"]["name"]),
+        way(run),
+        result["seed"],
+        settings["federated"]["local"]["learning_rate"],
+        result["generated"],
+        _mean(curve[-tenth:]),
+        statistics.mean(of_classes),
+        min(sites) if sites else None,
+        _mean(curve[-2 * tenth : -tenth]),
+        run.entry.grid,
+        result["experiment"],
+        result["code_hash"],
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return statistics.mean(known) if known else math.nan
+
+
+def way(run: FinishedRun) -> str:
+    """Name how a run trains: the policy, and the generator where several are compared."""
+    augment = run.result["settings"]["augment"]
+    policy = parse(augment["policy"], "policy")[0]
+    if run.result["settings"]["federated"]["method"] == "class-weights":
+        return "class weights"
+    if policy == "none":
+        return "none" if augment.get("steps_as") else "none, own steps"
+    if run.entry.grid == "private":
+        return f"{policy} private {parse(augment['generator'], 'generator')[1]['epsilon']}"
+    return f"{policy} central" if run.entry.grid == "central" else policy
+
+
+def difference(all_rows: Sequence[StudyRun], data: str, a: str, b: str) -> Difference | None:
+    """Return one way minus another on a data set; None with less than two seeds of both."""
+    by_way: dict[str, dict[int, float]] = defaultdict(dict)
+    for row in all_rows:
+        if row.data == data and row.grid != "again":
+            by_way[row.way][row.seed] = row.accuracy
+    seeds = sorted(by_way[a].keys() & by_way[b].keys())
+    if len(seeds) < 2:
+        return None
+    points = [100 * (by_way[a][seed] - by_way[b][seed]) for seed in seeds]
+    test = stats.ttest_1samp(points, 0)
+    interval = test.confidence_interval(1 - LEVEL)
+    half = float(interval.high - interval.low) / 2
+    mean, spread = statistics.mean(points), statistics.stdev(points)
+    return Difference(data, f"{a} - {b}", len(seeds), mean, half, float(test.pvalue), spread)
+
+
+def primary(all_rows: Sequence[StudyRun]) -> list[tuple[Difference, float, str]]:
+    """Return FedEAS minus uniform on each data set, its corrected p, and the verdict."""
+    known = [d for data in PRIMARY if (d := difference(all_rows, data, "fedeas", "uniform"))]
+    # The family is of four, also while some are not there yet.
+    corrected = holm_p_values([*(d.p for d in known), *[1.0] * (len(PRIMARY) - len(known))])
+    return [(d, p, _verdict(d, p)) for d, p in zip(known, corrected, strict=False)]
+
+
+def _verdict(found: Difference, p: float) -> str:
+    if p >= LEVEL:
+        return "open"
+    return "supported" if found.mean > 0 else "refuted in direction"
+
+
+def secondary(all_rows: Sequence[StudyRun]) -> list[tuple[str, Difference, float]]:
+    """Return the secondary comparisons, each corrected over the data sets that have it."""
+    lines = []
+    for what, (a, b) in SECONDARY.items():
+        known = []
+        for data in dict.fromkeys(row.data for row in all_rows):
+            first = "fedeas" if data in REAL_SITES and a == "fedeas private 1" else a
+            if (d := difference(all_rows, data, first, b)) is not None:
+                known.append(d)
+        corrected = holm_p_values([d.p for d in known])
+        lines += [(what, d, p) for d, p in zip(known, corrected, strict=True)]
+    return lines
+
+
+def means(all_rows: Sequence[StudyRun]) -> dict[str, dict[str, Mean]]:
+    """Return the accuracy by data set and way."""
+    values: Mapping[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in all_rows:
+        if row.grid != "again":
+            values[row.data][row.way].append(row.accuracy)
+    return {
+        data: {way: Mean.of(accuracies) for way, accuracies in ways.items()}
+        for data, ways in values.items()
+    }
+
+
+def write_rows(path: Path, all_rows: Sequence[StudyRun]) -> None:
+    """Write every run as a line of CSV."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [f.name for f in fields(StudyRun)], lineterminator="\n")
+        writer.writeheader()
+        for row in sorted(all_rows, key=lambda r: (r.data, r.grid, r.way, r.seed)):
+            content = asdict(row)
+            for name in ("accuracy", "class_mean", "worst_site", "before_last"):
+                content[name] = "" if content[name] is None else f"{content[name]:.5f}"
+            writer.writerow(content)
+
+
+def read_rows(path: Path) -> list[StudyRun]:
+    """Read what `write_rows` wrote."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return [
+            StudyRun(
+                line["data"], line["way"], int(line["seed"]), float(line["learning_rate"]),
+                int(line["generated"]), float(line["accuracy"]), float(line["class_mean"]),
+                float(line["worst_site"]) if line["worst_site"] else None,
+                float(line["before_last"]), line["grid"], line["experiment"], line["code"],
+            )
+            for line in csv.DictReader(file)
+        ]  # fmt: skip
