@@ -228,6 +228,37 @@ def study(
 
 
 @app.command()
+def rates(
+    runs: list[Path] | None = typer.Argument(
+        None, metavar="[RUNS]...", help="Folders of the study's sweeps, instead of the record."
+    ),
+    out: Path | None = typer.Option(None, help="File for every run as a line of CSV."),
+) -> None:
+    """Print the accuracy on validation samples by learning rate, which chose the study's rates.
+
+    Example: `python -m reproduction rates`
+    """
+    from reproduction.rates import best_rates, mean_accuracy, read_rates, write_rates
+    from reproduction.rates import rates as rate_runs
+
+    everything = list(rate_runs(runs)) if runs else read_rates()
+    if out is not None:
+        write_rates(out, everything)
+    table = show.new_table(
+        "Accuracy on validation samples by learning rate, percent; * is the best",
+        ("data", False), ("way", False), ("rates", False),
+    )  # fmt: skip
+    best = best_rates(everything)
+    for (data, way), by_rate in mean_accuracy(everything).items():
+        shown = [
+            f"{rate:g}: {100 * accuracy:.2f}{'*' if rate == best[data, way] else ''}"
+            for rate, accuracy in by_rate.items()
+        ]
+        table.add_row(data, way, "  ".join(shown))
+    show.print_table(table)
+
+
+@app.command()
 def generator(
     out: Path = typer.Option(..., help="Output folder; run again to resume."),
     threads: int = typer.Option(1, min=1, help="Threads of the training."),

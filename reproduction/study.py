@@ -104,7 +104,7 @@ def _row(run: FinishedRun) -> StudyRun:
         result["seed"],
         settings["federated"]["local"]["learning_rate"],
         result["generated"],
-        _mean(curve[-tenth:]),
+        last_tenth(curve),
         statistics.mean(of_classes),
         min(sites) if sites else None,
         _mean(curve[-2 * tenth : -tenth]),
@@ -112,6 +112,11 @@ def _row(run: FinishedRun) -> StudyRun:
         result["experiment"],
         result["code_hash"],
     )
+
+
+def last_tenth(curve: Sequence[float | None]) -> float:
+    """Return the mean of the last tenth of the rounds, of those that were evaluated."""
+    return _mean(curve[-max(1, len(curve) // 10) :])
 
 
 def _mean(values: Sequence[float | None]) -> float:

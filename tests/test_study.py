@@ -1,8 +1,12 @@
 """The statistics of the study, on made-up runs whose answers are known by hand."""
 
+import tomllib
+from pathlib import Path
+
 import pytest
 
 from reproduction.evidence import holm_p_values
+from reproduction.rates import RateRun, best_rates, read_rates, write_rates
 from reproduction.study import (
     StudyRun,
     difference,
@@ -12,6 +16,12 @@ from reproduction.study import (
     secondary,
     write_rows,
 )  # fmt: skip
+
+CONFIGS = Path(__file__).parent.parent / "reproduction" / "configs" / "evidence"
+FILES = {
+    "letter": "letter", "satimage": "satimage", "loans": "loans", "forest": "forest",
+    "rodents": "rodents", "CIFAR-10": "cifar10", "Fashion-MNIST": "fashion",
+}  # fmt: skip
 
 
 def runs(data, way, accuracies, grid="where"):
@@ -68,3 +78,34 @@ def test_runs_are_written_and_read_and_repetitions_do_not_count(tmp_path):
     read = read_rows(tmp_path / "study.csv")
     assert sorted(read, key=repr) == sorted([*LETTER, *again], key=repr)
     assert means(read)["letter"]["fedeas"].value == pytest.approx(0.64)
+
+
+def test_the_sweeps_train_at_the_rates_that_were_best_on_validation_samples():
+    """Of the data sets whose rates were chosen; ways share a rate as the plan says."""
+    best = best_rates(read_rates())
+    assert best
+    for data in {data for data, _ in best}:
+        sweep = tomllib.loads((CONFIGS / f"{FILES[data]}.toml").read_text(encoding="utf-8"))
+        base = sweep["base"]["federated"]["local"]["learning_rate"]
+        assert base == best[data, "fedeas"]
+        for grid in sweep["grid"]:
+            if grid["name"].startswith("rates"):
+                continue
+            rate = grid.get("federated", {}).get("local", {}).get("learning_rate", base)
+            way = {"none": "none", "none-own-steps": "none", "copies": "none"}.get(
+                grid["name"], "fedeas"
+            )
+            if grid["name"] == "class-weights":
+                way = "class weights"
+            assert rate == best.get((data, way), base), (data, grid["name"])
+
+
+def test_the_best_rate_is_that_of_the_highest_mean_over_seeds(tmp_path):
+    runs = [
+        RateRun("letter", "none", rate, seed, accuracy, "c")
+        for rate, accuracies in {0.1: (0.6, 0.7), 0.3: (0.5, 0.9), 1.0: (0.7, 0.7)}.items()
+        for seed, accuracy in enumerate(accuracies)
+    ]
+    write_rates(tmp_path / "rates.csv", runs)
+    assert sorted(read_rates(tmp_path / "rates.csv"), key=repr) == sorted(runs, key=repr)
+    assert best_rates(runs) == {("letter", "none"): 0.3}

@@ -1,0 +1,91 @@
+"""Learning rates of the study: every run that chose one, and what the sweep files have to say.
+
+The accuracy is that on validation samples, in the last tenth of the rounds.
+"""
+
+import csv
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from fedeas_lab.results import find_runs
+from reproduction.study import DATA, last_tenth
+
+RECORD = Path(__file__).parent / "recorded" / "rates.csv"
+WAYS = {
+    "rates-fedeas": "fedeas",
+    "rates-none": "none",
+    "rates-class-weights": "class weights",
+}
+
+
+@dataclass(frozen=True)
+class RateRun:
+    """A run that helped to choose a learning rate."""
+
+    data: str
+    way: str
+    learning_rate: float
+    seed: int
+    accuracy: float
+    code: str
+
+
+def rates(folders: Sequence[Path]) -> Iterator[RateRun]:
+    """Yield the finished runs of the grids that choose a rate."""
+    for folder in folders:
+        _, runs, _ = find_runs(folder)
+        for run in runs:
+            if (way := WAYS.get(run.entry.grid)) is not None:
+                result, settings = run.result, run.result["settings"]
+                yield RateRun(
+                    DATA.get(settings["data"]["name"], settings["data"]["name"]),
+                    way,
+                    settings["federated"]["local"]["learning_rate"],
+                    result["seed"],
+                    round(last_tenth(result["curves"]["accuracy"]), 5),
+                    result["code_hash"],
+                )
+
+
+def mean_accuracy(runs: Sequence[RateRun]) -> dict[tuple[str, str], dict[float, float]]:
+    """Return the mean over seeds by data set and way, and in it by rate."""
+    values: Mapping[tuple[str, str], dict[float, list[float]]]
+    values = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        values[run.data, run.way][run.learning_rate].append(run.accuracy)
+    return {
+        key: {rate: statistics.mean(found) for rate, found in sorted(by_rate.items())}
+        for key, by_rate in values.items()
+    }
+
+
+def best_rates(runs: Sequence[RateRun]) -> dict[tuple[str, str], float]:
+    """Return the rate with the highest mean, by data set and way; of equal ones the smallest."""
+    return {
+        key: max(by_rate, key=lambda rate: (by_rate[rate], -rate))
+        for key, by_rate in mean_accuracy(runs).items()
+    }
+
+
+def write_rates(path: Path, runs: Sequence[RateRun]) -> None:
+    """Write every run as a line of CSV."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [f.name for f in fields(RateRun)], lineterminator="\n")
+        writer.writeheader()
+        for run in sorted(runs, key=lambda r: (r.data, r.way, r.learning_rate, r.seed)):
+            writer.writerow(asdict(run))
+
+
+def read_rates(path: Path = RECORD) -> list[RateRun]:
+    """Read what `write_rates` wrote."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return [
+            RateRun(
+                line["data"], line["way"], float(line["learning_rate"]), int(line["seed"]),
+                float(line["accuracy"]), line["code"],
+            )
+            for line in csv.DictReader(file)
+        ]  # fmt: skip
