@@ -259,6 +259,27 @@ def rates(
 
 
 @app.command()
+def central(
+    sweeps: list[Path] = typer.Argument(..., metavar="SWEEP...", help="Sweeps of the study."),
+    seeds: int = typer.Option(3, min=1, help="Repetitions."),
+    out: Path | None = typer.Option(None, help="CSV file to add the runs to."),
+) -> None:
+    """Train on a generator's data, and on its samples alone, in one place: no federation.
+
+    Example: `python -m reproduction central reproduction/configs/evidence/letter.toml`
+    """
+    from reproduction.central import central_runs, write_central
+
+    for sweep in sweeps:
+        runs = []
+        for run in central_runs(sweep, range(1, seeds + 1)):
+            typer.echo(f"{run.data}, {run.trained_on}, seed {run.seed}: {100 * run.accuracy:.2f} %")
+            runs.append(run)
+        if out is not None:
+            write_central(out, runs)
+
+
+@app.command()
 def generator(
     out: Path = typer.Option(..., help="Output folder; run again to resume."),
     threads: int = typer.Option(1, min=1, help="Threads of the training."),

@@ -5,7 +5,7 @@ The accuracy is that on validation samples, in the last tenth of the rounds.
 
 import csv
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -63,11 +63,17 @@ def mean_accuracy(runs: Sequence[RateRun]) -> dict[tuple[str, str], dict[float, 
 
 
 def best_rates(runs: Sequence[RateRun]) -> dict[tuple[str, str], float]:
-    """Return the rate with the highest mean, by data set and way; of equal ones the smallest."""
-    return {
-        key: max(by_rate, key=lambda rate: (by_rate[rate], -rate))
-        for key, by_rate in mean_accuracy(runs).items()
-    }
+    """Return the rate with the highest mean, by data set and way; of equal ones the smallest.
+
+    A rate that diverged with any seed has fewer runs than the others, and does not win.
+    """
+    seeds = Counter((run.data, run.way, run.learning_rate) for run in runs)
+    best = {}
+    for (data, way), by_rate in mean_accuracy(runs).items():
+        most = max(seeds[data, way, rate] for rate in by_rate)
+        stable = [rate for rate in by_rate if seeds[data, way, rate] == most]
+        best[data, way] = max(stable, key=lambda rate: (by_rate[rate], -rate))
+    return best
 
 
 def write_rates(path: Path, runs: Sequence[RateRun]) -> None:

@@ -106,6 +106,7 @@ def test_the_best_rate_is_that_of_the_highest_mean_over_seeds(tmp_path):
         for rate, accuracies in {0.1: (0.6, 0.7), 0.3: (0.5, 0.9), 1.0: (0.7, 0.7)}.items()
         for seed, accuracy in enumerate(accuracies)
     ]
+    runs.append(RateRun("letter", "none", 3.0, 0, 0.99, "c"))  # its other seed diverged
     write_rates(tmp_path / "rates.csv", runs)
     assert sorted(read_rates(tmp_path / "rates.csv"), key=repr) == sorted(runs, key=repr)
     assert best_rates(runs) == {("letter", "none"): 0.3}
