@@ -2,8 +2,9 @@
 
     python benchmarks/advice.py [--out docs/data/advice.csv]
 
-For every setting of docs/data/tables-study.csv, own-federated.csv and free.csv the clients are
-shared out again, by the seeds of the runs, and diagnosed. Beside it is what generated samples and
+For every setting of docs/data/tables-study.csv, own-federated.csv, free.csv and of the study at
+equal steps (reproduction/recorded/study.csv) the clients are shared out again, by the seeds of the
+runs, and diagnosed. Beside it is what generated samples and
 class weights were ahead by: points of accuracy with half of the 95 % interval, paired by seed, bold
 where the whole interval above copies is above 0. Copies are for nothing, so generated samples have
 to be half a point ahead to be worth it: `threshold` is the part `lacking` from which on generating
@@ -30,9 +31,12 @@ from fedeas_lab.config import Config
 from fedeas_lab.resolve import partition_data
 from fedeas_lab.results import Mean
 from reproduction.evidence import minus
+from reproduction.study import RECORD, read_rows
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "data"
+EVIDENCE = ROOT / "reproduction" / "configs" / "evidence"
+FILES = {"CIFAR-10": "cifar10", "Fashion-MNIST": "fashion"}  # of the study's data sets
 WEIGHTS = "class-weights"
 WORTH = 0.5  # points that generated samples have to be ahead by
 FREE_SEED = 42  # of reproduction/configs/cpu/free.toml
@@ -60,10 +64,11 @@ def main() -> None:
             writer.writeheader()
             writer.writerows(rows)
     print(markdown(given.record or given.out))
+    print(f"\n{wrong_rate(given.record or given.out)}")
 
 
 def settings() -> Iterator[dict[str, object]]:
-    """Yield a row per setting of the three studies."""
+    """Yield a row per setting of the studies."""
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder)
         scores = read(DATA / "tables-study.csv")
@@ -77,6 +82,9 @@ def settings() -> Iterator[dict[str, object]]:
             yield row_of(f"{name}-{named(ALPHA)} (own)", content, runs, "own-1")
     content = read_toml(ROOT / "reproduction" / "configs" / "cpu" / "free.toml")["base"]
     yield row_of("cifar10-0_1 (real images)", content, read_free(DATA / "free.csv"), "fedeas")
+    for data, runs in read_study().items():
+        content = read_toml(EVIDENCE / f"{FILES.get(data, data)}.toml")["base"]
+        yield row_of(f"{FILES.get(data, data)}-equal steps", content, runs, "fedeas")
 
 
 def row_of(
@@ -111,6 +119,16 @@ def read(record: Path) -> dict[str, dict[str, BySeed]]:
         for row in csv.DictReader(file):
             way = found.setdefault(row["setting"], {}).setdefault(row["way"], {})
             way[int(row["seed"])] = float(row["accuracy"])
+    return found
+
+
+def read_study() -> dict[str, dict[str, BySeed]]:
+    """Return the accuracies of the study at equal steps, by data set, way and seed."""
+    found: dict[str, dict[str, BySeed]] = {}
+    for row in read_rows(RECORD) if RECORD.exists() else ():
+        if row.grid != "again":
+            way = WEIGHTS if row.way == "class weights" else row.way
+            found.setdefault(row.data, {}).setdefault(way, {})[row.seed] = row.accuracy
     return found
 
 
@@ -154,6 +172,18 @@ def threshold(rows: Sequence[Mapping[str, object]]) -> float:
         return sum(float(str(row["generated - copies"])) - WORTH for row in above)
 
     return sum(max(pairwise(edges), key=worth)) / 2
+
+
+def wrong(row: Mapping[str, object]) -> bool:
+    """Tell whether the advice was not what paid: generated samples against copies."""
+    return (row["advice"] == "generate") != (float(str(row["generated - copies"])) >= WORTH)
+
+
+def wrong_rate(record: Path) -> str:
+    """Return a sentence with the share of settings whose advice was not what paid."""
+    with record.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return f"The advice was wrong in {sum(map(wrong, rows))} of {len(rows)} settings."
 
 
 def markdown(record: Path) -> str:
