@@ -185,12 +185,22 @@ def study(
 
     Example: `python -m reproduction study`
     """
-    from reproduction.study import RECORD, means, primary, read_rows, rows, secondary, write_rows
+    from reproduction.study import (
+        RECORD,
+        first_step,
+        means,
+        primary,
+        read_rows,
+        rows,
+        secondary,
+        write_rows,
+    )
 
     everything = list(rows(runs)) if runs else read_rows(RECORD)
     if out is not None:
         write_rows(out, everything)
-    first, second = primary(everything), secondary(everything)
+    first = [*primary(everything), *first_step(everything)]
+    second = secondary(everything)
     if as_json:
         show.print_json(
             {
@@ -220,7 +230,7 @@ def study(
         needed = f"; {found.seeds_needed or 'over 10,000'} seeds would settle it"
         shown = f"{found.mean:+.2f} ± {found.half:.2f}"
         text = verdict + (needed if verdict == "open" else "")
-        table.add_row("primary", found.data, str(found.seeds), shown, f"{p:.3f}", text)
+        table.add_row(found.what, found.data, str(found.seeds), shown, f"{p:.3f}", text)
     for what, found, p in second:
         shown = f"{found.mean:+.2f} ± {found.half:.2f}"
         table.add_row(what, found.data, str(found.seeds), shown, f"{p:.3f}", "")

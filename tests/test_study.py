@@ -10,6 +10,7 @@ from reproduction.rates import RateRun, best_rates, read_rates, write_rates
 from reproduction.study import (
     StudyRun,
     difference,
+    first_step,
     means,
     primary,
     read_rows,
@@ -62,6 +63,16 @@ def test_the_family_is_of_four_also_while_some_are_missing():
         "refuted in direction",
     ]
     assert holm_p_values([0.01, 0.02, 0.5, 1.0]) == [0.04, 0.06, 1.0, 1.0]
+
+
+def test_the_first_step_on_a_gpu_is_a_family_of_its_own():
+    step = [
+        *runs("CIFAR-10", "fedeas", [0.62, 0.64, 0.66], grid="first-step"),
+        *runs("CIFAR-10", "none", [0.60, 0.60, 0.60], grid="first-step"),
+    ]
+    assert primary(step) == []
+    ((found, p, _),) = first_step(step)
+    assert (found.what, p) == ("fedeas - none", pytest.approx(3 * found.p))
 
 
 def test_only_real_sites_have_the_private_generator_everywhere():
