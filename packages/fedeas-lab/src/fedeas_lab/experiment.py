@@ -34,7 +34,7 @@ from fedeas.training.samples import Samples
 from fedeas.training.tensors import Tensors
 from fedeas_lab.code import library_version
 from fedeas_lab.config import Config, read_config
-from fedeas_lab.resolve import Run, generator_settings, resolve
+from fedeas_lab.resolve import Run, resolve
 from fedeas_lab.results import Result, curves, read_result, summarise
 
 _CLIENTS_PER_GPU = 4  # on Ray, at a time
@@ -148,7 +148,7 @@ def _site_opener(run: Run, folder: Path) -> OpenSite:
         partition=str(folder / "partition.npz"),
         plan=None if plan is None else str(folder / "plan.json"),
         generator=run.generator_spec,
-        offered=generator_settings(config, run.table),
+        offered=run.generator_settings,
         cache=config.augment.cache,
         cache_seed=run.cache_seed,
         batch=config.augment.batch,

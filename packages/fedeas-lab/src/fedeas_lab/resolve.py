@@ -60,6 +60,7 @@ class Run:
     task: Task
     model: Classifier  # holds the weights that are evaluated
     generator_spec: str = ""  # by which another process can open the generator
+    generator_settings: tuple[tuple[str, object], ...] = ()  # that it is then offered
     trained_on: str = ""  # the data that the generator was trained on, in words
     note: str = ""  # why fewer samples are made than the policy asks for
     steps: tuple[int, ...] = ()  # that each client takes in a round; empty: its samples decide
@@ -122,8 +123,8 @@ def resolve(config: Config) -> Run:
     model = make_model(config.federated.model, task, 0).to(config.device)
     weights = config.federated.model.weights
     return Run(
-        config, table, federation, plan, generator, method, task, model, spec, trained_on, note,
-        steps, weights_hash=file_hash(Path(weights)) if weights else "", codes=(code_hash(),),
+        config, table, federation, plan, generator, method, task, model, spec,
+        generator_settings(config, table), trained_on, note, steps, weights_hash=file_hash(Path(weights)) if weights else "", codes=(code_hash(),),
     )  # fmt: skip
 
 
