@@ -124,7 +124,8 @@ def resolve(config: Config) -> Run:
     weights = config.federated.model.weights
     return Run(
         config, table, federation, plan, generator, method, task, model, spec,
-        generator_settings(config, table), trained_on, note, steps, weights_hash=file_hash(Path(weights)) if weights else "", codes=(code_hash(),),
+        generator_settings(config, table), trained_on, note, steps,
+        weights_hash=file_hash(Path(weights)) if weights else "", codes=(code_hash(),),
     )  # fmt: skip
 
 
