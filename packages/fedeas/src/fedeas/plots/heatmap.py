@@ -1,0 +1,307 @@
+"""The picture of label counts and plans: clients x classes, before and after.
+
+What a cell is shows in its shade and in a mark, so that it holds in grey as well. It is drawn
+narrow, so that its text can be read where a phone shrinks it to 390 pixels.
+"""
+
+import io
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedeas.errors import InputError
+from fedeas.planning import skew
+from fedeas.planning.counts import LabelCounts
+from fedeas.planning.plan import Plan
+from fedeas.planning.policies import copyable
+from fedeas.plots.canvas import GREY, INK, PAPER, caption, make_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+HEATMAP_WIDTH = 5.0  # inches
+_MOST_ROWS = 30  # more clients than this are drawn in groups
+_SIDE_BY_SIDE = 12  # classes; with more, the second panel is below the first
+_SIZE = 9  # points, of all names
+_LONGEST = 18  # characters of a name
+_HATCH = "/////"
+
+
+class Cells(NamedTuple):
+    """What is drawn: a row for every client, or for every group of clients."""
+
+    real: NDArray[np.float64]  # samples per client
+    planned: NDArray[np.float64]
+    missing: NDArray[np.float64]  # of those planned, at clients that have none of the class
+    suppressed: NDArray[np.bool_]
+    rows: list[str]  # names, or nothing if rows are groups
+    group: int  # clients per row
+
+    @property
+    def generated(self) -> NDArray[np.bool_]:
+        """Where most of what the plan adds must be generated."""
+        return self.missing > self.planned / 2
+
+
+def label_heatmap(
+    counts: LabelCounts,
+    plan: Plan | None = None,
+    *,
+    suppressed: NDArray[np.bool_] | None = None,
+    title: str | None = None,
+) -> "Figure":
+    """Draw label counts as a heat map and, with a plan, what it adds to them.
+
+    Parameters
+    ----------
+    counts : LabelCounts
+        Real samples of each client and class.
+    plan : Plan, optional
+        A plan for these counts: drawn beside them, with what copies of a client's own samples
+        could fill and what must be generated, since the client has none of the class.
+    suppressed : array of bool, optional
+        Clients x classes: counts that were withheld. They are hatched.
+    title : str, optional
+        The figure's title.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure; a notebook shows it.
+
+    """
+    draw = partial(
+        draw_heatmap, counts=counts, plan=plan, suppressed=suppressed, title=title, sentence=True
+    )
+    figure = make_figure(draw, HEATMAP_WIDTH, heatmap_height(counts, plan))
+    # Notebooks show only figures of pyplot by themselves, and pyplot keeps every figure for ever.
+    figure._repr_png_ = partial(_png, figure)
+    return figure
+
+
+def heatmap_height(counts: LabelCounts, plan: Plan | None) -> float:
+    """Return the height of a heat map in inches."""
+    size = _group_size(counts, plan)
+    rows = math.ceil(counts.K / size) * (0.18 if size == 1 else 0.15)
+    names = 0.07 * max(len(_shortened(name)) for name in counts.class_names)
+    return (1 + _stacked(counts, plan)) * (0.4 + max(0.8, rows)) + names + 1.9
+
+
+def draw_heatmap(
+    figure: Any,
+    counts: LabelCounts,
+    plan: Plan | None = None,
+    *,
+    suppressed: NDArray[np.bool_] | None = None,
+    title: str | None = None,
+    sentence: bool = False,
+) -> None:
+    """Draw `label_heatmap` into a figure or a part of one."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LogNorm
+
+    cells = _cells(counts, plan, suppressed)
+    shape = (1, 1) if plan is None else (2, 1) if _stacked(counts, plan) else (1, 2)
+    panels = figure.subplots(*shape, sharex=True, sharey=True, squeeze=False).ravel()
+    norm = LogNorm(1, max(2.0, float((cells.real + cells.planned).max())), clip=True)
+    _draw_cells(panels[0], cells, norm, cells.real, np.zeros(cells.real.shape, bool))
+    if plan is None:
+        _write_numbers(panels[0], cells, norm)
+    else:
+        after = cells.real + cells.planned
+        _draw_cells(panels[1], cells, norm, after, cells.missing > after / 2)
+        _draw_marks(panels[1], cells, norm)
+        panels[0].set_title("Real samples", size=10)
+        panels[1].set_title("With the plan", size=10)
+    _name_axes(panels, counts, cells)
+    bar = figure.colorbar(
+        ScalarMappable(norm, _shades("Blues")), ax=panels, location="bottom", aspect=45, pad=0.02
+    )
+    unit = "samples per client and class"
+    bar.ax.set_xlabel(unit if cells.group == 1 else f"{unit}, mean of a group", size=_SIZE)
+    bar.ax.xaxis.set_major_formatter("{x:,.0f}")
+    bar.ax.tick_params(labelsize=_SIZE)
+    bar.ax.minorticks_off()
+    entries = _legend(cells)
+    if entries or title:
+        legend = figure.legend(
+            handles=entries, loc="outside upper left", ncols=max(1, len(entries)), fontsize=_SIZE,
+            handletextpad=0.4, columnspacing=1.2, borderpad=0, title=title, alignment="left",
+        )  # fmt: skip
+        legend.get_title().set(size=11, weight="bold")
+    if sentence:
+        caption(figure, _sentence(counts, plan, cells))
+
+
+# What is drawn
+
+
+def _cells(counts: LabelCounts, plan: Plan | None, suppressed: NDArray[np.bool_] | None) -> Cells:
+    """Sort clients by their largest class, and put many into groups of neighbours."""
+    hidden = np.zeros(counts.n.shape, bool) if suppressed is None else np.asarray(suppressed, bool)
+    samples = np.zeros_like(counts.n) if plan is None else plan.samples
+    for name, array in (("suppressed", hidden), ("plan", samples)):
+        if array.shape != counts.n.shape:
+            raise InputError(
+                f"{name} and counts differ in shape", got=array.shape, allowed=counts.n.shape
+            )
+    visible = np.where(hidden, 0, counts.n)
+    largest = np.where(visible.any(1), visible.argmax(1), counts.C)  # empty clients come last
+    share = visible.max(1) / np.maximum(visible.sum(1), 1)
+    order = np.lexsort((-share, largest))
+    size = _group_size(counts, plan)
+    starts = np.arange(0, counts.K, size)
+
+    def mean(values: NDArray[Any]) -> NDArray[np.float64]:
+        members = np.diff(np.append(starts, counts.K))[:, np.newaxis]
+        sums: NDArray[np.float64] = np.add.reduceat(values[order].astype(float), starts) / members
+        return sums
+
+    return Cells(
+        mean(visible), mean(samples), mean(np.where(counts.n == 0, samples, 0)),
+        mean(hidden) >= 0.5,
+        [_shortened(counts.client_names[k]) for k in order] if size == 1 else [], size,
+    )  # fmt: skip
+
+
+def _stacked(counts: LabelCounts, plan: Plan | None) -> bool:
+    return plan is not None and counts.C > _SIDE_BY_SIDE
+
+
+def _group_size(counts: LabelCounts, plan: Plan | None) -> int:
+    most = _MOST_ROWS * 2 // 3 if _stacked(counts, plan) else _MOST_ROWS
+    return 1 if counts.K <= _MOST_ROWS else math.ceil(counts.K / most)
+
+
+def _sentence(counts: LabelCounts, plan: Plan | None, cells: Cells) -> str:
+    """Return what the picture comes to."""
+    if plan is None:
+        return (
+            f"{counts.total:,} samples; imbalance score {skew.imbalance(counts):.3f}, where 0 "
+            "means that every client holds equally many samples of every class."
+        )
+    copies = int(copyable(plan.samples, counts.n).sum())
+    beta = plan.settings.get("beta")
+    name = f"{plan.policy} (beta {beta:.3g})" if isinstance(beta, int | float) else plan.policy
+    mixed = " A group has the mark and the hue of most of its samples." if cells.group > 1 else ""
+    return (
+        f"{name} adds {plan.total:,} samples to {counts.total:,}: copies could make {copies:,}, "
+        f"{plan.total - copies:,} must be generated. It removes {100 * plan.reduction:.0f} % of "
+        f"the imbalance.{mixed}"
+    )
+
+
+# How it is drawn
+
+
+def _shades(name: str) -> Any:
+    """Return a colour map whose lightest shade can be told from an empty cell."""
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap(colormaps[name](np.linspace(0.2, 0.95, 128)))
+
+
+def _draw_cells(
+    axes: Any, cells: Cells, norm: Any, values: NDArray[np.float64], generated: NDArray[np.bool_]
+) -> None:
+    """Draw a panel's shades and hatches; generated cells have another hue."""
+    from matplotlib.patches import Rectangle
+
+    shades = norm(np.maximum(values, 1)).filled()
+    colours = np.where(generated[..., None], _shades("Oranges")(shades), _shades("Blues")(shades))
+    colours[values == 0] = 1
+    colours[cells.suppressed] = 0.9
+    axes.imshow(colours, aspect="auto", interpolation="nearest")
+    for k, c in np.argwhere(cells.suppressed):
+        corner = (c - 0.5, k - 0.5)
+        axes.add_patch(Rectangle(corner, 1, 1, fill=False, hatch=_HATCH, edgecolor=GREY, lw=0))
+    rows, columns = values.shape
+    if columns <= 40:  # lines between narrower cells would cover them
+        axes.set_xticks(np.arange(1, columns) - 0.5, minor=True)
+        axes.set_yticks(np.arange(1, rows) - 0.5, minor=True)
+        axes.grid(which="minor", color="#d0d0d0", lw=0.5)
+    axes.tick_params(which="both", length=0)
+    for side in axes.spines.values():
+        side.set(visible=True, color=GREY, lw=0.6)
+
+
+def _draw_marks(axes: Any, cells: Cells, norm: Any) -> None:
+    """Mark the cells that the plan fills: dots where copies could, crosses where not."""
+    after = cells.real + cells.planned
+    dark = norm(np.maximum(after, 1)).filled() > 0.6
+    fills = (cells.planned > 0) & ~cells.suppressed
+    size = min(5.0, 0.5 * _cell_width(after.shape[1], 2))
+    for marker, which in (("o", ~cells.generated), ("x", cells.generated)):
+        for colour, shade in (("white", dark), (INK, ~dark)):
+            y, x = np.nonzero(fills & which & shade)
+            axes.plot(x, y, marker, ms=size, mew=size / 5, color=colour)
+
+
+def _write_numbers(axes: Any, cells: Cells, norm: Any) -> None:
+    """Write counts into cells that are wide enough."""
+    texts = [f"{count:,.0f}" for count in cells.real.flat]
+    if cells.group > 1 or max(map(len, texts)) * 5 > _cell_width(cells.real.shape[1], 1):
+        return
+    dark = norm(np.maximum(cells.real, 1)).filled() > 0.6
+    for (k, c), text in zip(np.ndindex(cells.real.shape), texts, strict=True):
+        if cells.real[k, c] and not cells.suppressed[k, c]:
+            colour = "white" if dark[k, c] else INK
+            axes.text(c, k, text, ha="center", va="center", size=8, color=colour)
+
+
+def _cell_width(classes: int, panels: int) -> float:
+    """Return about how many points a cell is wide, beside names of usual length."""
+    side_by_side = panels == 2 and classes <= _SIDE_BY_SIDE
+    return 72 * (1.6 if side_by_side else 3.5) / classes
+
+
+def _name_axes(panels: Any, counts: LabelCounts, cells: Cells) -> None:
+    """Name classes and clients, as many as there is space for."""
+    width = _cell_width(counts.C, len(panels))
+    at = np.arange(0, counts.C, math.ceil(1.25 * _SIZE / width))
+    names = [_shortened(counts.class_names[c]) for c in at]
+    upright = max(map(len, names)) * 0.62 * _SIZE < counts.C * width / len(names)
+    for axes in panels:
+        axes.set_xticks(at, names, rotation=0 if upright else 90, size=_SIZE)
+        if axes.get_subplotspec().is_last_row():
+            axes.set_xlabel("class", size=_SIZE)
+        if axes.get_subplotspec().is_first_col():
+            many = f"{counts.K:,} clients in groups of {cells.group:,}"
+            axes.set_ylabel(many if cells.group > 1 else "client", size=_SIZE)
+    panels[0].set_yticks(np.arange(len(cells.rows)), cells.rows, size=_SIZE)
+
+
+def _legend(cells: Cells) -> list[Any]:
+    """Return the legend's entries: only what is there to be seen."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    fills = (cells.planned > 0) & ~cells.suppressed
+    mark = partial(Line2D, [], [], ls="", color=INK, ms=5)
+    entries = {
+        "copies could fill": (fills & ~cells.generated, partial(mark, marker="o")),
+        "must be generated": (fills & cells.generated, partial(mark, marker="x")),
+        "suppressed": (
+            cells.suppressed,
+            partial(Patch, facecolor="#e6e6e6", edgecolor=GREY, hatch=_HATCH, lw=0),
+        ),
+        "none": (
+            (cells.real == 0) & ~cells.suppressed,
+            partial(Patch, facecolor=PAPER, edgecolor=GREY, lw=0.6),
+        ),
+    }
+    return [make(label=name) for name, (where, make) in entries.items() if where.any()]
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+
+
+def _png(figure: Any) -> bytes:
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=160)
+    return content.getvalue()
