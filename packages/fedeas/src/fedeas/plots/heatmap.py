@@ -31,19 +31,15 @@ _HATCH = "/////"
 
 
 class Cells(NamedTuple):
-    """What is drawn: a row for every client, or for every group of clients."""
+    """What is drawn: a row for every client, or for the median of every group of clients."""
 
-    real: NDArray[np.float64]  # samples per client
-    planned: NDArray[np.float64]
-    missing: NDArray[np.float64]  # of those planned, at clients that have none of the class
+    real: NDArray[np.int64]
+    after: NDArray[np.int64]  # with what the plan adds
+    copied: NDArray[np.bool_]  # the plan adds to samples that the client has
+    generated: NDArray[np.bool_]  # the plan adds a class that the client has none of
     suppressed: NDArray[np.bool_]
-    rows: list[str]  # names, or nothing if rows are groups
+    rows: list[str]  # names, unless rows are groups
     group: int  # clients per row
-
-    @property
-    def generated(self) -> NDArray[np.bool_]:
-        """Where most of what the plan adds must be generated."""
-        return self.missing > self.planned / 2
 
 
 def label_heatmap(
@@ -106,13 +102,12 @@ def draw_heatmap(
     cells = _cells(counts, plan, suppressed)
     shape = (1, 1) if plan is None else (2, 1) if _stacked(counts, plan) else (1, 2)
     panels = figure.subplots(*shape, sharex=True, sharey=True, squeeze=False).ravel()
-    norm = LogNorm(1, max(2.0, float((cells.real + cells.planned).max())), clip=True)
+    norm = LogNorm(1, max(2.0, float(cells.after.max())), clip=True)
     _draw_cells(panels[0], cells, norm, cells.real, np.zeros(cells.real.shape, bool))
     if plan is None:
         _write_numbers(panels[0], cells, norm)
     else:
-        after = cells.real + cells.planned
-        _draw_cells(panels[1], cells, norm, after, cells.missing > after / 2)
+        _draw_cells(panels[1], cells, norm, cells.after, cells.generated)
         _draw_marks(panels[1], cells, norm)
         panels[0].set_title("Real samples", size=10)
         panels[1].set_title("With the plan", size=10)
@@ -121,7 +116,7 @@ def draw_heatmap(
         ScalarMappable(norm, _shades("Blues")), ax=panels, location="bottom", aspect=45, pad=0.02
     )
     unit = "samples per client and class"
-    bar.ax.set_xlabel(unit if cells.group == 1 else f"{unit}, mean of a group", size=_SIZE)
+    bar.ax.set_xlabel(unit if cells.group == 1 else f"{unit}, a group's median", size=_SIZE)
     bar.ax.xaxis.set_major_formatter("{x:,.0f}")
     bar.ax.tick_params(labelsize=_SIZE)
     bar.ax.minorticks_off()
@@ -150,21 +145,25 @@ def _cells(counts: LabelCounts, plan: Plan | None, suppressed: NDArray[np.bool_]
             )
     visible = np.where(hidden, 0, counts.n)
     largest = np.where(visible.any(1), visible.argmax(1), counts.C)  # empty clients come last
-    share = visible.max(1) / np.maximum(visible.sum(1), 1)
-    order = np.lexsort((-share, largest))
+    order = np.lexsort((-visible.max(1) / np.maximum(visible.sum(1), 1), largest))
     size = _group_size(counts, plan)
-    starts = np.arange(0, counts.K, size)
 
-    def mean(values: NDArray[Any]) -> NDArray[np.float64]:
-        members = np.diff(np.append(starts, counts.K))[:, np.newaxis]
-        sums: NDArray[np.float64] = np.add.reduceat(values[order].astype(float), starts) / members
-        return sums
+    def median(values: NDArray[Any]) -> NDArray[Any]:
+        # The middle one of a group from above: what at least half of its clients have none of is 0.
+        groups = (np.sort(values[order[k : k + size]], 0) for k in range(0, counts.K, size))
+        return np.stack([group[(len(group) - 1) // 2] for group in groups])
 
+    filled, absent = (samples > 0) & ~hidden, counts.n == 0
+    generated = ~median(~(filled & absent))
     return Cells(
-        mean(visible), mean(samples), mean(np.where(counts.n == 0, samples, 0)),
-        mean(hidden) >= 0.5,
-        [_shortened(counts.client_names[k]) for k in order] if size == 1 else [], size,
-    )  # fmt: skip
+        median(visible),
+        median(np.where(hidden, 0, counts.n + samples)),
+        median(filled) & ~generated,
+        generated,
+        ~median(~hidden),
+        [_shortened(counts.client_names[k]) for k in order] if size == 1 else [],
+        size,
+    )
 
 
 def _stacked(counts: LabelCounts, plan: Plan | None) -> bool:
@@ -186,7 +185,7 @@ def _sentence(counts: LabelCounts, plan: Plan | None, cells: Cells) -> str:
     copies = int(copyable(plan.samples, counts.n).sum())
     beta = plan.settings.get("beta")
     name = f"{plan.policy} (beta {beta:.3g})" if isinstance(beta, int | float) else plan.policy
-    mixed = " A group has the mark and the hue of most of its samples." if cells.group > 1 else ""
+    mixed = " A row is the median of its group." if cells.group > 1 else ""
     return (
         f"{name} adds {plan.total:,} samples to {counts.total:,}: copies could make {copies:,}, "
         f"{plan.total - copies:,} must be generated. It removes {100 * plan.reduction:.0f} % of "
@@ -206,7 +205,7 @@ def _shades(name: str) -> Any:
 
 
 def _draw_cells(
-    axes: Any, cells: Cells, norm: Any, values: NDArray[np.float64], generated: NDArray[np.bool_]
+    axes: Any, cells: Cells, norm: Any, values: NDArray[np.int64], generated: NDArray[np.bool_]
 ) -> None:
     """Draw a panel's shades and hatches; generated cells have another hue."""
     from matplotlib.patches import Rectangle
@@ -231,19 +230,17 @@ def _draw_cells(
 
 def _draw_marks(axes: Any, cells: Cells, norm: Any) -> None:
     """Mark the cells that the plan fills: dots where copies could, crosses where not."""
-    after = cells.real + cells.planned
-    dark = norm(np.maximum(after, 1)).filled() > 0.6
-    fills = (cells.planned > 0) & ~cells.suppressed
-    size = min(5.0, 0.5 * _cell_width(after.shape[1], 2))
-    for marker, which in (("o", ~cells.generated), ("x", cells.generated)):
+    dark = norm(np.maximum(cells.after, 1)).filled() > 0.6
+    size = min(5.0, 0.5 * _cell_width(cells.after.shape[1], 2))
+    for marker, where in (("o", cells.copied), ("x", cells.generated)):
         for colour, shade in (("white", dark), (INK, ~dark)):
-            y, x = np.nonzero(fills & which & shade)
+            y, x = np.nonzero(where & shade)
             axes.plot(x, y, marker, ms=size, mew=size / 5, color=colour)
 
 
 def _write_numbers(axes: Any, cells: Cells, norm: Any) -> None:
     """Write counts into cells that are wide enough."""
-    texts = [f"{count:,.0f}" for count in cells.real.flat]
+    texts = [f"{count:,}" for count in cells.real.flat]
     if cells.group > 1 or max(map(len, texts)) * 5 > _cell_width(cells.real.shape[1], 1):
         return
     dark = norm(np.maximum(cells.real, 1)).filled() > 0.6
@@ -280,11 +277,10 @@ def _legend(cells: Cells) -> list[Any]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    fills = (cells.planned > 0) & ~cells.suppressed
     mark = partial(Line2D, [], [], ls="", color=INK, ms=5)
     entries = {
-        "copies could fill": (fills & ~cells.generated, partial(mark, marker="o")),
-        "must be generated": (fills & cells.generated, partial(mark, marker="x")),
+        "copies could fill": (cells.copied, partial(mark, marker="o")),
+        "must be generated": (cells.generated, partial(mark, marker="x")),
         "suppressed": (
             cells.suppressed,
             partial(Patch, facecolor="#e6e6e6", edgecolor=GREY, hatch=_HATCH, lw=0),
