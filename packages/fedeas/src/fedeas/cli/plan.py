@@ -109,9 +109,9 @@ def plan(
     label_counts.note_counts(counts_file, source)
     label_counts.note_plan(counts, answer)
     if plot is not None:
-        from fedeas.plots import figures
+        from fedeas.plots import canvas, heatmap
 
-        figures.demand(counts, answer, plot)
+        canvas.save_figure(heatmap.label_heatmap(counts, answer), plot)
     diagnosis = diagnose(counts, answer.target)
     if as_json:
         show.print_json(_describe(counts, answer, rule, choice, diagnosis))
