@@ -46,7 +46,7 @@ _DARK = {INK: "#e3e5e8", PAPER: "#16181c", GREY: "#9a9da3", BLUE: "#3d9fdc"}
 
 def caption(figure: Any, sentence: str) -> None:
     """Write the one sentence below a figure."""
-    width = int(figure.get_figwidth() * 14)
+    width = int(figure.bbox.width / figure.dpi * 14)
     figure.supxlabel(textwrap.fill(sentence, width), size=9, x=0.02, ha="left")
 
 
