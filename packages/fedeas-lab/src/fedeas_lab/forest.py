@@ -6,6 +6,7 @@ of the code that the US Forest Service gives the soil. Of the file, its first 15
 2,160 of each class, so that all skew is between sites. Sites with fewer than 100 rows are left out.
 """
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ from fedeas_lab.config import Augment, Config, Data, PartitionConfig
 
 NAME = "natural/covertype_areas"  # below FEDEAS_DATA
 POLICY = "fedeas(beta=10, quality=1)"
+ROUNDS = 30
 # The learning rate of each way to train, chosen on validation samples.
 RATES = {"none": 1.0, "copies": 1.0, "fedeas": 1.0}
 # The soil type names the zone, and the area half of a site: neither is learnt from.
@@ -37,11 +39,9 @@ _NUMBERS = (
 )  # fmt: skip
 _AREAS = np.array(["rawah", "neota", "comanche", "poudre"])
 _ZONES = np.repeat([2, 3, 4, 5, 6, 7, 8], [6, 2, 5, 2, 3, 16, 6])  # of the soil types, in order
-_CLASSES = np.array(
-    [
-        "spruce_fir", "lodgepole_pine", "ponderosa_pine", "cottonwood_willow", "aspen",
-        "douglas_fir", "krummholz",
-    ]
+_CLASSES = (
+    "spruce_fir", "lodgepole_pine", "ponderosa_pine", "cottonwood_willow", "aspen", "douglas_fir",
+    "krummholz",
 )  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def forest_configs(out: Path, data: Path | None = None) -> dict[str, Config]:
                 policy, generator, cache=str(out / "cache"), batch=4096, steps_as=POLICY
             ),
             federated=Federated(
-                rounds=30, fraction=1.0, model=ModelSettings("mlp"), local=Local(2, 64, rate)
+                rounds=ROUNDS, fraction=1.0, model=ModelSettings("mlp"), local=Local(2, 64, rate)
             ),
             seed=1,
             device="cpu",
@@ -116,8 +116,11 @@ def write_forest(folder: Path) -> Path:
     make_folder(folder)
     pyarrow = import_extra("pyarrow", "a Parquet file", "data")
     parquet = import_extra("pyarrow.parquet", "a Parquet file", "data")
+    features = {"label": {"names": _CLASSES, "_type": "ClassLabel"}}
+    metadata = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
     for part, rows in (("train", ~test), ("test", test)):
         table = pyarrow.table({name: column[rows] for name, column in columns.items()})
+        table = table.replace_schema_metadata(metadata)
         with atomic_write(files[part]) as temporary:
             parquet.write_table(table, temporary)
     return folder
@@ -127,7 +130,7 @@ def site_rows(values: NDArray[Any], labels: NDArray[Any]) -> Mapping[str, NDArra
     """Return columns of the federation's rows from the columns of `fetch_covtype`, in its order.
 
     Those are ten numbers, one column for each of four areas, one for each of forty soil types;
-    labels are 1 to 7.
+    labels are 1 to 7 there, and 0 to 6 here.
     """
     values, labels = values[:_ROWS].astype(np.int64), labels[:_ROWS]
     numbers, areas, soils = np.split(values, [len(_NUMBERS), len(_NUMBERS) + len(_AREAS)], axis=1)
@@ -136,7 +139,7 @@ def site_rows(values: NDArray[Any], labels: NDArray[Any]) -> Mapping[str, NDArra
     _, of_row, sizes = np.unique(site, return_inverse=True, return_counts=True)
     kept = sizes[of_row] >= _LEAST
     columns: dict[str, NDArray[Any]] = dict(zip(_NUMBERS, numbers.T, strict=True))
-    columns |= {"soil_type": soil + 1, "area": area, "site": site, "label": _CLASSES[labels - 1]}
+    columns |= {"soil_type": soil + 1, "area": area, "site": site, "label": labels - 1}
     return {name: column[kept] for name, column in columns.items()}
 
 

@@ -114,7 +114,7 @@ def _demo_forest(out: Path, data: Path | None, clock: _Clock) -> None:
     show.note("5. The gain.")
     results.print_tables(tables, as_json=False)
     curves = {way: {config.seed: _accuracies(trained, config)} for way, config in configs.items()}
-    title = "Forest cover: 14 sites, 7 classes"
+    title = f"Forest cover: {counts.K} sites, {counts.C} classes"
     save_figure(story_figure(counts, plan, curves, title), out / "picture.png")
     typer.echo(f"picture          {out / 'picture.png'} ({clock})")
 

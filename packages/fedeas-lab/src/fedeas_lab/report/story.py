@@ -60,7 +60,7 @@ def _draw_curves(figure: Any, curves: Curves) -> None:
     axes.set(xlabel=f"round{several}", ylabel="test accuracy (%)")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(axis="y", color="#d0d0d0", lw=0.5)
-    title = f"Test accuracy, mean of the last {tail(len(rounds))} rounds"
+    title = f"Test accuracy by round (numbers: mean of the last {tail(len(rounds))})"
     legend = figure.legend(
         loc="outside upper left", fontsize=9, borderpad=0, labelspacing=0.3, title=title,
         alignment="left",
