@@ -16,7 +16,7 @@ from fedeas.planning import skew
 from fedeas.planning.counts import LabelCounts
 from fedeas.planning.plan import Plan
 from fedeas.planning.policies import copyable
-from fedeas.plots.canvas import GREY, INK, PAPER, caption, file_content, make_figure, shortened
+from fedeas.plots.canvas import GREY, INK, caption, file_content, make_figure, shortened
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,6 +27,8 @@ _MOST_ROWS = 60  # more clients than this are drawn in groups
 _SIDE_BY_SIDE = 12  # classes; with more, the second panel is below the first
 _SIZE = 9  # points, of all names
 _HATCH = "/////"
+# In cells, which keep their shades in a dark scheme: not the colours that change with it.
+_DARK, _EMPTY, _HATCHED = "#111111", "#fefefe", "#767676"
 
 
 class Cells(NamedTuple):
@@ -224,7 +226,7 @@ def _draw_cells(
     axes.imshow(colours, aspect="auto", interpolation="nearest")
     for k, c in np.argwhere(cells.suppressed):
         corner = (c - 0.5, k - 0.5)
-        axes.add_patch(Rectangle(corner, 1, 1, fill=False, hatch=_HATCH, edgecolor=GREY, lw=0))
+        axes.add_patch(Rectangle(corner, 1, 1, fill=False, hatch=_HATCH, edgecolor=_HATCHED, lw=0))
     rows, columns = values.shape
     if columns <= 40:  # lines between narrower cells would cover them
         axes.set_xticks(np.arange(1, columns) - 0.5, minor=True)
@@ -243,7 +245,7 @@ def _draw_marks(axes: Any, cells: Cells, norm: Any, row: float) -> None:
     dark = norm(np.maximum(cells.after, 1)).filled() > 0.6
     size = min(5.0, 0.5 * row, 0.5 * _cell_width(cells.after.shape[1], 2))
     for marker, where in (("o", cells.copied), ("x", cells.generated)):
-        for colour, shade in (("white", dark), (INK, ~dark)):
+        for colour, shade in ((_EMPTY, dark), (_DARK, ~dark)):
             y, x = np.nonzero(where & shade)
             axes.plot(x, y, marker, ms=size, mew=size / 5, color=colour)
 
@@ -256,7 +258,7 @@ def _write_numbers(axes: Any, cells: Cells, norm: Any) -> None:
     dark = norm(np.maximum(cells.real, 1)).filled() > 0.6
     for (k, c), text in zip(np.ndindex(cells.real.shape), texts, strict=True):
         if cells.real[k, c] and not cells.suppressed[k, c]:
-            colour = "white" if dark[k, c] else INK
+            colour = _EMPTY if dark[k, c] else _DARK
             axes.text(c, k, text, ha="center", va="center", size=8, color=colour)
 
 
@@ -294,11 +296,11 @@ def _legend(cells: Cells) -> list[Any]:
         "must be generated": (cells.generated, partial(mark, marker="x")),
         "suppressed": (
             cells.suppressed,
-            partial(Patch, facecolor="#e6e6e6", edgecolor=GREY, hatch=_HATCH, lw=0),
+            partial(Patch, facecolor="#e6e6e6", edgecolor=_HATCHED, hatch=_HATCH, lw=0),
         ),
         "none": (
             (cells.real == 0) & ~cells.suppressed,
-            partial(Patch, facecolor=PAPER, edgecolor=GREY, lw=0.6),
+            partial(Patch, facecolor=_EMPTY, edgecolor=GREY, lw=0.6),
         ),
     }
     return [make(label=name) for name, (where, make) in entries.items() if where.any()]
