@@ -68,7 +68,10 @@ class PublishedCounts:
 
     def range_of(self, rows: Rows, columns: Rows = _ALL) -> Range:
         """Return the fewest and the most samples that a part of the table can have."""
-        visible, withheld = int(self.n[rows, columns].sum()), int(self.withheld[rows, columns].sum())
+        visible, withheld = (
+            int(self.n[rows, columns].sum()),
+            int(self.withheld[rows, columns].sum()),
+        )
         return visible + withheld, visible + withheld * (self.threshold - 1)
 
     def class_range(self, column: int) -> Range:

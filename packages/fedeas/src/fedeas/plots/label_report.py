@@ -109,7 +109,7 @@ def profile(
         Section("What this page reveals", [_revealed(shown)]),
     ]
     name = title or f"Labels of {_number_of(_site_count(shown), 'site')}"
-    return LabelReport(render_page(name, sections))
+    return LabelReport(render_page(name, sections, one_column=True))
 
 
 class _Case(NamedTuple):
@@ -144,19 +144,14 @@ def _summary(shown: Published, cases: Sequence[_Case]) -> list[Part]:
 
 
 def _who_has_what(shown: Published) -> list[Part]:
-    parts: list[Part] = []
-    if shown.n.any() and len(shown.clients) > 1:
-        counts = LabelCounts(shown.n, shown.clients, shown.classes)
-        draw = partial(_draw, counts=counts, withheld=shown.withheld)
-        content = picture(draw, "svg", HEATMAP_WIDTH, heatmap_height(counts, None))
-        parts.append(Picture("labels", content, "Heat map of the samples of each site and class"))
-    parts.append(
-        "A row of the table is a site, a column a class: one of the labels that a sample can have. "
-        "The darker a cell, the larger its part of the site's samples."
-    )
+    parts: list[Part] = [
+        "A row is a site, a column a class: one of the labels that a sample can have."
+    ]
     if isinstance(shown, NoisyCounts):
         below = int((shown.raw < 0).sum())
-        clipped = f" {_number_of(below, 'count')} below zero by chance: shown as 0." if below else ""
+        clipped = (
+            f" {_number_of(below, 'count')} below zero by chance: shown as 0." if below else ""
+        )
         parts.append(
             f"Every count has random noise: in 95 of 100 cases the true one is within "
             f"± {shown.margin:,}. Ranges of totals have the same meaning.{clipped}"
@@ -164,9 +159,19 @@ def _who_has_what(shown: Published) -> list[Part]:
     elif shown.withheld.any():
         parts.append(
             f"A hatched cell is a count from 1 to {shown.threshold - 1}, which is withheld so that "
-            "nobody can be recognised. A 0 is a true zero. A total that would give a withheld count "
-            "away is shown as a range."
+            "nobody can be recognised. A 0 is a true zero. A total that would give a withheld "
+            "count away is shown as a range."
         )
+    if shown.n.any() and len(shown.clients) > 1:
+        counts = LabelCounts(shown.n, shown.clients, shown.classes)
+        draw = partial(_draw, counts=counts, withheld=shown.withheld)
+        content = picture(draw, "svg", HEATMAP_WIDTH, heatmap_height(counts, None))
+        parts.append(Picture("labels", content, "Heat map of the samples of each site and class"))
+        if len(shown.clients) > 30:
+            parts.append(
+                "In the picture, sites with similar labels are in groups. A row is the middle site "
+                "of its group, class by class."
+            )
     return [*parts, _table(shown)]
 
 
@@ -176,6 +181,13 @@ def _draw(figure: Any, counts: LabelCounts, withheld: NDArray[np.bool_]) -> None
     for axes in figure.axes:
         axes.set_xlabel(axes.get_xlabel().replace("client", "site"))
         axes.set_ylabel(axes.get_ylabel().replace("client", "site"))
+        for text in axes.texts:  # numbers stay as they are in a dark scheme, as their cells do
+            text.set_color("#fefefe" if text.get_color() == "white" else "#111111")
+    for legend in figure.legends:
+        for text, patch in zip(legend.get_texts(), legend.get_patches(), strict=True):
+            text.set_text(text.get_text().replace("suppressed", "withheld"))
+            if text.get_text() == "none":
+                patch.set_facecolor("#fefefe")
 
 
 def _table(shown: Published) -> Grid:
@@ -183,18 +195,22 @@ def _table(shown: Published) -> Grid:
     middle = np.where(shown.withheld, shown.threshold / 2, shown.n)
     rows = _groups(middle.sum(axis=1), shown.clients, _MOST_SITES, "sites")
     columns = _groups(middle.sum(axis=0), shown.classes, _MOST_CLASSES, "classes")
-    lines, shades = [], []
+    lines: list[list[str]] = []
+    shades: list[list[float | None]] = []
     for name, sites in rows:
         total = shown.range_of(sites)
-        line, shade = [name], [None]
+        line, shade = [name], [None]  # type: list[str], list[float | None]
         for _, classes in columns:
             part = shown.range_of(sites[:, np.newaxis], classes)
             single = len(sites) == len(classes) == 1
             line.append(_noisy(shown, sites, classes) if single else _range(part))
             hidden = single and bool(shown.withheld[sites, classes].any())
-            shade.append(-1.0 if hidden else sum(part) / max(1, sum(total)))  # type: ignore[arg-type]
+            shade.append(-1.0 if hidden else sum(part) / max(1, sum(total)))
         lines.append([*line, _range(total)])
         shades.append([*shade, None])
+    darkest = max(shade for row in shades for shade in row if shade is not None)
+    if darkest > 0:
+        shades = [[x and (x / darkest if x > 0 else x) for x in row] for row in shades]
     ranges = [[shown.class_range(int(c)) for c in classes] for _, classes in columns]
     totals = [_range(tuple(map(sum, zip(*part, strict=True)))) for part in ranges]  # type: ignore[arg-type]
     lines.append(["all sites", *totals, _range(shown.total_range)])
@@ -222,15 +238,17 @@ def _differences(shown: Published, cases: Sequence[_Case]) -> list[Part]:
         aim = federation if target == "federation" else f"the class shares called {target}"
     present = (shown.n > 0) | shown.withheld
     held = present.sum(axis=1)
-    sites, empty = len(held), int((held == 0).sum())
-    lacking = int(((held > 0) & (held < len(shown.classes))).sum())
+    (sites, C), empty = present.shape, int((held == 0).sum())
+    lacking = int(((held > 0) & (held < C)).sum())
     one = int((held == 1).sum())
-    text = (
-        f"Of {_number_of(sites, 'site')}, {lacking:,} have no sample of at least one class, and "
-        f"{one:,} have samples of one class only."
-    )
+    text = "Every site has samples of every class."
+    if lacking:
+        text = (
+            f"Sites without a sample of at least one class: {lacking:,} of {sites:,}. Sites with "
+            f"samples of a single class: {one:,}."
+        )
     if empty:
-        text += f" {_number_of(empty, 'site')} without samples: not counted below."
+        text += f" Sites without any sample: {empty:,}."
     return [
         f"Imbalance is how far the sites are from having {aim}. One part of it lies between sites: "
         "some have much of what others lack. The other part they have in common: a class that is "
@@ -243,8 +261,8 @@ def _differences(shown: Published, cases: Sequence[_Case]) -> list[Part]:
         ),
         text,
         _class_table(shown, cases),
-        f"Rare: less than half of an equal part, {100 / len(shown.classes):.1f} %, of all samples. "
-        "At few sites: at fewer than half of them.",
+        f"Rare: less than half of an equal part of all samples, {100 / C:.1f}\u00a0%. At few "
+        "sites: at fewer than half of them.",
     ]
 
 
@@ -311,15 +329,15 @@ def _reason(diagnosis: Diagnosis) -> str:
         )
     if diagnosis.between < LITTLE and diagnosis.advice == COPIES:
         return (
-            "Only {between} of the imbalance lies between sites. The rest is common to all of them: "
-            "training can give rare classes more weight, or repeat their samples. That generates "
-            "nothing, but may cost accuracy."
+            "Only {between} of the imbalance lies between sites. The rest is common to all of "
+            "them: training can give rare classes more weight, or repeat their samples. That "
+            "generates nothing, but may cost accuracy."
         )
     if diagnosis.advice == COPIES:
         return (
-            "{lacking} of what sites are short of is in classes of which they have fewer than {FEW} "
-            "samples; of the rest they can repeat their own. In the studies recorded with fedeas, "
-            "generating was ahead of repeating from 70 % on."
+            "{lacking} of what sites are short of is in classes of which they have fewer than "
+            "{FEW} samples; of the rest they can repeat their own. In the studies recorded with "
+            "fedeas, generating was ahead of repeating from 70\u00a0% on."
         )
     if diagnosis.advice == GENERATE:
         return (
@@ -349,6 +367,8 @@ def _plan(shown: Published, cases: Sequence[_Case], cost: Cost | None) -> list[P
         f"The cost counts {cost.each} a sample and nothing else." if cost else
         "What a sample costs, in time or money, was not given, so no cost is stated here."
     )  # fmt: skip
+    needed = all(case.diagnosis.advice == GENERATE for case in cases)
+    optional = "This plan fits the advice." if needed else "This plan is optional."
     samples = np.median([plan.samples for plan in plans], axis=0)
     order = np.argsort(-samples.sum(axis=1), kind="stable")[:_MOST_PLANS]
     lines = []
@@ -359,8 +379,8 @@ def _plan(shown: Published, cases: Sequence[_Case], cost: Cost | None) -> list[P
         lines.append([shown.clients[k], _range(shown.range_of(np.array([k]))), generated, mostly])
     which = "the sites" if len(order) == len(shown.clients) else f"the {len(order)} sites"
     return [
-        "This is a proposal, not a need: about half of the imbalance is to go while synthetic "
-        "samples stay below a quarter of all.",
+        f"{optional} It aims to remove at least half of the imbalance while fewer than a quarter "
+        "of all samples are synthetic.",
         Numbers(numbers),
         f"{spent} To give every class as many samples as the largest one at its site would take "
         f"{_range(_ends([plan.total for plan in full]))} synthetic samples. Repeating a site's own "
@@ -462,7 +482,7 @@ def _ends(values: Iterable[int]) -> Range:
 
 def _range(ends: Range) -> str:
     low, high = ends
-    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+    return f"{low:,}" if low == high else f"{low:,}\u2013{high:,}"
 
 
 def _span(values: Sequence[float], text: Callable[[float], str]) -> str:
@@ -472,4 +492,4 @@ def _span(values: Sequence[float], text: Callable[[float], str]) -> str:
 
 def _percent(shares: Sequence[float]) -> str:
     low, high = f"{100 * min(shares):.0f}", f"{100 * max(shares):.0f}"
-    return f"{low} %" if low == high else f"{low}–{high} %"
+    return f"{low}\u00a0%" if low == high else f"{low}\u2013{high}\u00a0%"

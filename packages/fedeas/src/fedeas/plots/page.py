@@ -118,7 +118,7 @@ def _plain(text: str) -> str:
     return _MARKS.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))
 
 
-def render_page(title: str, sections: Sequence[Section]) -> str:
+def render_page(title: str, sections: Sequence[Section], one_column: bool = False) -> str:
     """Return the page: one file that needs no other."""
     titled = [section for section in sections if section.title]
     body = [f"<h1>{html.escape(title)}</h1>"]
@@ -130,7 +130,10 @@ def render_page(title: str, sections: Sequence[Section]) -> str:
     ]
     body.append("</ul></nav>")
     body += [_section(section, number) for number, section in enumerate(titled)]
-    return _SHELL.format(title=html.escape(title), style=_style(), body="\n".join(body))
+    layout = ' class="one-column"' if one_column else ""
+    return _SHELL.format(
+        title=html.escape(title), style=_style(), layout=layout, body="\n".join(body)
+    )
 
 
 def _style() -> str:
@@ -210,7 +213,7 @@ _SHELL = """<!doctype html>
 <style>{style}</style>
 </head>
 <body>
-<main>
+<main{layout}>
 {body}
 </main>
 </body>
