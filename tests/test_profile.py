@@ -9,7 +9,7 @@ import pytest
 import fedeas
 from fedeas import Dirichlet, InputError, LabelCounts, MissingExtraError
 from fedeas.planning.published import NoisyCounts
-from fedeas.plots import label_report
+from fedeas.plots import canvas, label_report
 from fedeas.plots.label_report import profile
 from pages import span, table_of
 
@@ -23,9 +23,9 @@ SUMS = {
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(request, monkeypatch):
-    if "pictured" not in request.keywords:
-        monkeypatch.setattr(label_report, "picture", lambda *_, **__: b"<svg/>")
+def no_pictures(monkeypatch):
+    """Pictures take most of the time."""
+    monkeypatch.setattr(label_report, "picture", lambda *_, **__: b"<svg/>")
 
 
 def test_the_page_of_a_table_of_counts(fedeas, tmp_path, monkeypatch):
@@ -93,8 +93,8 @@ def test_names_are_not_markup():
     assert html.count("</style>") == 1
 
 
-@pytest.mark.pictured
 def test_the_heat_map_is_drawn_and_its_extra_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(label_report, "picture", canvas.picture)
     profile(HOSPITALS).save(tmp_path / "labels.html")
     assert "data:image/svg+xml;base64," in (tmp_path / "labels.html").read_text(encoding="utf-8")
     monkeypatch.setitem(sys.modules, "matplotlib", None)

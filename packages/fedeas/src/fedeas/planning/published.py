@@ -1,15 +1,16 @@
 """What of a table of counts may be shown to everybody: small counts are withheld, or all are noisy.
 
 A count from 1 to threshold - 1 is withheld; a zero is shown. Nobody should find a withheld count by
-subtraction, so a total is shown only where all that is shown together leaves every withheld count
-anywhere from 1 to threshold - 1:
+subtraction: all that is shown together leaves each of them anywhere from 1 to threshold - 1.
 
 - Of a class, m counts are withheld that add up to S. One of them can be 1 if the others can be
   S - 1, which is at most (m - 1)(threshold - 1); it can be threshold - 1 if the others can be the
-  rest, which is at least m - 1. So the total of a class is shown if
-  m - 1 + (threshold - 1) <= S <= 1 + (m - 1)(threshold - 1).
-- Any other total, of a site above all, is the range that the cells shown imply. Such a range says
-  nothing new, so classes do not constrain each other and the first rule is enough.
+  rest, which is at least m - 1. Where S allows both it is shown. The smaller sums are shown as one
+  range, up to the first that allows threshold - 1, and so are the larger ones, from the last that
+  allows 1. With m < 3 there is only the range of all sums. Which range S is in does not depend on
+  anything else, so a range says no more than it seems to.
+- The total of a site is the range that its cells imply, which says nothing new. So classes do not
+  constrain each other, and the first rule is enough.
 
 `PublishedCounts` knows nothing else about the counts. What is computed from it alone, such as what
 all its `tables` have in common, cannot tell more than it does.
@@ -47,21 +48,21 @@ class PublishedCounts:
         Sites x classes; 0 where the count is withheld.
     withheld : array of bool
         Which counts are withheld: each is from 1 to threshold - 1.
-    withheld_sums : array
-        For each class what its withheld counts add up to, -1 where that is withheld too.
+    sums : array
+        Classes x 2: the least and the most that the withheld counts of each class add up to.
     threshold : int
         The smallest count that is shown.
     clients, classes : tuple of str
         Their names.
 
     >>> published = publish([[90, 4, 0], [80, 7, 30], [70, 9, 60]])
-    >>> published.withheld_sums, published.class_range(1), published.range_of([0])
-    (array([ 0, -1,  0]), (3, 27), (91, 99))
+    >>> published.class_range(0), published.class_range(1), published.range_of([0])
+    ((240, 240), (19, 27), (91, 99))
     """
 
     n: Ints
     withheld: NDArray[np.bool_]
-    withheld_sums: Ints
+    sums: Ints
     threshold: int
     clients: tuple[str, ...]
     classes: tuple[str, ...]
@@ -76,10 +77,9 @@ class PublishedCounts:
 
     def class_range(self, column: int) -> Range:
         """Return the same for a class at all sites."""
-        if (added := int(self.withheld_sums[column])) < 0:
-            return self.range_of(_ALL, slice(column, column + 1))
-        total = int(self.n[:, column].sum()) + added
-        return total, total
+        visible = int(self.n[:, column].sum())
+        low, high = self.sums[column].tolist()
+        return visible + low, visible + high
 
     @property
     def total_range(self) -> Range:
@@ -100,15 +100,13 @@ class PublishedCounts:
             n = self.n.copy()
             for column in np.flatnonzero(self.withheld.any(axis=0)):
                 rows = np.flatnonzero(self.withheld[:, column])
-                n[rows, column] = self._draw(rng, len(rows), int(self.withheld_sums[column]))
+                total = int(rng.integers(*self.sums[column], endpoint=True))
+                n[rows, column] = self._draw(rng, len(rows), total)
             yield LabelCounts(n, self.clients, self.classes)
 
     def _draw(self, rng: np.random.Generator, size: int, total: int) -> Ints:
-        """Draw the withheld counts of one class."""
-        most = self.threshold - 1
-        if total < 0:
-            return rng.integers(1, most, size, endpoint=True)
-        counts = np.ones(size, np.int64)
+        """Draw withheld counts with this sum."""
+        counts, most = np.ones(size, np.int64), self.threshold - 1
         while rest := total - int(counts.sum()):
             free = counts < most
             counts = np.minimum(counts + rng.multinomial(rest, free / free.sum()), most)
@@ -242,15 +240,22 @@ def publish(counts: CountsLike, threshold: int = THRESHOLD) -> PublishedCounts:
     return PublishedCounts(
         np.where(withheld, 0, table.n),
         withheld,
-        np.where(is_safe(number, sums, threshold), sums, -1),
+        sum_ranges(number, sums, threshold),
         threshold,
         table.client_names,
         table.class_names,
     )
 
 
-def is_safe(number: Ints, sums: Ints, threshold: int) -> NDArray[np.bool_]:
-    """Tell for which classes the sum of so many withheld counts narrows none of them."""
+def sum_ranges(number: Ints, sums: Ints, threshold: int) -> Ints:
+    """Return what may be shown of sums of so many withheld counts: the least and the most of each.
+
+    >>> sum_ranges(np.array([0, 1, 3, 3, 3]), np.array([0, 4, 7, 15, 25]), threshold=10).tolist()
+    [[0, 0], [1, 9], [3, 11], [15, 15], [19, 27]]
+    """
     most = threshold - 1
-    safe: NDArray[np.bool_] = (sums >= number - 1 + most) & (sums <= 1 + (number - 1) * most)
-    return safe | (number == 0)
+    low_end, high_start = number - 1 + most, 1 + (number - 1) * most
+    all_sums, few = (number, number * most), number < 3
+    low = np.where(sums <= low_end, number, np.where(sums >= high_start, high_start, sums))
+    high = np.where(sums <= low_end, low_end, np.where(sums >= high_start, number * most, sums))
+    return np.stack([np.where(few, all_sums[0], low), np.where(few, all_sums[1], high)], axis=1)
