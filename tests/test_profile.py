@@ -8,6 +8,7 @@ import pytest
 
 import fedeas
 from fedeas import Dirichlet, InputError, LabelCounts, MissingExtraError
+from fedeas._util.files import write_json
 from fedeas.planning.published import NoisyCounts
 from fedeas.plots import canvas, label_report
 from fedeas.plots.label_report import profile
@@ -151,7 +152,7 @@ def test_the_private_wing_writes_what_the_page_reads(tmp_path):
 
     prior = ClassTotals(3).read(256 * np.array([700, 40, -10]), 256.0, 5)
     content = {**prior.noisy_counts(["a", "b", "c"]), "epsilon": 1, "delta": 0, "sites": 5}
-    (tmp_path / "policy.json").write_text(json.dumps(content))
+    write_json(tmp_path / "policy.json", content)
     noisy = NoisyCounts.load(tmp_path / "policy.json")
     assert noisy.std == 1.0
     assert np.allclose(noisy.raw, [[700, 40, -10]], atol=0.01)

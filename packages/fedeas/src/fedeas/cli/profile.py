@@ -50,14 +50,13 @@ def profile(
 
 def _read(path: Path, data: str | None) -> "LabelCounts | NoisyCounts":
     """Read counts from any source."""
-    from fedeas._util.files import read_json
-    from fedeas.planning.published import NoisyCounts
+    from fedeas.planning.published import NoisyCounts, has_noisy_counts
 
     if path.suffix.lower() == ".npz":
         return _partition(path, data)
     if data is not None:
         raise InputError("--data belongs to a partition", got=str(path), fix="leave it out")
-    if path.suffix.lower() == ".json" and path.is_file() and "noisy_counts" in read_json(path):
+    if has_noisy_counts(path):
         return NoisyCounts.load(path)
     source = label_counts.load_counts(path)
     label_counts.note_counts(path, source)

@@ -20,12 +20,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas._util.files import read_json
+from fedeas._util.files import parse_json, read_json, read_text
 from fedeas._util.scalars import LARGEST, integer
 from fedeas.errors import InputError
 from fedeas.planning.counts import CountsLike, LabelCounts
@@ -152,7 +152,7 @@ class NoisyCounts:
         path : path or str
             The file.
         """
-        content = read_json(Path(path))
+        content = _content(Path(path))
         try:
             rows: dict[str, dict[str, float]] = content["noisy_counts"]
             classes = tuple(next(iter(rows.values())))
@@ -218,6 +218,21 @@ class NoisyCounts:
         for _ in range(number):
             n = np.maximum(np.rint(rng.normal(self.raw, self.std)), 0).astype(np.int64)
             yield LabelCounts(n if n.any() else self.n, self.clients, self.classes)
+
+
+def has_noisy_counts(path: Path) -> bool:
+    """Tell whether a file is one for `NoisyCounts.load`."""
+    if path.suffix.lower() != ".json" or not path.is_file():
+        return False
+    content = _content(path)
+    return isinstance(content, dict) and "noisy_counts" in content
+
+
+def _content(path: Path) -> Any:
+    """Return the content of a JSON file, with or without the hash that fedeas adds."""
+    content = parse_json(read_text(path), str(path))
+    ours = isinstance(content, dict) and content.keys() == {"sha256", "body"}
+    return read_json(path) if ours else content
 
 
 def publish(counts: CountsLike, threshold: int = THRESHOLD) -> PublishedCounts:

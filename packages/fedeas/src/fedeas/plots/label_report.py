@@ -211,10 +211,11 @@ def _table(shown: Published) -> Grid:
     darkest = max(shade for row in shades for shade in row if shade is not None)
     if darkest > 0:
         shades = [[x and (x / darkest if x > 0 else x) for x in row] for row in shades]
-    ranges = [[shown.class_range(int(c)) for c in classes] for _, classes in columns]
-    totals = [_range(tuple(map(sum, zip(*part, strict=True)))) for part in ranges]  # type: ignore[arg-type]
-    lines.append(["all sites", *totals, _range(shown.total_range)])
-    shades.append([None] * len(lines[-1]))
+    if len(rows) > 1:
+        ranges = [[shown.class_range(int(c)) for c in classes] for _, classes in columns]
+        totals = [_range(tuple(map(sum, zip(*part, strict=True)))) for part in ranges]  # type: ignore[arg-type]
+        lines.append(["all sites", *totals, _range(shown.total_range)])
+        shades.append([None] * len(lines[-1]))
     return Grid(["site", *(name for name, _ in columns), "all classes"], lines, shades)
 
 
