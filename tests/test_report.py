@@ -187,7 +187,7 @@ def test_rounds_between_evaluations_leave_the_curve_whole():
 
 def test_names_of_others_are_no_markup():
     section = page.Section("<script>", ["<i>", page.Grid(("<b>",), [("<u>",)])])
-    text = page._html("<h1>", [section])
+    text = page.render_page("<h1>", [section])
     for tag in ("<script>", "<i>", "<b>", "<u>"):
         assert tag not in text
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         make_policy,
     )
     from fedeas.planning.targets import Target
+    from fedeas.plots.label_report import profile
     from fedeas.training.methods.method import Method as Method
 
 __version__ = "0.3.0"
@@ -95,6 +96,7 @@ __all__ = [
     "make_partition",
     "make_policy",
     "plan",
+    "profile",
     "read_counts",
     "report_real_num_examples",
 ]
@@ -111,6 +113,7 @@ _MODULES = {
     "planning.beta": "BetaChoice choose_beta plan",
     "planning.diagnosis": "Diagnosis diagnose",
     "planning.comparison": "Comparison compare",
+    "plots.label_report": "profile",
     "partition": "IID Dirichlet FLBench Partition Shards NaturalId make_partition",
     "data": "Schema load_images load_table",
     "data.count_sources": "read_counts",

@@ -4,7 +4,7 @@ The same run is submitted again after a crash of anything, and goes on after its
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -82,7 +82,7 @@ def _policy(
         if name == NEGOTIATE:
             agreed = _negotiated(grid, settings, asked, len(classes), members)
         else:
-            agreed = _aimed(grid, settings, len(classes), members)
+            agreed = _aimed(grid, settings, classes, members)
         write_json(path, {"asked": settings.policy, **agreed})
     if agreed.get("asked", settings.policy) != settings.policy:
         raise InputError(
@@ -95,10 +95,13 @@ def _policy(
 
 
 def _aimed(
-    grid: Grid, settings: RunConfig, classes: int, members: Members | None
+    grid: Grid, settings: RunConfig, names: Sequence[str], members: Members | None
 ) -> dict[str, object]:
-    """Aim the policy at the federation's class distribution, from a noisy sum over the sites."""
-    spec, epsilon = settings.policy, settings.prior_epsilon
+    """Aim the policy at the federation's class distribution, from a noisy sum over the sites.
+
+    The entries that `fedeas profile` reads are `noisy_counts` to `sites`.
+    """
+    spec, epsilon, classes = settings.policy, settings.prior_epsilon, len(names)
     like = inline_shares([1 / classes] * classes)
     row_policy(with_target(spec, like)).local([1] * classes)  # before anything is spent
     needed = _needed(members, "the federation's class distribution")
@@ -110,7 +113,10 @@ def _aimed(
         "policy": policy,
         "shares": prior.shares.tolist(),
         "errors": prior.errors.tolist(),
+        **prior.noisy_counts(names),
         "epsilon": epsilon,
+        "delta": DELTA,
+        "sites": len(nodes),
     }
 
 

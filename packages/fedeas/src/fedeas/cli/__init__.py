@@ -22,6 +22,7 @@ from fedeas.cli.init import init
 from fedeas.cli.interrupt import HeardInterrupts
 from fedeas.cli.partition import partition
 from fedeas.cli.plan import plan
+from fedeas.cli.profile import profile
 from fedeas.errors import FedeasError
 
 app = typer.Typer(
@@ -34,6 +35,7 @@ app = typer.Typer(
 app.command()(partition)
 app.command()(counts)
 app.command()(plan)
+app.command()(profile)
 app.command()(compare)
 app.command()(fill)
 app.command()(init)

@@ -38,7 +38,9 @@ def counts(
     encoding: str | None = typer.Option(
         None, help="Encoding of a text file that is not UTF-8, e.g. cp1252 or utf-16."
     ),
-    sheet: str | None = typer.Option(None, help="Sheet of an Excel workbook."),
+    sheet: str | None = typer.Option(
+        None, help="Sheet of an Excel workbook, or data set of NVFlare's statistics."
+    ),
     keep: bool = typer.Option(
         False, "--keep", help="Keep what seems to be no class or no client, with a note."
     ),

@@ -13,6 +13,7 @@ from typing import Any
 
 from fedeas._util.files import atomic_write, check_regular, parse_json
 from fedeas.countfiles import parquet, sidecar
+from fedeas.countfiles.nvflare import is_statistics, read_statistics
 from fedeas.countfiles.people import read_rows
 from fedeas.countfiles.read import (
     delimiter_of,
@@ -116,9 +117,12 @@ def _write_csv(path: Path, table: Table) -> None:
 
 
 def _read_json(path: Path, options: Options) -> Table:
-    options.check_unused(f"{path}, which is JSON", "delimiter", "encoding", "sheet")
+    options.check_unused(f"{path}, which is JSON", "delimiter", "encoding")
     sidecar.check_not_facts(path)
     content = load_json(path)
+    if is_statistics(content):
+        return read_statistics(path, content, options)
+    options.check_unused(f"{path}, which is JSON", "sheet")
     if is_records(content):
         return read_rows(lambda: nullcontext(record_rows(path, content)), options)
     table = read_matrix(path, content)

@@ -1,6 +1,7 @@
 """Counts from any supported source, and one line that says how it was read.
 
 - a clean table of counts (.csv, .tsv, .xlsx, .json, .parquet), or any other with options
+- the JSON file of NVFlare's federated statistics: the histogram of the label
 - standard input, `-`: any of these tables
 - a folder of images, `client/class/image.png`
 - a Hugging Face data set with a client column: saved to disk, or `hf:NAME` on the hub
@@ -89,7 +90,7 @@ def read_counts(
     delimiter, encoding : str
         Of a text file, if it is not separated by commas (.tsv: by tabs), or not in UTF-8.
     sheet : str
-        Sheet of a workbook, if several are not empty.
+        Sheet of a workbook, if several are not empty; data set of NVFlare's statistics.
     keep : bool
         Keep what seems to be no class or no client, with a note.
 

@@ -45,7 +45,7 @@ class Grid:
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
-    shades: Sequence[Sequence[float | None]] = ()  # 0 to 1 behind the cells, where there are any
+    shades: Sequence[Sequence[float | None]] = ()  # 0 to 1 behind cells; hatched if below 0
     facts: bool = False  # names and values, not numbers to compare
 
 
@@ -82,7 +82,7 @@ def write_report(folder: Path, title: str, sections: Sequence[Section]) -> Path:
                     temporary.write_bytes(part.content)
     for name, text in (
         ("report.md", _markdown(title, sections)),
-        (_PAGE, _html(title, sections)),
+        (_PAGE, render_page(title, sections)),
     ):
         with atomic_write(folder / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
@@ -118,7 +118,8 @@ def _plain(text: str) -> str:
     return _MARKS.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))
 
 
-def _html(title: str, sections: Sequence[Section]) -> str:
+def render_page(title: str, sections: Sequence[Section], one_column: bool = False) -> str:
+    """Return the page: one file that needs no other."""
     titled = [section for section in sections if section.title]
     body = [f"<h1>{html.escape(title)}</h1>"]
     body += [_section(section) for section in sections if not section.title]
@@ -129,7 +130,10 @@ def _html(title: str, sections: Sequence[Section]) -> str:
     ]
     body.append("</ul></nav>")
     body += [_section(section, number) for number, section in enumerate(titled)]
-    return _SHELL.format(title=html.escape(title), style=_style(), body="\n".join(body))
+    layout = ' class="one-column"' if one_column else ""
+    return _SHELL.format(
+        title=html.escape(title), style=_style(), layout=layout, body="\n".join(body)
+    )
 
 
 def _style() -> str:
@@ -195,6 +199,8 @@ def _kind(number: bool) -> str:
 
 def _cell(text: str, shade: float | None, number: bool) -> str:
     behind = "" if shade is None else f' style="background:rgba(0,114,178,{0.75 * shade:.2f})"'
+    if shade is not None and shade < 0:
+        return f'<td class="n withheld">{html.escape(text)}</td>'
     return f"<td{_kind(number)}{behind}>{html.escape(text)}</td>"
 
 
@@ -207,7 +213,7 @@ _SHELL = """<!doctype html>
 <style>{style}</style>
 </head>
 <body>
-<main>
+<main{layout}>
 {body}
 </main>
 </body>
