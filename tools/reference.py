@@ -69,7 +69,8 @@ def commands() -> str:
 def _command(name: str, command: Any) -> list[str]:
     options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
     listed = [_option(p) for p in options if p.name != "help"]
-    return [f"## {name}", "", inspect.cleandoc(command.help or ""), "", *listed, ""]
+    text = inspect.cleandoc(command.help or "")
+    return [f"## {name}", "", text, "", *([*listed, ""] if listed else [])]
 
 
 def _option(option: Any) -> str:
