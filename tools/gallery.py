@@ -121,7 +121,7 @@ def choose(counts: LabelCounts, name: str) -> tuple[Plan, str, str]:
             f"the imbalance with up to {most:,} samples, and `fedeas plan` says that no beta "
             "removes half of it. Water-filling places them where they remove most: "
             f"{100 * plan.reduction:.0f} %. It needs all counts in one place, or a price that the "
-            "sites [negotiate](deployment.md).",
+            "sites [negotiate](security.md).",
         )
     plan = FedEAS(beta=found.choice).plan(counts)
     low, high = found.rounded()
