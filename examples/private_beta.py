@@ -27,7 +27,7 @@ app = ClientApp()
 
 
 def hold(context: Context) -> QueryContext:
-    """What a site answers with: its counts, a folder of its own, its key, its ledger."""
+    """Return what a site answers with: its counts, a folder of its own, its key, its ledger."""
     k = int(context.node_config["partition-id"])
     folder = Path("sites") / str(k)
     identity = Identity.of(keys[k].private_bytes_raw(), members)
@@ -39,6 +39,6 @@ answer_queries(app, hold)
 
 
 def choose(grid: Grid) -> float:
-    """At the server, before the first round."""
+    """Choose beta at the server, before the first round."""
     chosen = negotiate_beta(grid, grid.get_node_ids(), 3, members, epsilon=1.0)
     return chosen.choice.policy.beta

@@ -96,9 +96,13 @@ def test_the_programs_shown_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    for block in re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL):
-        if included := re.fullmatch(r'--8<-- "(.+)"\n', block):
-            block = (ROOT / included[1]).read_text()
+    page = re.sub(
+        r'^--8<-- "(.+\.py)"\n',
+        lambda included: (ROOT / included[1]).read_text(),
+        (ROOT / name).read_text(),
+        flags=re.MULTILINE,
+    )
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(compile(block, name, "exec"), {"__name__": "shown"})
 
 
