@@ -43,7 +43,7 @@ def test_the_examples_of_the_readme_run(monkeypatch):
 def test_the_configs_shown_and_shipped_are_configs():
     shown = "".join((ROOT / name).read_text() for name in DOCUMENTS)
     # A block that says its file's name is another kind of file: see test_guide.py.
-    blocks = re.findall(r"```toml\n(?!# \w+\.toml\n)(.*?)```", shown, re.DOTALL)
+    blocks = re.findall(r"```toml\n(?!# \w+\.toml\b)(.*?)```", shown, re.DOTALL)
     single = set((ROOT / "examples").glob("*.toml")) - set(sweep_files())
     files = [path.read_text() for path in single]
     assert blocks
@@ -96,9 +96,14 @@ def test_the_programs_shown_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    for block in re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL):
-        if "--8<--" not in block:
-            exec(compile(block, name, "exec"), {"__name__": "shown"})
+    page = re.sub(
+        r'^--8<-- "(.+\.py)"\n',
+        lambda included: (ROOT / included[1]).read_text(),
+        (ROOT / name).read_text(),
+        flags=re.MULTILINE,
+    )
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(block, name, "exec"), {"__name__": "shown"})
 
 
 def sweep_files() -> list[Path]:
@@ -171,12 +176,10 @@ def test_what_is_installed_from_a_checkout_is_an_extra():
 
 
 def test_the_readme_is_short():
-    assert len((ROOT / "README.md").read_text().split()) <= 720
+    assert len((ROOT / "README.md").read_text().split()) <= 500
 
 
-@pytest.mark.parametrize(
-    "name", ["SECURITY.md", "docs/security.md", "docs/privacy_noise.md", "docs/privacy_queries.md"]
-)
+@pytest.mark.parametrize("name", ["SECURITY.md", "docs/security.md", "docs/proofs.md"])
 def test_pages_on_security_begin_with_what_nobody_has_reviewed(name):
     beginning = " ".join((ROOT / name).read_text()[:1200].split())
     assert "xperimental" in beginning
