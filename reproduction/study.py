@@ -219,10 +219,11 @@ def write_curves(path: Path, folder: Path) -> None:
         for number, accuracy in enumerate(run.result["curves"]["accuracy"], start=1)
         if accuracy is not None
     ]
+    lines.sort(key=lambda line: (line[0], line[2], line[1]))
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("way", "round", "seed", "accuracy"))
-        writer.writerows(sorted(lines, key=lambda line: (line[0], line[2], line[1])))
+        writer.writerows(lines)
 
 
 def read_rows(path: Path) -> list[StudyRun]:
