@@ -20,7 +20,6 @@ ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "docs" / "data" / "scale.json"
 MODEL = 2.5  # megabytes
 LOOK = 3.0  # seconds between looks of a SuperNode for messages; Flower has no setting for it
-LINE = 125.0  # megabytes a second: a network line of 1 Gbit/s
 BUSY = 0.5  # share of a core that is planned for, so that there is room for peaks
 FEDERATIONS = ((100, 100), (10_000, 1_000), (1_000_000, 10_000))  # clients, of them in a round
 
@@ -64,7 +63,6 @@ def needs(cost: dict, clients: int, cohort: int) -> dict[str, float]:
         "idle_cores": clients / LOOK * cost["link_cpu_s_per_look"],
         "link_s": link,
         "server_s": server,
-        "network_s": cohort * 2 * MODEL / LINE,
         "links": max(1, math.ceil(clients / holds(cost))),
     }
 
@@ -82,7 +80,6 @@ def table(cost: dict) -> str:
         "cores for clients that only look": [f"{own['idle_cores']:,.2g}" for own in found],
         "SuperLink, CPU seconds a round": [f"{own['link_s']:,.0f}" for own in found],
         "server (check and add), CPU seconds a round": [f"{own['server_s']:,.0f}" for own in found],
-        "seconds of a 1 Gbit/s line": [f"{own['network_s']:,.0f}" for own in found],
         "SuperLinks, at half a core of looks each": [f"{own['links']:,}" for own in found],
         "seconds a round if they share the messages": [
             f"{own['link_s'] / own['links'] / BUSY:,.0f}" for own in found

@@ -69,7 +69,8 @@ def commands() -> str:
 def _command(name: str, command: Any) -> list[str]:
     options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
     listed = [_option(p) for p in options if p.name != "help"]
-    return [f"## {name}", "", inspect.cleandoc(command.help or ""), "", *listed, ""]
+    text = inspect.cleandoc(command.help or "").replace("Example: `", "`")
+    return [f"## {name}", "", text, "", *([*listed, ""] if listed else [])]
 
 
 def _option(option: Any) -> str:
@@ -101,7 +102,8 @@ def config() -> str:
                 continue
             unset = field.required or field.default is None
             default = "" if unset else f" = {json.dumps(field.default, ensure_ascii=False)}"
-            allowed = describe(field.type) + (", required" if field.required else "")
+            allowed = describe(field.type).replace("a whole number", "integer")
+            allowed = allowed.replace("a number", "number") + ", required" * field.required
             # A default of plain text or a list shows what is allowed.
             shown = f" ({allowed})" if unset or allowed not in ("text", "a list") else ""
             comment = f": {comments[field.name]}" if field.name in comments else ""
