@@ -476,7 +476,7 @@ NO_FIGURES = {
         "beta=12,", "--epsilon 1", "examples/cifar10.csv", "CIFAR-10", "client-06",
         "± is a 95 % interval", "Apache-2.0",
     ),
-    "docs/index.md": ("Python 3.11 or later", "CIFAR-10", "± is a 95 % interval"),
+    "docs/index.md": ("Python 3.11 or later", "CIFAR-10", "± is a 95 % interval", 'width="560"'),
 }  # fmt: skip
 
 
