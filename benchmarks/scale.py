@@ -1,8 +1,8 @@
 """What 100, 10,000 and a million clients need, from what one message, megabyte and sample cost.
 
     python benchmarks/superlink.py > superlink.json
-    python benchmarks/scale.py --measure superlink.json     # writes docs/data/scale.json
-    python benchmarks/scale.py                              # prints the tables of docs/scale.md
+    python benchmarks/scale.py --measure superlink.json  # writes docs/data/scale.json
+    python benchmarks/scale.py                           # prints the table of docs/architecture.md
 
 `--measure` takes the SuperLink's costs from the last line of `superlink.py` and adds those of the
 server's own part, measured here in seconds: reading, checking and adding up a reply, and planning
@@ -20,7 +20,6 @@ ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "docs" / "data" / "scale.json"
 MODEL = 2.5  # megabytes
 LOOK = 3.0  # seconds between looks of a SuperNode for messages; Flower has no setting for it
-LINE = 125.0  # megabytes a second: a network line of 1 Gbit/s
 BUSY = 0.5  # share of a core that is planned for, so that there is room for peaks
 FEDERATIONS = ((100, 100), (10_000, 1_000), (1_000_000, 10_000))  # clients, of them in a round
 
@@ -64,9 +63,6 @@ def needs(cost: dict, clients: int, cohort: int) -> dict[str, float]:
         "idle_cores": clients / LOOK * cost["link_cpu_s_per_look"],
         "link_s": link,
         "server_s": server,
-        "gigabytes": cohort * 2 * MODEL / 1000,
-        "network_s": cohort * 2 * MODEL / LINE,
-        "plan_s": clients * cost["plan_cpu_s_per_client"],
         "links": max(1, math.ceil(clients / holds(cost))),
     }
 
@@ -76,35 +72,21 @@ def holds(cost: dict) -> int:
     return int(BUSY * LOOK / cost["link_cpu_s_per_look"])
 
 
-def tables(cost: dict) -> str:
-    """Return the tables of docs/scale.md."""
-    costs = [
-        ("an idle client's look for messages, every 3 s", cost["link_cpu_s_per_look"] * 1e3, "ms"),
-        ("a message without arrays, out and back", cost["link_cpu_s_per_message"] * 1e3, "ms"),
-        ("a megabyte through the SuperLink", cost["link_cpu_s_per_megabyte"] * 1e3, "ms"),
-        ("a megabyte checked and added up", cost["server_cpu_s_per_megabyte"] * 1e3, "ms"),
-        ("a client's row of the plan", cost["plan_cpu_s_per_client"] * 1e6, "us"),
-    ]  # fmt: skip
-    lines = ["| what | CPU time |", "|---|---|"]
-    lines += [f"| {what} | {value:.3g} {unit} |" for what, value, unit in costs]
+def table(cost: dict) -> str:
+    """Return the table of docs/architecture.md."""
     found = [needs(cost, *federation) for federation in FEDERATIONS]
     rows = {
         "in a round": [f"{cohort:,}" for _, cohort in FEDERATIONS],
         "cores for clients that only look": [f"{own['idle_cores']:,.2g}" for own in found],
         "SuperLink, CPU seconds a round": [f"{own['link_s']:,.0f}" for own in found],
         "server (check and add), CPU seconds a round": [f"{own['server_s']:,.0f}" for own in found],
-        "gigabytes a round": [f"{own['gigabytes']:,.3g}" for own in found],
-        "seconds of a 1 Gbit/s line": [f"{own['network_s']:,.0f}" for own in found],
         "SuperLinks, at half a core of looks each": [f"{own['links']:,}" for own in found],
         "seconds a round if they share the messages": [
             f"{own['link_s'] / own['links'] / BUSY:,.0f}" for own in found
         ],
-        "planning all clients in one place, CPU seconds": [
-            f"{own['plan_s']:,.2g}" for own in found
-        ],
     }
     heads = " | ".join(f"{clients:,} clients" for clients, _ in FEDERATIONS)
-    lines += ["", f"| | {heads} |", "|---|" + "---|" * len(FEDERATIONS)]
+    lines = [f"| | {heads} |", "|---|" + "---|" * len(FEDERATIONS)]
     lines += [f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()]
     return "\n".join(lines)
 
@@ -117,7 +99,7 @@ def main() -> int:
     if given.measure:
         line = given.measure.read_text().splitlines()[-1]
         RECORD.write_text(json.dumps(measure(json.loads(line)), indent=1) + "\n")
-    print(tables(json.loads(RECORD.read_text())))
+    print(table(json.loads(RECORD.read_text())))
     return 0
 
 

@@ -17,7 +17,7 @@ in small rounds; so there is a third contestant, `polled`: the same bare message
 often as ours, neither checked nor averaged. Against it there is no target, but it is the stricter
 comparison, and both ratios are printed.
 
-The other numbers are what docs/scale.md is computed from: CPU seconds of the SuperLink for a
+The other numbers are what docs/architecture.md is computed from: CPU seconds of the SuperLink for a
 message, for a megabyte, and for one look of an idle client. The last line is JSON.
 """
 

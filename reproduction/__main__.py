@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from fedeas.cli import run_app, show
+from fedeas.errors import InputError
 
 app = typer.Typer(
     name="python -m reproduction",
@@ -179,12 +180,19 @@ def study(
         None, metavar="[RUNS]...", help="Folders of the study's sweeps, instead of the record."
     ),
     out: Path | None = typer.Option(None, help="File for every run as a line of CSV."),
+    page: Path | None = typer.Option(
+        None, help="Fill in the tables between a page's markers `<!-- study:NAME -->`."
+    ),
+    curves: Path | None = typer.Option(
+        None, metavar="DIR", help="Only write the accuracy by round of DIR, one sweep, to --out."
+    ),
     as_json: bool = show.json_option(),
 ) -> None:
     """Print what the study of reproduction/plan.md found: whether it matters where you generate.
 
-    Example: `python -m reproduction study`
+    Example: `python -m reproduction study --page docs/findings.md`
     """
+    from reproduction.page import fill_page, study_tables
     from reproduction.study import (
         RECORD,
         first_step,
@@ -193,12 +201,22 @@ def study(
         read_rows,
         rows,
         secondary,
+        write_curves,
         write_rows,
     )
 
+    if curves is not None:
+        if out is None:
+            raise InputError("--curves writes a file", fix="name it with --out FILE")
+        write_curves(out, curves)
+        return
     everything = list(rows(runs)) if runs else read_rows(RECORD)
     if out is not None:
         write_rows(out, everything)
+    if page is not None:
+        text = page.read_text(encoding="utf-8")
+        page.write_text(fill_page(text, study_tables(everything)), encoding="utf-8")
+        return
     first = [*primary(everything), *first_step(everything)]
     second = secondary(everything)
     if as_json:

@@ -15,6 +15,7 @@ from pathlib import Path
 from scipy import stats
 
 from fedeas._util.specs import parse
+from fedeas.errors import InputError
 from fedeas_lab.results import FinishedRun, Mean, find_runs
 from reproduction.evidence import holm_p_values
 
@@ -33,6 +34,8 @@ DATA = {
 }
 PRIMARY = ("letter", "satimage", "CIFAR-10", "Fashion-MNIST")
 FIRST_STEP = ("uniform", "missing-only", "none")  # that FedEAS is compared with on a GPU
+# The ways whose accuracy by round is kept, and the grids that have them at their own rates.
+CURVES, _CURVE_GRIDS = ("none", "copies", "fedeas"), ("none", "copies", "where")
 REAL_SITES = ("forest", "rodents", "loans", "symbols")  # every policy: private, epsilon 1
 SECONDARY = {
     "water-filling minus FedEAS": ("waterfill", "fedeas"),
@@ -220,6 +223,28 @@ def write_rows(path: Path, all_rows: Sequence[StudyRun]) -> None:
             for name in ("accuracy", "class_mean", "worst_site", "before_last"):
                 content[name] = "" if content[name] is None else f"{content[name]:.5f}"
             writer.writerow(content)
+
+
+def write_curves(path: Path, folder: Path) -> None:
+    """Write the accuracy by round of one data set's runs: without samples, copies and FedEAS."""
+    _, runs, _ = find_runs(folder)
+    kept = [run for run in runs if way(run) in CURVES and run.entry.grid in _CURVE_GRIDS]
+    names = {run.result["settings"]["data"]["name"] for run in kept}
+    if len(names) != 1:
+        raise InputError(
+            "curves are of one data set", got=f"{folder} with {len(names)}", fix="name its sweep"
+        )
+    lines = [
+        (way(run), number, run.result["seed"], f"{accuracy:.5f}")
+        for run in kept
+        for number, accuracy in enumerate(run.result["curves"]["accuracy"], start=1)
+        if accuracy is not None
+    ]
+    lines.sort(key=lambda line: (line[0], line[2], line[1]))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("way", "round", "seed", "accuracy"))
+        writer.writerows(lines)
 
 
 def read_rows(path: Path) -> list[StudyRun]:

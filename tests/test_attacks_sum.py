@@ -440,7 +440,7 @@ def test_no_server_can_split_a_sparse_graph(n):
 
     With a fifth of the members colluding. A part of the honest survivors has at least as many
     members as a seed needs shares that colluders do not have. It is cut off if all its other honest
-    neighbours are gone, and no more can be gone than a quorum leaves (docs/security.md).
+    neighbours are gone, and no more can be gone than a quorum leaves (docs/proofs.md).
     """
     p, colluding = mean_degree(n) / (n - 1), n // 5
     honest = n - colluding

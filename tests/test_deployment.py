@@ -548,12 +548,12 @@ def test_hostile_introductions_are_refused(tmp_path):
     assert line["samples"] == 12 * HONEST
 
 
-def test_the_tables_of_scale_are_computed_from_what_was_measured():
+def test_the_table_of_scale_is_computed_from_what_was_measured():
     spec = importlib.util.spec_from_file_location("scale", ROOT / "benchmarks" / "scale.py")
     scale = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(scale)
     cost = json.loads(scale.RECORD.read_text())
-    assert scale.tables(cost) in (ROOT / "docs" / "scale.md").read_text()
+    assert scale.table(cost) in (ROOT / "docs" / "architecture.md").read_text()
     few, many = (scale.needs(cost, clients, 100) for clients in (100, 10_000))
     assert many["idle_cores"] == pytest.approx(100 * few["idle_cores"])
     assert many["link_s"] == few["link_s"]  # the same cohort

@@ -15,7 +15,13 @@ from fedeas._util.settings import read_settings
 from fedeas_private.flower.settings import RunConfig, SiteConfig
 from test_deployment import COUNTS, NAMES, ROOT, load_example, sites  # noqa: F401
 
-PAGE = (ROOT / "docs" / "deployment.md").read_text()
+# With the files that the page includes.
+PAGE = re.sub(
+    r'^--8<-- "(.+)"\n',
+    lambda named: (ROOT / named[1]).read_text(),
+    (ROOT / "docs" / "security.md").read_text(),
+    flags=re.M,
+)
 GUIDE = PAGE.partition("## On real machines")[2].partition("\n## ")[0]
 # Language, the comment that says where a block belongs, and all of it.
 BLOCKS = re.findall(r"^```(bash|toml)\n(# ([^\n]*)\n.*?)^```$", GUIDE, re.S | re.M)
@@ -24,7 +30,7 @@ FILES = {name: text for kind, text, name in BLOCKS if kind == "toml"}
 
 
 def test_the_guide_has_every_step_in_full():
-    assert set(FILES) == {"config.toml", "site.toml", "run.toml"}
+    assert set(FILES) == {"config.toml", "site.toml", "run.toml", "run.toml, for private sums"}
     all_of_it = "\n".join(text for _, text, _ in BLOCKS)
     for step in (
         "openssl req -x509", "subjectAltName", "flower-superlink", "ssh-keygen",
@@ -47,6 +53,8 @@ def test_the_files_of_the_guide_are_read():
     usual = app["tool"]["flwr"]["app"]["config"]
     run = {**usual, **tomllib.loads(FILES["run.toml"])}
     assert read_settings(RunConfig, run, "run.toml").classes == site.classes
+    private = {**run, **tomllib.loads(FILES["run.toml, for private sums"])}
+    assert read_settings(RunConfig, private, "run.toml").members == site.members
     found = tomllib.loads(FILES["config.toml"])["superlink"]
     names = set(re.findall(r"flwr (?:run|supernode \w+)(?: \S+\.pub| examples\S+)? (\w+)", GUIDE))
     assert names == {found["default"]} == set(found) - {"default"}

@@ -181,7 +181,7 @@ def test_the_image_is_built_from_the_wheel_by_another_user_than_root():
     assert admitted == ["*", *(f"!{name}" for name in copied)]
     (wanted,) = re.findall(r"fedeas\[([\w,]+)\]\"", "\n".join(lines))
     assert set(wanted.split(",")) <= set(PROJECT["optional-dependencies"])
-    guide = (ROOT / "docs" / "deployment.md").read_text()
+    guide = (ROOT / "docs" / "security.md").read_text()
     told = {extra for each in re.findall(r"fedeas\[([\w,]+)\]", guide) for extra in each.split(",")}
     assert {"train", "private"} <= told <= set(wanted.split(","))
     (user,) = [line.split()[1] for line in lines if line.startswith("USER")]

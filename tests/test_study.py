@@ -1,13 +1,22 @@
 """The statistics of the study, on made-up runs whose answers are known by hand."""
 
+import csv
+import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from fedeas.errors import InputError
+from fedeas_lab.results import FinishedRun, export
+from reproduction.claims import recorded
 from reproduction.evidence import holm_p_values
+from reproduction.page import MARKER, NOT_RUN, fill_page, study_tables
 from reproduction.rates import RateRun, best_rates, read_rates, write_rates
 from reproduction.study import (
+    RECORD,
     StudyRun,
     difference,
     first_step,
@@ -121,3 +130,124 @@ def test_the_best_rate_is_that_of_the_highest_mean_over_seeds(tmp_path):
     write_rates(tmp_path / "rates.csv", runs)
     assert sorted(read_rates(tmp_path / "rates.csv"), key=repr) == sorted(runs, key=repr)
     assert best_rates(runs) == {("letter", "none"): 0.3}
+
+
+FINDINGS = Path(__file__).parents[1] / "docs" / "findings.md"
+PAGE = """Before.
+
+<!-- study:primary -->
+old
+<!-- /study -->
+
+<!-- study:real-sites -->
+<!-- /study -->
+"""
+
+
+def test_the_page_has_the_tables_of_a_record(tmp_path, reproduction, monkeypatch):
+    """LETTER has a lead of 4.00 ± 4.97 with p .0742, times four for the family of four."""
+    record, page = tmp_path / "study.csv", tmp_path / "page.md"
+    write_rows(record, LETTER)
+    monkeypatch.setattr("reproduction.study.RECORD", record)
+    page.write_text(PAGE)
+    assert reproduction("study", "--page", page).code == 0
+    text = page.read_text()
+    assert text.startswith(
+        "Before.\n\n<!-- study:primary -->\n\n| data | seeds | FedEAS - uniform |"
+    )
+    assert "| letter | 3 | +4.00 ± 4.97 | .297 | open | 5 |" in text
+    assert f"<!-- study:real-sites -->\n\n{NOT_RUN}\n\n<!-- /study -->" in text
+    assert "old" not in text
+    assert fill_page(text, study_tables(LETTER)) == text
+    with pytest.raises(InputError, match="unknown table of the study; got 'real'"):
+        fill_page(PAGE.replace("real-sites", "real"), study_tables(LETTER))
+
+
+def test_every_way_has_its_accuracy_and_fedeas_minus_it():
+    fewer = runs("letter", "mine", [0.5, 0.5])
+    assert study_tables([*LETTER, *fewer])["drawn-sites"].splitlines() == [
+        "| accuracy, % | letter, 3 seeds |",
+        "| --- | --- |",
+        "| copies | 61.0 ± 0.0<br>(+3.00 ± 4.97) |",
+        "| uniform | 60.0 ± 0.0<br>(+4.00 ± 4.97) |",
+        "| fedeas | 64.0 ± 5.0 |",
+        "| mine | 50.0 (50.0 to 50.0)<br>(+13.00 ± 12.71)<br>2 seeds |",
+    ]
+    assert study_tables(LETTER)["real-sites"] == NOT_RUN
+
+
+def test_secondary_comparisons_are_columns():
+    table = study_tables(LETTER)["secondary"].splitlines()
+    assert table[0].startswith("| data | water-filling minus FedEAS | FedEAS minus copies |")
+    assert re.match(r"\| letter \|  \| \+3\.00 ± 4\.97 \(p \.122\) \|", table[2])
+
+
+def test_the_noise_floor_is_a_repeated_run_minus_the_first_of_the_same_seed():
+    again = runs("letter", "fedeas", [0.6225], grid="again")
+    tables = study_tables([*LETTER, *again])
+    assert tables["noise"].splitlines()[2] == "| letter | +0.25 |  |"
+    assert study_tables(LETTER)["noise"] == NOT_RUN
+    assert tables["drawn-sites"] == study_tables(LETTER)["drawn-sites"]
+
+
+def test_what_moves_by_more_than_a_point_at_the_end_is_not_flat():
+    assert study_tables(LETTER)["flat"] == "Every setting is flat."
+    climbing = [replace(run, before_last=run.accuracy - 0.011) for run in LETTER[:3]]
+    table = study_tables([*climbing, *LETTER[3:]])["flat"].splitlines()
+    assert table[2:] == ["| letter | fedeas +1.1 |"]
+
+
+def test_the_findings_have_a_place_for_every_comparison_of_the_plan():
+    named = MARKER.findall(FINDINGS.read_text(encoding="utf-8"))
+    assert sorted(named) == sorted(study_tables([]))
+
+
+def test_the_findings_are_those_of_the_record():
+    if not RECORD.exists():
+        pytest.skip("the study has not ended: there is no reproduction/recorded/study.csv")
+    page = FINDINGS.read_text(encoding="utf-8")
+    assert fill_page(page, study_tables(read_rows(RECORD))) == page
+
+
+def study_run(grid, policy, seed, accuracy, data="natural/covertype_areas"):
+    """A run of the study, made from a recorded one."""
+    run = recorded()["cifar10"].runs[0]
+    settings = run.result["settings"]
+    result = run.result | {
+        "seed": seed,
+        "curves": run.result["curves"] | {"accuracy": accuracy},
+        "settings": settings
+        | {
+            "data": settings["data"] | {"name": data},
+            "augment": settings["augment"] | {"policy": policy, "steps_as": "fedeas(beta=10)"},
+        },
+    }
+    return FinishedRun(msgspec.structs.replace(run.entry, grid=grid, seed=seed), result)
+
+
+def test_curves_are_of_three_ways_on_one_data_set(tmp_path, reproduction):
+    rounds = len(recorded()["cifar10"].runs[0].result["curves"]["accuracy"])
+    rising = [None, *(n / 100 for n in range(2, rounds + 1))]
+    kept = [
+        study_run("where", "fedeas(beta=10)", 2, rising),
+        study_run("none", "none", 1, rising),
+        study_run("copies", "copies(total=9)", 1, rising),
+    ]
+    others = [
+        study_run("where", "uniform(total=9)", 1, rising),
+        study_run("again", "fedeas(beta=10)", 1, rising),
+        study_run("rates-none", "none", 101, rising),
+    ]
+    runs_file, out = tmp_path / "forest.jsonl", tmp_path / "curves.csv"
+    export(runs_file, [*kept, *others])
+    assert reproduction("study", "--curves", runs_file, "--out", out).code == 0
+    with out.open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert {(line["way"], line["seed"]) for line in lines} == {
+        ("fedeas", "2"), ("none", "1"), ("copies", "1"),
+    }  # fmt: skip
+    assert len(lines) == 3 * (rounds - 1)
+    assert lines[0] == {"way": "copies", "round": "2", "seed": "1", "accuracy": "0.02000"}
+    assert reproduction("study", "--curves", runs_file).code != 0
+    export(runs_file, [*kept, study_run("none", "none", 1, rising, "tables/letter")])
+    assert reproduction("study", "--curves", runs_file, "--out", out).code != 0

@@ -1,26 +1,20 @@
-"""Draw the pictures of a federation's own generator: its images, and what they do for training.
+"""Draw `own-samples.png`: real Fashion-MNIST images and those of private generators.
 
-    python tools/private_pictures.py [--data docs/data/own-federated.csv] [--out docs/img]
+    python tools/private_pictures.py [--out docs/img]
 
-`own-samples.png`: real Fashion-MNIST images and those of generators from 60,000 images on 20
-clients, at several epsilons. `own-epsilon.svg`: accuracy against epsilon, from the record of
-`benchmarks/private_federated.py`, with none, copies, noise and a central generator as lines. Needs
-Fashion-MNIST in FEDEAS_DATA.
+The generators are made from 60,000 images on 20 clients, at several epsilons. Needs Fashion-MNIST
+in FEDEAS_DATA.
 """
 
 import argparse
 import math
-import statistics
-import sys
 from pathlib import Path
 
 import matplotlib
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from tables_study import read_record
 
 from fedeas.data import federate, load_images
 from fedeas.partition import make_partition
@@ -28,7 +22,6 @@ from fedeas_private.generator.make import make_private
 
 EPSILONS = {"no noise": math.inf, "epsilon 10": 10.0, "epsilon 3": 3.0, "epsilon 1": 1.0}
 EACH = 2  # images of a class
-LINES = {"none": "#666666", "noise": "#c44e52", "copies": "#4c72b0", "central": "#55a868"}
 
 
 def draw_samples(out: Path) -> None:
@@ -54,45 +47,11 @@ def draw_samples(out: Path) -> None:
     figure.savefig(out / "own-samples.png", dpi=130)
 
 
-def draw_epsilons(record: Path, out: Path) -> None:
-    """Draw accuracy against epsilon, a panel per data set, of ways that have all seeds."""
-    found = {
-        name: {
-            way: [100 * a for a in scores.values()]
-            for way, scores in ways.items()
-            if scores.keys() == ways["none"].keys()
-        }
-        for name, ways in read_record(record, "accuracy").items()
-    }
-    figure, axes = plt.subplots(1, len(found), figsize=(3.3 * len(found), 3), squeeze=False)
-    for axis, (name, ways) in zip(axes[0], found.items(), strict=True):
-        own = [w for w in ("own-1", "own-3", "own-10", "own-inf") if w in ways]
-        means = [statistics.mean(ways[w]) for w in own]
-        errors = [statistics.stdev(ways[w]) / math.sqrt(len(ways[w])) for w in own]
-        axis.errorbar(range(len(own)), means, errors, marker="o", color="#dd8452", label="private")
-        for way, color in LINES.items():
-            if way in ways:
-                axis.axhline(statistics.mean(ways[way]), color=color, ls="--", lw=1.2, label=way)
-        axis.set_xticks(range(len(own)), [w.removeprefix("own-").replace("inf", "∞") for w in own])
-        axis.set_xlabel("epsilon")
-        axis.set_title(name, fontsize=10)
-        axis.spines[["top", "right"]].set_visible(False)
-    axes[0][0].set_ylabel("accuracy, %")
-    handles, names = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="lower center", ncols=len(names), fontsize=8, frameon=False)
-    figure.tight_layout(rect=(0, 0.07, 1, 1))
-    figure.savefig(out / "own-epsilon.svg")
-
-
 def main() -> None:
-    """Draw both."""
+    """Draw it."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--data", type=Path, default=Path("docs/data/own-federated.csv"))
     parser.add_argument("--out", type=Path, default=Path("docs/img"))
-    given = parser.parse_args()
-    if given.data.exists():
-        draw_epsilons(given.data, given.out)
-    draw_samples(given.out)
+    draw_samples(parser.parse_args().out)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ python tools/reference.py --check  fail when a page is not what the code says
 """
 
 import inspect
+import json
 import re
 import sys
 import typing
@@ -34,7 +35,7 @@ def python() -> str:
     lines = [
         "# Python",
         "",
-        "Names are imported on first use. Some need an extra, named in the last column:",
+        "Names are imported on first use. One that needs an extra names it in brackets:",
         '`pip install "packages/fedeas[train]"` in a checkout. If a file or a generator needs more',
         "(Parquet, a diffusion model), an error says so.",
         "",
@@ -43,11 +44,12 @@ def python() -> str:
         extras = {name: extra for name, (_, extra) in getattr(package, "_WITH_EXTRA", {}).items()}
         names = sorted({*package.__all__, *extras}, key=lambda name: (name.casefold(), name))
         title = package.__name__
-        lines += [f"## {title}", "", about, "", "| name | what it is | extra |", "|---|---|---|"]
-        for name in names:
-            first = inspect.cleandoc(getattr(package, name).__doc__).splitlines()[0]
-            lines.append(f"| [`{name}`][{title}.{name}] | {first} | {extras.get(name, '')} |")
-        lines += ["", *(f"::: {title}.{name}\n" for name in names)]
+        links = (
+            f"[`{name}`][{title}.{name}]" + (f" ({extras[name]})" if name in extras else "")
+            for name in names
+        )
+        lines += [f"## {title}", "", about, "", ", ".join(links), ""]
+        lines += [f"::: {title}.{name}\n" for name in names]
     lines += ["## Skew", "", "::: fedeas.planning.skew", ""]
     return "\n".join(lines)
 
@@ -56,35 +58,30 @@ def commands() -> str:
     """Return a page with every command: what it does, what it takes, an example."""
     add_installed_commands()
     root: Any = typer.main.get_command(app)
-    lines = ["# Commands", "", "Every command has `--help`; most have `--json`.", ""]
+    lines = ["# Commands", "", "Every command has `--help`. `--json` prints JSON.", ""]
     for name, command in sorted(root.commands.items()):
-        lines += _command(f"fedeas {name}", command)
-        for inner, below in sorted(getattr(command, "commands", {}).items()):
-            lines += _command(f"fedeas {name} {inner}", below)
+        below = sorted(getattr(command, "commands", {}).items())
+        for inner, one in below or [("", command)]:
+            lines += _command(f"fedeas {name} {inner}".rstrip(), one)
     return "\n".join(lines)
 
 
 def _command(name: str, command: Any) -> list[str]:
-    text = inspect.cleandoc(command.help or "")
-    lines = [f"## {name}", "", text, ""]
     options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
-    rows = [p for p in options if p.name != "help"]
-    if rows:
-        lines += ["| option | description | default |", "|---|---|---|"]
-        lines += [
-            f"| `{', '.join(p.opts)}` | {(p.help or '').replace('|', '/')} | {_default(p)} |"
-            for p in rows
-        ]
-        lines.append("")
-    return lines
+    listed = [_option(p) for p in options if p.name != "help"]
+    text = inspect.cleandoc(command.help or "").replace("Example: `", "`")
+    return [f"## {name}", "", text, "", *([*listed, ""] if listed else [])]
 
 
-def _default(option: Any) -> str:
+def _option(option: Any) -> str:
+    names = ", ".join(option.opts)
+    if names == "--json":
+        return f"- `{names}`"
     if option.required:
-        return "required"
-    if option.default in (None, False, [], ()) or callable(option.default):
-        return ""
-    return f"`{option.default}`"
+        return f"- `{names}` (required): {option.help}"
+    if option.default not in (None, False, "", [], ()) and not callable(option.default):
+        names += f" {option.default}"
+    return f"- `{names}`: {option.help}"
 
 
 def config() -> str:
@@ -94,19 +91,23 @@ def config() -> str:
         "",
         "A config is a TOML file of these keys; [training](../training.md) shows one. An unknown",
         "key is an error that suggests the closest known one. In a sweep the keys are in `[base]`",
-        "and, with lists of values, in `[[grid]]` ([experiments](../experiments.md)).",
+        "and, with lists of values, in `[[grid]]` ([sweeps](../training.md#sweeps)).",
         "",
     ]
     for heading, kind in _tables(Config, ""):
         lines += [f"## {heading or 'top level'}", "", inspect.cleandoc(kind.__doc__ or ""), ""]
-        lines += ["| key | allowed | default | |", "|---|---|---|---|"]
         comments = _comments(kind)
         for field in msgspec.structs.fields(kind):
             if _is_table(field.type):
                 continue
-            default = "required" if field.required else f"`{field.default!r}`"
-            shown, comment = describe(field.type), comments.get(field.name, "")
-            lines.append(f"| `{field.name}` | {shown} | {default} | {comment} |")
+            unset = field.required or field.default is None
+            default = "" if unset else f" = {json.dumps(field.default, ensure_ascii=False)}"
+            allowed = describe(field.type).replace("a whole number", "integer")
+            allowed = allowed.replace("a number", "number") + ", required" * field.required
+            # A default of plain text or a list shows what is allowed.
+            shown = f" ({allowed})" if unset or allowed not in ("text", "a list") else ""
+            comment = f": {comments[field.name]}" if field.name in comments else ""
+            lines.append(f"- `{field.name}{default}`{shown}{comment}")
         lines.append("")
     return "\n".join(lines)
 

@@ -19,7 +19,7 @@ what the rule does; above it, samples approach the mean on a ramp instead of fal
 A site's best amount at a price of water-filling is already a continuous function of its counts,
 homogeneous of degree one, so nothing has to be smoothed but the rounding up to whole samples.
 
-The bounds on what one sample moves are those of docs/privacy_queries.md. Each bound for beta is a
+The bounds on what one sample moves are those of docs/proofs.md. Each bound for beta is a
 product of factors that only grow, or only shrink, with the site's size N. All sizes are covered by
 ranges, and each factor is taken at the worse end of its range.
 """
@@ -559,7 +559,7 @@ def _binary_divergence(share: Floats, C: int) -> Floats:
 
 @lru_cache(maxsize=8)
 def _price_bounds(classes: int) -> Floats:
-    """Theorems 4 and 5 of docs/privacy_queries.md, as one column: sizes do not matter."""
+    """Theorems 4 and 5 of docs/proofs.md, as one column: sizes do not matter."""
     C, p = classes, preferred_numbers(-3, 0)[::-1]
     growth = np.minimum(C, p ** (-1 / 3)) / 3
     # In the number j of classes raised this is monotone: one end or the other is the worst.

@@ -26,7 +26,7 @@ from fedeas_private.secure_sum.messages import RefusedError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Within these, floating point errors stay below an eighth of a unit (docs/privacy_queries.md), and
+# Within these, floating point errors stay below an eighth of a unit (docs/proofs.md), and
 # sums of thousands of sites far below 2**63.
 MOST_SAMPLES = 2**26  # of one site
 # Units of a word per its own sensitivity: rounding to whole units then hardly counts, and noise in
@@ -70,7 +70,7 @@ class AnyQuery(ABC):
     def sensitivity(self) -> float:
         """The most that one sample moves an answer, in the Euclidean norm.
 
-        Proven in docs/privacy_queries.md.
+        Proven in docs/proofs.md.
         """
 
     @abstractmethod

@@ -3,7 +3,7 @@
 Every client computes from the list of members with whom it shares masks, and how many must stay. Up
 to about 150 members all are neighbours of each other. Beyond, two members are neighbours if a hash
 of the list and of their places says so. The server has no influence on it, and the edges are as
-independent of each other as the values of a hash function. docs/security.md counts what this
+independent of each other as the values of a hash function. docs/proofs.md counts what this
 protects from.
 """
 

@@ -15,7 +15,7 @@ from fedeas.planning.counts import CountsLike, LabelCounts
 from fedeas.planning.targets import TargetLike, aim_shares, target_name
 
 GENERATE, COPIES, NOTHING, UNCLEAR = "generate", "copies", "nothing", "unclear"
-# How far the recorded studies support these numbers is in docs/results.md.
+# How far the recorded studies support these numbers is in docs/findings.md.
 LITTLE = 0.10  # part of the imbalance between clients below which it is the federation's own
 _CHANCE = 2.0  # times what clients of one distribution would differ by
 _LACKING = 0.70  # part of what is missing, in classes that a client hardly has

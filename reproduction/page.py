@@ -1,0 +1,134 @@
+"""The tables of docs/findings.md, from the study's record."""
+
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from fedeas.errors import InputError
+from reproduction.study import (
+    PRIMARY,
+    REAL_SITES,
+    SECONDARY,
+    Difference,
+    StudyRun,
+    difference,
+    means,
+    primary,
+    secondary,
+)
+
+MARKER = re.compile(r"<!-- study:([\w-]+) -->\n.*?<!-- /study -->", re.DOTALL)
+NOT_FLAT = 1.0  # points between the last tenth of rounds and the tenth before
+NOT_RUN = "*Not run.*"
+# Ways to train in the order of a table; any other comes last.
+WAYS = (
+    "none", "none, own steps", "copies", "class weights", "uniform", "random", "missing-only",
+    "fedeas", "waterfill", "full-balance",
+)  # fmt: skip
+
+
+def fill_page(page: str, tables: Mapping[str, str]) -> str:
+    """Return a page with the study's tables between its markers `<!-- study:NAME -->`."""
+
+    def block(marker: re.Match[str]) -> str:
+        if marker[1] not in tables:
+            raise InputError("unknown table of the study", got=marker[1], allowed=", ".join(tables))
+        return f"<!-- study:{marker[1]} -->\n\n{tables[marker[1]]}\n\n<!-- /study -->"
+
+    return MARKER.sub(block, page)
+
+
+def study_tables(rows: Sequence[StudyRun]) -> dict[str, str]:
+    """Return every table of the study as Markdown, by the name in a page's marker."""
+    return {
+        "primary": _primary(rows),
+        "secondary": _secondary(rows),
+        "drawn-sites": _ways(rows, PRIMARY),
+        "real-sites": _ways(rows, REAL_SITES),
+        "noise": _noise(rows),
+        "flat": _flat(rows),
+    }
+
+
+def _primary(rows: Sequence[StudyRun]) -> str:
+    lines = []
+    for lead, p, verdict in primary(rows):
+        needed = f"{lead.seeds_needed:,}" if lead.seeds_needed else "over 10,000"
+        seeds = needed if verdict == "open" else ""
+        lines.append([lead.data, f"{lead.seeds}", _points(lead), _p_value(p), verdict, seeds])
+    heads = ("data", "seeds", "FedEAS - uniform", "p, corrected", "verdict", "seeds needed")
+    return _table(heads, lines)
+
+
+def _secondary(rows: Sequence[StudyRun]) -> str:
+    cells: Mapping[str, dict[str, str]] = defaultdict(dict)
+    for what, lead, p in secondary(rows):
+        cells[lead.data][what] = f"{_points(lead)} (p {_p_value(p)})"
+    lines = [[data, *(of.get(what, "") for what in SECONDARY)] for data, of in cells.items()]
+    return _table(("data", *SECONDARY), lines)
+
+
+def _ways(rows: Sequence[StudyRun], data_sets: Sequence[str]) -> str:
+    """Return the accuracy of every way to train and, in brackets, FedEAS minus it."""
+    of_all = means(rows)
+    known = {data: of_all[data] for data in data_sets if data in of_all}
+    most = {data: max(mean.count for mean in ways.values()) for data, ways in known.items()}
+    every = dict.fromkeys(way for ways in known.values() for way in ways)
+    lines = []
+    for way in [*(w for w in WAYS if w in every), *sorted(every.keys() - set(WAYS))]:
+        cells = []
+        for data, ways in known.items():
+            mean, lead = ways.get(way), difference(rows, data, "fedeas", way)
+            text = mean.points() if mean else ""
+            if lead and way != "fedeas":
+                text += f"<br>({_points(lead)})"
+            if mean and mean.count < most[data]:
+                text += f"<br>{mean.count} seeds"
+            cells.append(text)
+        lines.append([way, *cells])
+    return _table(("accuracy, %", *(f"{data}, {most[data]} seeds" for data in known)), lines)
+
+
+def _noise(rows: Sequence[StudyRun]) -> str:
+    """Return how far a run that is repeated, with the same seed, is from the first one."""
+    first = {(r.data, r.way, r.seed): r.accuracy for r in rows if r.grid == "where"}
+    apart: Mapping[str, dict[str, str]] = defaultdict(dict)
+    for r in rows:
+        if r.grid == "again" and (key := (r.data, r.way, r.seed)) in first:
+            apart[r.data][r.way] = f"{100 * (r.accuracy - first[key]):+.2f}"
+    ways = ("fedeas", "uniform")
+    return _table(
+        ("second run - first", *ways),
+        [[data, *(of.get(way, "") for way in ways)] for data, of in apart.items()],
+    )
+
+
+def _flat(rows: Sequence[StudyRun]) -> str:
+    """Return what still climbs or falls at the end of training, on average over seeds."""
+    slopes: Mapping[tuple[str, str], list[float]] = defaultdict(list)
+    for r in rows:
+        if r.grid != "again":
+            slopes[r.data, r.way].append(100 * (r.accuracy - r.before_last))
+    moving: Mapping[str, list[str]] = defaultdict(list)
+    for (data, way), slope in slopes.items():
+        if abs(statistics.mean(slope)) > NOT_FLAT:
+            moving[data].append(f"{way} {statistics.mean(slope):+.1f}")
+    if slopes and not moving:
+        return "Every setting is flat."
+    return _table(("not flat", "points"), [[data, "; ".join(of)] for data, of in moving.items()])
+
+
+def _points(lead: Difference) -> str:
+    return f"{lead.mean:+.2f} ± {lead.half:.2f}"
+
+
+def _p_value(p: float) -> str:
+    return "< .001" if p < 0.001 else f"{p:.3f}".replace("0.", ".", 1)
+
+
+def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    if not lines:
+        return NOT_RUN
+    rows = [heads, ["---"] * len(heads), *lines]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
