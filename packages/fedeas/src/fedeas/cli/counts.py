@@ -15,7 +15,10 @@ def counts(
     out: Path = typer.Option(..., help="Write the counts: .csv, .tsv, .json or .parquet."),
     client: str | None = typer.Option(None, metavar="COLUMN", help="Column of the clients."),
     label: str | None = typer.Option(
-        None, metavar="COLUMN", help="Column of the labels: a row is a sample, or has a count."
+        None,
+        metavar="COLUMN",
+        help="Column of the labels: a row is a sample, or has a count. Of NVFlare's statistics, "
+        "the feature that is the label.",
     ),
     count: str | None = typer.Option(
         None, metavar="COLUMN", help="Column of the counts, beside one of the labels."
