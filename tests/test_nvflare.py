@@ -9,7 +9,7 @@ import pytest
 import fedeas
 from fedeas.errors import InputError
 
-# Made by NVFlare 2.9.0, by FedStatsRecipe in its simulator: three sites, two features, two data sets.
+# Made by FedStatsRecipe of NVFlare 2.9.0 in its simulator: three sites, two features and data sets.
 FILE = Path(__file__).parent / "data" / "nvflare-statistics.json"
 COUNTS = [[120, 4, 0], [30, 61, 25], [8, 0, 94]]
 
