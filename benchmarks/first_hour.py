@@ -10,10 +10,10 @@
 | flower | Flower's quick start with the two lines | 10 min |
 
 All steps share one new environment; each installs what it adds, which is timed apart. The planner
-comes first, so it runs where there is no PyTorch. PyTorch comes by its exact version and before what
-needs it, as in the Makefile, or pip brings its CUDA build. `--skip-install` uses the environment of
-this interpreter. The commands are those of README.md and docs/howto/flower.md, which a test checks.
-The last line is JSON; the exit code is 1 when a command fails or a step takes longer than its goal.
+comes first, so it runs where there is no PyTorch. PyTorch comes by its exact version before what
+needs it, as in the Makefile: else pip brings its CUDA build. `--skip-install` uses the environment
+of this interpreter. A test checks that README.md and docs/howto/flower.md show the commands. The
+last line is JSON; the exit code is 1 when a command fails or a step takes longer than its goal.
 """
 
 import argparse

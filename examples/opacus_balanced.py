@@ -12,34 +12,34 @@ import numpy as np
 import torch
 from opacus import PrivacyEngine
 from torch import nn
+from torch.optim import SGD
 from torch.utils.data import DataLoader, TensorDataset
 
-from fedeas.data import Dataset, load_images
+from fedeas.data import load_images
 from fedeas_private.generator.make import make_private
 
 DELTA = 1e-6  # of each of the two
 
 
-def train(data: Dataset, rows: np.ndarray, model: nn.Module, epsilons: tuple[float, float]):
-    """Train a model; return it and what that cost one real sample."""
-    # --8<-- [start:train]
-    generator_epsilon, training_epsilon = epsilons
-    spent = 0.0
+# --8<-- [start:train]
+def train(data, rows, model, generator_epsilon=1.0, training_epsilon=2.0):
+    """Train a model on the samples in `rows`; return it and what that cost one of them."""
     if generator_epsilon:
         private = make_private(data, [rows], generator_epsilon, DELTA)
         labels = np.resize(np.arange(len(data.classes)), 5000)  # as many of each class
         samples = private.sample(labels, np.arange(5000, dtype=np.uint64))
-        fit(model, torch.optim.SGD(model.parameters(), 0.05), loader_of(samples, labels), 5)
-        spent += generator_epsilon
+        fit(model, SGD(model.parameters(), 0.05), loader_of(samples, labels), epochs=5)
     engine = PrivacyEngine()
     model, optimizer, loader = engine.make_private_with_epsilon(
-        module=model, optimizer=torch.optim.SGD(model.parameters(), 0.2),
+        module=model, optimizer=SGD(model.parameters(), 0.2),
         data_loader=loader_of(data.samples[rows], data.labels[rows]),  # no weighted sampler
         epochs=10, target_epsilon=training_epsilon, target_delta=DELTA, max_grad_norm=1.0,
     )  # fmt: skip
-    fit(model, optimizer, loader, 10)
-    return model, spent + engine.get_epsilon(DELTA)
-    # --8<-- [end:train]
+    fit(model, optimizer, loader, epochs=10)
+    return model, generator_epsilon + engine.get_epsilon(DELTA)
+
+
+# --8<-- [end:train]
 
 
 def loader_of(images: np.ndarray, labels: np.ndarray) -> DataLoader:
@@ -82,7 +82,7 @@ def main() -> None:
     torch.manual_seed(options.seed)
     model = small_cnn(data.samples.shape[1:], len(data.classes))
     epsilons = (0.0, 3.0) if options.alone else (1.0, 2.0)
-    model, epsilon = train(data, np.sort(np.concatenate(chosen)), model, epsilons)
+    model, epsilon = train(data, np.sort(np.concatenate(chosen)), model, *epsilons)
     model.eval()
     right = []
     test = slice(data.train_size, None)

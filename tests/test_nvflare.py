@@ -5,8 +5,11 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fedeas
+from fedeas.countfiles.nvflare import is_statistics, read_statistics
 from fedeas.errors import InputError
 
 # Made by FedStatsRecipe of NVFlare 2.9.0 in its simulator: three sites, two features and data sets.
@@ -123,3 +126,30 @@ def test_a_site_that_the_privacy_filter_silenced_is_named(statistics, read):
 def test_other_files_are_refused(read, content, got):
     with pytest.raises(InputError, match=got):
         read(content)
+
+
+NUMBERS = st.integers() | st.floats() | st.sampled_from([-0.5, 0.5, 1.5, 2.5, 1e300, 7])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.text(max_size=3) | NUMBERS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["train", "site-1", "Global"]), inner, max_size=3)
+        | st.lists(st.lists(NUMBERS, min_size=3, max_size=3), min_size=1, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@given(VALUES, VALUES)
+def test_any_content_is_counts_or_refused(histogram, count):
+    """Whatever the JSON holds, the reader raises nothing else."""
+    for content in (histogram, {"site-1": histogram}, {"site-1": {"train": histogram}}):
+        file = {"y": {"histogram": content, "count": {"site-1": {"train": count}}}}
+        if not is_statistics(file):
+            continue
+        try:
+            table = read_statistics(Path("labels.json"), file, None)
+        except InputError:
+            continue
+        assert table.values.shape == (len(table.clients), len(table.classes))
+        assert (table.values >= 0).all()
