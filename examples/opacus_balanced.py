@@ -2,7 +2,7 @@
 
     python examples/opacus_balanced.py [--alone] [--seed 0]
 
-3,700 images of Fashion-MNIST (FEDEAS_DATA), from 1,000 of the first class down to 40 of the last.
+3,229 images of Fashion-MNIST (FEDEAS_DATA), from 1,000 of the first class down to 40 of the last.
 `--alone` spends the same epsilon on DP-SGD alone, to compare with.
 """
 

@@ -104,8 +104,10 @@ def _histogram(where: str, site: str, bins: Any) -> Histogram:
 
 
 def _is_bin(row: object) -> bool:
-    numbers = isinstance(row, list) and all(isinstance(cell, int | float) for cell in row)
-    return numbers and len(row) == 3 and all(map(math.isfinite, row[:2]))
+    if not isinstance(row, list) or len(row) != 3:
+        return False
+    numbers = all(isinstance(cell, int | float) for cell in row)
+    return numbers and math.isfinite(row[0]) and math.isfinite(row[1])
 
 
 def _classes(where: str, ends: list[tuple[float, float]]) -> tuple[str, ...]:
