@@ -6,8 +6,10 @@ import os
 import pickle
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +30,7 @@ from fedeas import FedEAS, InputError, WaterFill, augment, report_real_num_examp
 from fedeas.augmentation import examples
 from fedeas.augmentation.synthetic import picture
 from fedeas.flower.backends import InlineGrid
+from test_deployment import load_example
 
 ROOT = Path(__file__).parents[1]
 APP = ROOT / "examples" / "quickstart"
@@ -738,10 +741,10 @@ def test_images_are_generated_once_over_rounds_and_restarts(quickstart):
 
 
 @pytest.mark.slow
-def test_the_patch_as_it_is_on_ray(data, tmp_path):
+def test_the_hub_app_as_it_is_on_ray(data, tmp_path):
     """With the diffusion model that comes with fedeas, in Flower's simulation engine."""
     small_data(data, tmp_path / "data", 300)
-    run = copy_app(tmp_path / "app", DIFFUSION), {"alpha": 0.3, "num-samples": 300}
+    run = hub_app(tmp_path), {"alpha": 0.3, "num-samples": 300}
 
     def files() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("*.sqlite")}
@@ -778,24 +781,94 @@ def test_the_quick_start_runs_as_its_page_says(data, tmp_path):
     assert scores[-1] > 0.6
 
 
-@pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")  # Flower's own
-def test_the_quick_start_is_ready_for_flower_hub(tmp_path, capsys):
-    """By the checks that `flwr app publish` makes before it uploads."""
-    from flwr.cli.config_utils import load_and_validate
-
-    publish = importlib.import_module("flwr.cli.app_cmd.publish")
-
+def hub_app(folder: Path) -> Path:
+    """Make the app that `flwr app publish` would upload."""
     spec = importlib.util.spec_from_file_location("hub_app", ROOT / "tools" / "hub_app.py")
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
-    app = tool.make_app(tmp_path)
-    config, _ = load_and_validate(app / "pyproject.toml", check_module=True)
+    return tool.make_app(folder)
+
+
+@pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")  # Flower's own
+def test_the_quick_start_is_ready_for_flower_hub(tmp_path, capsys):
+    """By the checks that `flwr app publish` makes before it uploads, and the build after it."""
+    from flwr.cli.build import build_fab_from_files
+    from flwr.cli.config_utils import load_and_validate
+    from flwr.cli.utils import collect_files
+
+    publish = importlib.import_module("flwr.cli.app_cmd.publish")
+
+    app = hub_app(tmp_path)
+    config, advice = load_and_validate(app / "pyproject.toml", check_module=True)
+    assert not advice
     publish._validate_app_name(app.name, "Flower App directory name")
     publish._validate_description(config["project"]["description"])
     files = publish._collect_file_paths(app)
     publish._validate_files(files)
-    assert "Validation passed" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "Validation passed" in said
+    assert "Skip" not in said
     names = {path.relative_to(app).as_posix() for path in files}
-    assert {"pyproject.toml", "README.md", "quickstart/client_app.py"} <= names
+    assert {"pyproject.toml", "README.md", "LICENSE", "quickstart/client_app.py"} <= names
+    _, metadata = build_fab_from_files(collect_files(app))
+    assert (metadata.fab_format_version, metadata.flwr_version_min) == (1, "1.41")
     assert "fedeas.augment(" in (app / "quickstart" / "task.py").read_text()
     assert any(need.startswith("fedeas[") for need in config["project"]["dependencies"])
+
+
+@pytest.mark.deployment
+def test_the_hub_app_runs_unchanged_in_a_deployment(data, tmp_path):
+    """On a SuperLink and two SuperNodes; `test_the_hub_app_as_it_is_on_ray` simulates it."""
+    small_data(data, tmp_path / "data", 300)
+    (tmp_path / "tmp").mkdir()
+    app = hub_app(tmp_path)
+    loopback, _ = load_example()
+    federation = loopback.Loopback(tmp_path)
+    own = {"FEDEAS_DATA": tmp_path / "data", "HF_HOME": tmp_path / "hf", "HF_HUB_OFFLINE": "1"}
+    link, *nodes = loopback.free_ports(3)
+    host = "--insecure", "--host", "127.0.0.1", "--port"
+    commands = [["flower-superlink", *host, str(link)]]
+    for k, port in enumerate(nodes):
+        node = "--superlink", f"127.0.0.1:{link}", "--node-config"
+        partition = f"partition-id={k} num-partitions=2"
+        commands.append(["flower-supernode", *host, str(port), *node, partition])
+    home = federation.environment()
+    (tmp_path / "flwr" / "config.toml").write_text(
+        f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{link}"\n'
+        "insecure = true\n"
+    )
+    started = []
+    try:
+        for k, (port, command) in enumerate(zip([link, *nodes], commands, strict=True)):
+            environment = federation.environment(f"flwr-{k}") | {n: str(v) for n, v in own.items()}
+            with (tmp_path / f"{k}.log").open("w") as log:
+                started.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+            wait_for_port(port)
+        small = "num-server-rounds=1 num-samples=300 alpha=0.3 local-epochs=1"
+        done = subprocess.run(
+            ["flwr", "run", str(app), "here", "--stream", "--run-config", small], env=home,
+            capture_output=True, text=True, timeout=500,
+        )  # fmt: skip
+    finally:
+        for process in started:
+            process.terminate()
+        federation.stop()  # also what these started
+        for process in started:
+            process.wait()
+    said = done.stdout + done.stderr
+    scores = re.findall(r"'accuracy': '?([\d.e+-]+)", said)
+    assert len(scores) >= 2, said[-3000:]  # before training and after the round
+    assert list((tmp_path / "store").rglob("*.sqlite"))  # images were generated
+
+
+def wait_for_port(port: int, seconds: float = 60) -> None:
+    """Wait until somebody listens."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -161,78 +162,13 @@ def test_the_private_wing_writes_what_the_page_reads(tmp_path):
 # NVFlare's statistics
 
 
-def statistics(rows, edges, **features):
-    """What NVFlare writes: bins are [low, high, count]."""
-
-    def bins(row):
-        return [[low, high, n] for low, high, n in zip(edges, edges[1:], row, strict=True)]
-
-    sites = {f"site-{k + 1}": {"train": bins(row)} for k, row in enumerate(rows)}
-    sites["Global"] = {"train": bins(np.sum(rows, axis=0).tolist())}
-    count = {f"site-{k + 1}": {"train": sum(row)} for k, row in enumerate(rows)}
-    return {"Outcome": {"count": count, "histogram": sites}, **features}
-
-
-ROWS = [[90, 10, 0], [30, 40, 30]]
-
-
-def written(tmp_path, content):
-    path = tmp_path / "stats.json"
-    path.write_text(json.dumps(content))
-    return path
-
-
-@pytest.mark.parametrize("edges", [[0, 2 / 3, 4 / 3, 2], [-0.5, 0.5, 1.5, 2.5], [0, 1, 2, 2.9]])
-def test_the_histogram_of_a_label_has_the_counts(edges, tmp_path, fedeas):
-    path = written(tmp_path, statistics(ROWS, edges))
-    counts = fedeas_counts(path)
-    assert counts.n.tolist() == ROWS
-    assert counts.clients == ("site-1", "site-2")
-    assert fedeas("profile", path, "--out", tmp_path / "a.html").code == 0
-
-
-def fedeas_counts(path, **options):
-    return fedeas.read_counts(path, **options).counts
-
-
-def test_which_feature_and_which_data_set_is_asked_for(tmp_path):
-    other = statistics(ROWS, [0, 10, 20, 30])["Outcome"]
-    content = statistics(ROWS, [0, 1, 2, 2.5], Age=other)
-    content["Outcome"]["histogram"]["site-1"]["test"] = [[0, 1, 5], [1, 1.5, 5]]
-    path = written(tmp_path, content)
-    for options in ({}, {"label": "Outcome"}, {"label": "Sex"}, {"label": "Age", "sheet": "train"}):
-        with pytest.raises(InputError):
-            fedeas_counts(path, **options)
-    assert fedeas_counts(path, label="Outcome", sheet="train").n.tolist() == ROWS
-
-
-@pytest.mark.parametrize(
-    ("edges", "row"),
-    [
-        ([0, 1, 2, 3], ROWS[1]),  # the last bin may be of 2 and of 3
-        ([0, 2, 4, 5], ROWS[1]),
-        ([0.1, 0.5, 1.5, 2.5], ROWS[1]),  # samples where no whole number is
-        ([-1, -0.5, 0.5, 1.5], ROWS[1]),
-    ],
-)
-def test_bins_of_several_labels_or_of_none_are_refused(edges, row, tmp_path):
-    with pytest.raises(InputError):
-        fedeas_counts(written(tmp_path, statistics([row, row], edges)))
-
-
-def test_statistics_that_do_not_add_up_are_refused(tmp_path):
-    content = statistics(ROWS, [0, 1, 2, 2.5])
-    content["Outcome"]["count"]["site-1"]["train"] = 101  # a label outside of the bins
-    with pytest.raises(InputError, match="101"):
-        fedeas_counts(written(tmp_path, content))
-    content = statistics(ROWS, [0, 1, 2, 2.5])
-    del content["Outcome"]["histogram"]["site-2"]
-    with pytest.raises(InputError, match="Global"):
-        fedeas_counts(written(tmp_path, content))
-    content = statistics(ROWS, [0, 1, 2, 2.5])
-    content["Outcome"]["histogram"]["site-2"]["train"] = [[0, 1, -3], "x"]
-    with pytest.raises(InputError):
-        fedeas_counts(written(tmp_path, content))
+def test_the_page_of_nvflares_statistics(fedeas, tmp_path):
+    statistics = Path(__file__).parent / "data" / "nvflare-statistics.json"
+    refusal = fedeas("profile", statistics, "--out", tmp_path / "a.html")
+    assert (refusal.code, "--label diagnosis" in refusal.err) == (2, True)
+    clean = tmp_path / "counts.csv"
+    assert fedeas("counts", statistics, "--label", "diagnosis", "--out", clean).code == 0
+    assert fedeas("profile", clean, "--out", tmp_path / "a.html").code == 0
 
 
 # A partition

@@ -13,6 +13,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 NAME = "fedeas-quickstart"
+# The Hub shows the licence's file, and which versions of Flower an app is for, from format 1 on.
+EDITS = {
+    'name = "quickstart"': f'name = "{NAME}"',
+    "with Flower and PyTorch": "with Flower, PyTorch and synthetic images for skewed labels",
+    'license = "Apache-2.0"': 'license = { file = "LICENSE" }',
+    'publisher = "fedeas"': 'publisher = "fedeas"\nfab-format-version = 1\n'
+    'flwr-version-target = "1.41.0"',
+}
 README = """# Skewed labels, repaired
 
 Flower's PyTorch quick start on Fashion-MNIST, with two more lines: `fedeas.augment` adds synthetic
@@ -26,7 +34,9 @@ FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 \\
   flwr run . --stream --federation-config num-supernodes=10
 ```
 
-Without a GPU, install PyTorch's CPU build first. See docs/howto/flower.md in fedeas.
+Without a GPU, install PyTorch's CPU build first. The same app runs on SuperNodes: give each one
+`--node-config "partition-id=0 num-partitions=10"` with its own number. See docs/howto/flower.md in
+fedeas.
 """
 
 
@@ -42,10 +52,10 @@ def make_app(out: Path) -> Path:
     patch.unlink()
     settings = app / "pyproject.toml"
     text = settings.read_text(encoding="utf-8")
-    text = text.replace('name = "quickstart"', f'name = "{NAME}"')
-    text = text.replace(
-        "with Flower and PyTorch", "with Flower, PyTorch and synthetic images for skewed labels"
-    )
+    for before, after in EDITS.items():
+        if text.count(before) != 1:
+            raise SystemExit(f"{settings} does not have {before!r} once")
+        text = text.replace(before, after)
     settings.write_text(text, encoding="utf-8")
     (app / "README.md").write_text(README, encoding="utf-8")
     shutil.copy(ROOT / "LICENSE", app)

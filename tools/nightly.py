@@ -41,6 +41,7 @@ STEPS = {
         "benchmarks/private_federated.py", "--seeds", "2", "--data", "letter", "satimage",
     ],
     "superlink": ["benchmarks/superlink.py"],
+    "nvflare": ["benchmarks/nvflare_app.py", "--install"],
     "scale": ["benchmarks/scale.py"],
     "faults": ["benchmarks/faults.py", "--moments", "1"],
     "faults of a negotiation": [

@@ -13,7 +13,10 @@ def counts(
     out: Path = typer.Option(..., help="Write the counts: .csv, .tsv, .json or .parquet."),
     client: str | None = typer.Option(None, metavar="COLUMN", help="Column of the clients."),
     label: str | None = typer.Option(
-        None, metavar="COLUMN", help="Column of the labels: a row is a sample, or has a count."
+        None,
+        metavar="COLUMN",
+        help="Column of the labels: a row is a sample, or has a count. Of NVFlare's statistics, "
+        "the feature that is the label.",
     ),
     count: str | None = typer.Option(
         None, metavar="COLUMN", help="Column of the counts, beside one of the labels."
@@ -38,9 +41,7 @@ def counts(
     encoding: str | None = typer.Option(
         None, help="Encoding of a text file that is not UTF-8, e.g. cp1252 or utf-16."
     ),
-    sheet: str | None = typer.Option(
-        None, help="Sheet of an Excel workbook, or data set of NVFlare's statistics."
-    ),
+    sheet: str | None = typer.Option(None, help="Sheet of an Excel workbook."),
     keep: bool = typer.Option(
         False, "--keep", help="Keep what seems to be no class or no client, with a note."
     ),

@@ -1,7 +1,8 @@
 """Tables of label counts as files: read a clean one, refuse any other with the fix, write.
 
 `LabelCounts` and `Plan` are both a `Table` of whole numbers per client and class; a plan adds
-metadata (`meta`). CSV, TSV and JSON need nothing else, Parquet and Excel an extra each.
+metadata (`meta`). CSV, TSV and JSON need nothing else, Parquet and Excel an extra each. JSON may
+also be NVFlare's federated statistics.
 """
 
 import csv
@@ -117,12 +118,15 @@ def _write_csv(path: Path, table: Table) -> None:
 
 
 def _read_json(path: Path, options: Options) -> Table:
-    options.check_unused(f"{path}, which is JSON", "delimiter", "encoding")
+    options.check_unused(f"{path}, which is JSON", "delimiter", "encoding", "sheet")
     sidecar.check_not_facts(path)
     content = load_json(path)
     if is_statistics(content):
-        return read_statistics(path, content, options)
-    options.check_unused(f"{path}, which is JSON", "sheet")
+        table, options = read_statistics(path, content, options.label), replace(options, label=None)
+        if options.as_saved:
+            return table
+        rows = read_rows(lambda: nullcontext(matrix_rows(path, table)), options)
+        return replace(rows, doubts=table.doubts + rows.doubts, description=table.description)
     if is_records(content):
         return read_rows(lambda: nullcontext(record_rows(path, content)), options)
     table = read_matrix(path, content)

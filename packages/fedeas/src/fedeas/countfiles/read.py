@@ -231,7 +231,7 @@ def read_matrix(path: Path, content: Any) -> Table:
         raise InputError(
             f"{path} row {ragged[0]} has {len(rows[ragged[0]])} cells, the first has {len(rows[0])}"
         )
-    values = [[_count(cell, f"{path} row {i}") for cell in row] for i, row in enumerate(rows)]
+    values = [[as_count(cell, f"{path} row {i}") for cell in row] for i, row in enumerate(rows)]
     return Table(
         np.array(values, dtype=np.int64),
         _names(path, content, "clients"),
@@ -257,7 +257,8 @@ def write_json_table(path: Path, table: Table, digest: str) -> None:
     path.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 
-def _count(value: object, where: str) -> int:
+def as_count(value: object, where: str) -> int:
+    """Return a number of a JSON file as a count."""
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float)

@@ -1,7 +1,7 @@
 """Counts from any supported source, and one line that says how it was read.
 
 - a clean table of counts (.csv, .tsv, .xlsx, .json, .parquet), or any other with options
-- the JSON file of NVFlare's federated statistics: the histogram of the label
+- NVFlare's federated statistics (.json): the histogram of the label at every site
 - standard input, `-`: any of these tables
 - a folder of images, `client/class/image.png`
 - a Hugging Face data set with a client column: saved to disk, or `hf:NAME` on the hub
@@ -69,7 +69,8 @@ def read_counts(
     client : str
         The column of the clients.
     label : str
-        The column of the labels, in a table with a row per sample, or with a count per row.
+        The column of the labels, in a table with a row per sample, or with a count per row. Of
+        NVFlare's statistics, the feature that is the label.
     count : str
         The column of the counts, in a table with a count per row.
     sizes : str
