@@ -366,3 +366,151 @@ def test_plans_are_below_greedy_and_near_the_bound(monkeypatch):
         answer = plan_label_sets(counts)
         assert answer.gap <= 0.01
         assert answer.total < benchmark.greedy_total(answer) < answer.wanted.total
+
+
+# The command
+
+
+def run(*words: object):
+    from typer.testing import CliRunner
+
+    from fedeas.cli import app
+
+    return CliRunner().invoke(app, ["plan", *map(str, words)], catch_exceptions=True)
+
+
+@pytest.fixture
+def sets_file(tmp_path) -> Path:
+    file = tmp_path / "sets.csv"
+    rows = [f"{k},{','.join(str(int(x in s)) for x in LABELS)},{50 * n}" for k, s, n in ROWS]
+    file.write_text("\n".join(["site,flu,cough,rash,images", *rows]) + "\n")
+    return file
+
+
+def test_the_command_plans_label_sets(sets_file, tmp_path):
+    out = tmp_path / "plan.csv"
+    done = run(sets_file, "--beta", "12", "--out", out)
+    assert done.exit_code == 0, done.output
+    counts = LabelSetCounts.load(sets_file)
+    answer = plan_label_sets(counts, FedEAS(beta=12))
+    assert LabelSetCounts.load(out).total == answer.total > 0
+    for _, labels, number in answer.rows():
+        assert labels.replace("|", " | ") in done.stdout
+        assert f"{number:,}" in done.stdout
+    facts = json.loads(run(sets_file, "--beta", "12", "--json").stdout)
+    assert facts["total"] == answer.total
+    assert facts["diagnosis"]["advice"]
+    assert {row["client"]: row["sets"] for row in facts["clients"]} == {
+        name: {s: m for k, s, m in answer.rows() if k == name} for name in counts.client_names
+    }
+
+
+def test_the_command_reads_samples_with_several_labels(tmp_path):
+    rows = [(k, s) for k, s, n in ROWS for _ in range(10 * n)]
+    lists, columns = tmp_path / "lists.csv", tmp_path / "columns.csv"
+    lists.write_text("\n".join(["site,labels", *(f"{k},{s}" for k, s in rows)]))
+    hot = (f"{k},{','.join(str(int(x in s)) for x in sorted(LABELS))}" for k, s in rows)
+    columns.write_text("\n".join(["site,cough,flu,rash", *hot]))
+    first, second = (run(file, "--beta", "12", "--json") for file in (lists, columns))
+    assert first.exit_code == second.exit_code == 0
+    assert json.loads(first.stdout) == json.loads(second.stdout)
+
+
+def test_the_command_says_what_is_out_of_reach(tmp_path):
+    file = tmp_path / "sets.csv"
+    file.write_text(
+        "site,flu,cough,rash,images\nN,0,1,0,100\nN,0,0,1,100\nS,1,1,0,90\nS,0,0,1,90\nS,0,1,0,90\n"
+    )
+    done = run(file, "--beta", "12", "--json")
+    (obstacle,) = json.loads(done.stdout)["obstacles"]
+    assert (obstacle["client"], obstacle["label"]) == ("N", "flu")
+    assert set(obstacle["raised"]) == {"cough"}
+    shown = " ".join(run(file, "--beta", "12").stdout.split())
+    assert f"flu also raises cough by {obstacle['raised']['cough']:,}" in shown
+
+
+def test_options_for_single_labels_are_refused(sets_file):
+    for option in ("--cost", "--spend", "--betas"):
+        assert run(sets_file, option, "3").exit_code != 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "site,flu,rash\nN,1,0\nS,0,1\n",  # a row per client
+        "site,flu,rash\nN,1,0\nN,0,1\nS,0,1\n",  # a label per row
+        "site,flu,rash,images\nN,1,0,50\nS,0,1,20\n",
+        "site,label\nN,flu\nN,rash\nS,flu\n",
+        "client,class,count\nN,flu,50\nN,rash,7\nS,flu,3\n",
+        "site,flu,rash\nN,10,3\nS,4,90\n",
+    ],
+)
+def test_tables_of_single_labels_are_left_to_their_reader(text, tmp_path, monkeypatch):
+    file = tmp_path / "counts.csv"
+    file.write_text(text)
+    monkeypatch.setattr("fedeas.cli.label_sets.plan_sets", None)  # must not be called
+    assert not isinstance(run(file).exception, TypeError)
+
+
+# The page
+
+
+def test_the_figures_of_the_page_are_those_of_the_archives():
+    page = (ROOT / "docs" / "howto" / "several_labels.md").read_text()
+    one = LabelCounts.load(site_table("xray"))
+    counts = LabelSetCounts.load(site_table("xray_label_sets"))
+    single = plan(one, target="federation")
+    plans = {
+        "all images, a label per sample": (counts, 10**9),
+        "all images, label sets": (counts, 6),
+        "people, label sets": (counts.of_people(), 6),
+    }
+    answers = {
+        name: plan_label_sets(table, target="federation", min_samples=least)
+        for name, (table, least) in plans.items()
+    }
+    assert table_row("images with one label", single, single.total) in page
+    for name, answer in answers.items():
+        assert answer.total == answer.bound
+        assert table_row(name, answer, answer.wanted.total) in page
+    part = answers["all images, label sets"].total / answers["all images, a label per sample"].total
+    assert f"{100 * part:.0f} % of the samples" in page
+    several = counts.n[:, counts.sets.sum(axis=1) > 1].sum(axis=1) / counts.sizes
+    shares = dict(zip(counts.client_names, (100 * several).round().astype(int), strict=True))
+    text = " ".join(page.split())
+    assert (
+        f"{counts.total:,} images with seven findings. In CheXpert {shares['CheXpert']} % show two "
+        f"or more findings, in NIH {shares['NIH']} %, in PadChest {shares['PadChest']} %; a table "
+        f"of images with exactly one label holds {one.total:,}."
+    ) in text
+    uniform = plan_label_sets(counts)
+    rarest = counts.n.sum(axis=0)[uniform.samples.any(axis=0)].min()
+    assert (
+        f"{uniform.wanted.total:,} positives take {uniform.total:,} samples, but the rarest set "
+        f"among them has {rarest} real images"
+    ) in text
+    people, images = people_of_the_archives()
+    each = {site: f"{images[site] / people[site]:.1f}" for site in people}
+    mean = f"{sum(images.values()) / sum(people.values()):.1f}"
+    assert images == dict(zip(counts.client_names, counts.sizes.tolist(), strict=True))
+    assert (
+        f"People have {mean} images on average, at CheXpert {each['CheXpert']}, at NIH "
+        f"{each['NIH']}, at PadChest {each['PadChest']}."
+    ) in text
+
+
+def table_row(name: str, answer, wanted: int) -> str:
+    sites = [f"{number:,}" for number in answer.per_client.tolist()]
+    parts = [f"{100 * part:.1f} %" for part in (answer.reduction, answer.synthetic_share)]
+    return f"| {' | '.join([name, *sites, f'{wanted:,}', f'{answer.total:,}', *parts])} |"
+
+
+def people_of_the_archives() -> tuple[dict[str, int], dict[str, int]]:
+    """Return how many people and images each archive has."""
+    people: dict[str, int] = {}
+    images: dict[str, int] = {}
+    for line in site_table("xray_people").read_text().splitlines()[1:]:
+        site, _, persons, number = line.split(",")
+        people[site] = people.get(site, 0) + int(persons)
+        images[site] = images.get(site, 0) + int(number)
+    return people, images

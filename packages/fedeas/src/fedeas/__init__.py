@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from fedeas.planning.cost import Cost
     from fedeas.planning.counts import LabelCounts
     from fedeas.planning.diagnosis import Diagnosis, diagnose
+    from fedeas.planning.label_set_plan import LabelSetPlan, plan_label_sets
+    from fedeas.planning.label_sets import LabelSetCounts
     from fedeas.planning.plan import Plan
     from fedeas.planning.policies import (
         FedEAS,
@@ -71,6 +73,8 @@ __all__ = [
     "InfeasibleError",
     "InputError",
     "LabelCounts",
+    "LabelSetCounts",
+    "LabelSetPlan",
     "LocalPolicy",
     "MissingExtraError",
     "MissingOnly",
@@ -95,6 +99,7 @@ __all__ = [
     "make_partition",
     "make_policy",
     "plan",
+    "plan_label_sets",
     "read_counts",
     "report_real_num_examples",
 ]
@@ -110,6 +115,8 @@ _MODULES = {
     "WaterFill make_policy",
     "planning.beta": "BetaChoice choose_beta plan",
     "planning.diagnosis": "Diagnosis diagnose",
+    "planning.label_sets": "LabelSetCounts",
+    "planning.label_set_plan": "LabelSetPlan plan_label_sets",
     "planning.comparison": "Comparison compare",
     "partition": "IID Dirichlet FLBench Partition Shards NaturalId make_partition",
     "data": "Schema load_images load_table",

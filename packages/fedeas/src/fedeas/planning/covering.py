@@ -23,6 +23,7 @@ _ZERO = 1e-9  # of a tableau's entry, which is a ratio of small whole numbers
 _WHOLE = 1e-6  # of an amount that would be a whole number
 _PIVOTS = 5_000  # ten to a hundred are usual
 _CAREFUL = 500  # pivots from which on the first candidate is taken, which cannot cycle
+_BLOCK = 1024  # label sets that are compared with all others at a time
 _NODES = 200  # of branch and bound, once rounding has missed the bound
 
 
@@ -64,10 +65,12 @@ def _largest(holds: Bools) -> Bools:
     first = np.sort(first)
     columns = holds[:, first].astype(np.float32)
     sizes = columns.sum(axis=0)
-    inside = columns.T @ columns == sizes[:, np.newaxis]  # a row's set is in the column's
-    np.fill_diagonal(inside, False)
     kept = np.zeros(holds.shape[1], bool)
-    kept[first[(sizes > 0) & ~inside.any(axis=1)]] = True
+    for start in range(0, len(first), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        within = columns[:, block].T @ columns == sizes[block, np.newaxis]
+        # Every set is a part of itself.
+        kept[first[block]] = (within.sum(axis=1) == 1) & (sizes[block] > 0)
     return kept
 
 

@@ -173,13 +173,14 @@ class LabelSetPlan:
 
     def rows(self) -> list[tuple[str, str, int]]:
         """Return a row per client and label set to generate: their names and the samples."""
-        clients, sets = self.counts.client_names, self.counts.set_names
-        order = np.argsort(-self.samples, axis=1, kind="stable")
-        return [
-            (clients[k], sets[s], int(self.samples[k, s]))
-            for k in range(self.counts.K)
-            for s in order[k][: int((self.samples[k] > 0).sum())]
-        ]
+        clients = enumerate(self.counts.client_names)
+        return [(name, *each) for k, name in clients for each in self.sets_of(k).items()]
+
+    def sets_of(self, client: int) -> dict[str, int]:
+        """Return the samples of each label set that a client, given by its place, generates."""
+        row = self.samples[client]
+        order = np.argsort(-row, kind="stable")[: int((row > 0).sum())]
+        return {self.counts.set_names[s]: int(row[s]) for s in order}
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain values."""
@@ -216,7 +217,7 @@ class LabelSetPlan:
                     "prevalence_after": after[k].tolist(),
                     "wanted": self.wanted.samples[k].tolist(),
                     "excess": self.excess[k].tolist(),
-                    "sets": {s: m for name, s, m in self.rows() if name == counts.client_names[k]},
+                    "sets": self.sets_of(k),
                 }
                 for k in range(counts.K)
             ],
