@@ -95,7 +95,7 @@ def _open(path: Path) -> AbstractContextManager[Rows]:
         return sheet_rows(path, Options())
     if ending == ".parquet":
         return nullcontext(parquet.cell_rows(path, Options()))
-    content = load_json(path) if ending == ".json" else None
+    content: Any = load_json(path) if ending == ".json" else None
     if not is_records(content):
         raise InputError("not a table of rows", got=path.name)
     return nullcontext(record_rows(path, content))

@@ -146,7 +146,9 @@ class LabelSetPlan:
     def prevalence_after(self) -> Floats:
         """The prevalence of each label at each client, with the samples of the plan."""
         held = self.counts.positives.n + self.added
-        return held / np.maximum(self.counts.sizes + self.per_client, 1)[:, np.newaxis]
+        sizes = np.maximum(self.counts.sizes + self.per_client, 1)
+        prevalence: Floats = held / sizes[:, np.newaxis]
+        return prevalence
 
     @property
     def score_before(self) -> float:
@@ -165,8 +167,8 @@ class LabelSetPlan:
 
     def save(self, path: Path | str) -> None:
         """Write the samples as a table of label sets: CSV, TSV, or JSON records."""
-        counts, used = self.counts, self.samples.any(axis=0)
-        used[0] |= not used.any()  # a plan of nothing is a table, too
+        counts, used = self.counts, np.flatnonzero(self.samples.any(axis=0))
+        used = used if used.size else np.array([0])  # a plan of nothing is a table, too
         numbers = {"samples": self.samples[:, used]}
         names = counts.client_names, counts.label_names
         write_label_sets(Path(path), *names, counts.sets[used], numbers)
@@ -362,7 +364,8 @@ def target_prevalence(counts: LabelSetCounts, target: TargetLike = None) -> Floa
     """
     shares = aim_shares(target, counts.positives)
     kept = shares > 0
-    return shares * (counts.positives.n[:, kept].sum() / _sizes(counts, kept, counts.n).sum())
+    positives = float(counts.positives.n[:, kept].sum())
+    return shares * (positives / float(_sizes(counts, kept, counts.n).sum()))
 
 
 def label_scores(
