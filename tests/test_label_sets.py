@@ -161,6 +161,14 @@ def test_a_wrong_table_of_label_sets_is_refused(text, named, tmp_path):
         LabelSetCounts.load(file)
 
 
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"absent\.csv"):
+        LabelSetCounts.load(tmp_path / "absent.csv")
+    (tmp_path / "counts.csv").write_text("site,flu,rash\nN,10,3\nS,4,90\n")
+    with pytest.raises(InputError, match=r"counts\.csv"):
+        LabelSetCounts.load(tmp_path / "counts.csv")
+
+
 # The least samples
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas._util.files import atomic_write, check_cells
+from fedeas._util.files import atomic_write, check_cells, check_regular
 from fedeas._util.frames import client_heading
 from fedeas.countfiles import parquet
 from fedeas.countfiles.read import (
@@ -75,15 +75,19 @@ def find_label_sets(path: Path, *, certain: bool = False) -> LabelSetColumns | N
         Whether the caller knows that it is one. Otherwise a table that may hold label counts, with
         a row per client or a label per row, is another one.
     """
-    if not path.is_file():
+    if certain:
+        check_regular(path)
+    elif not path.is_file():
         return None
     try:
         with _open(path) as rows:
             body = iter(rows)
             columns = _columns(tuple(next(body, [])))
             return columns if columns and _has_form(columns, body, certain) else None
-    except InputError:  # the reader of label counts says what is wrong
-        return None
+    except InputError:
+        if certain:
+            raise
+        return None  # the reader of label counts says what is wrong
 
 
 def _open(path: Path) -> AbstractContextManager[Rows]:
@@ -156,6 +160,8 @@ def read_label_sets(path: Path, columns: LabelSetColumns) -> dict[str, Any]:
             client = row[columns.client]
             if not client:
                 raise InputError(f"{rows.where} has no client", fix="write it in every row")
+            if rows.line in rows.hidden_rows:
+                raise InputError(f"{rows.where} is hidden", fix="show it or delete it")
             cells = [row[place] for place in columns.labels]
             if columns.lists:
                 with_line = _located(rows.where, cells[0])
