@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from fedeas.planning.cost import Cost
     from fedeas.planning.counts import LabelCounts
     from fedeas.planning.diagnosis import Diagnosis, diagnose
+    from fedeas.planning.label_set_plan import LabelSetPlan, plan_label_sets
+    from fedeas.planning.label_sets import LabelSetCounts
     from fedeas.planning.plan import Plan
     from fedeas.planning.policies import (
         FedEAS,
@@ -72,6 +74,8 @@ __all__ = [
     "InfeasibleError",
     "InputError",
     "LabelCounts",
+    "LabelSetCounts",
+    "LabelSetPlan",
     "LocalPolicy",
     "MissingExtraError",
     "MissingOnly",
@@ -96,6 +100,7 @@ __all__ = [
     "make_partition",
     "make_policy",
     "plan",
+    "plan_label_sets",
     "profile",
     "read_counts",
     "report_real_num_examples",
@@ -112,6 +117,8 @@ _MODULES = {
     "WaterFill make_policy",
     "planning.beta": "BetaChoice choose_beta plan",
     "planning.diagnosis": "Diagnosis diagnose",
+    "planning.label_sets": "LabelSetCounts",
+    "planning.label_set_plan": "LabelSetPlan plan_label_sets",
     "planning.comparison": "Comparison compare",
     "plots.label_report": "profile",
     "partition": "IID Dirichlet FLBench Partition Shards NaturalId make_partition",

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from fedeas._util.progress import progress
-from fedeas.cli import label_counts, show
+from fedeas.cli import label_counts, label_sets, show
 from fedeas.errors import InputError
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ def plan(
 
     COUNTS has a row per client and a column per class (.csv, .tsv, .xlsx, .json, .parquet, or - for
     standard input), or a row per sample. It may also be a folder `client/class/image.png`, a
-    Hugging Face data set (on disk, or `hf:NAME`), or `module:name` of a Flower partitioner.
+    Hugging Face data set (on disk, or `hf:NAME`), or `module:name` of a Flower partitioner. Samples
+    may have several labels: a row per sample (`A|B`, or columns of 0 and 1) or per label set.
 
     Without --beta or a budget, beta is chosen: at least half of the imbalance is to be removed
     while fewer than a quarter of all samples are synthetic.
@@ -99,6 +100,12 @@ def plan(
             raise _not_streamed(asked[0])
         _plan_stream(counts_file, policy, beta, aim, _read_cost(cost, None), out, as_json)
         return
+    if label_sets.holds_label_sets(counts_file):
+        unused = {"betas": betas, "cost": cost, "spend": spend, "quality": quality, "plot": plot}
+        label_sets.plan_sets(
+            counts_file, policy, beta, aim, total, limits, out, rows, unused, as_json
+        )
+        return
     source = options.load(counts_file)
     counts = source.counts
     price = _read_cost(cost, counts.client_names)
@@ -117,8 +124,7 @@ def plan(
     answer = make_plan(rule, counts)
     if aim or worth:
         answer = answer.scored_for(counts, answer.target or aim, worth)
-    if price:
-        answer = answer.with_cost(price)
+    answer = answer.with_cost(price) if price else answer
     if out is not None:
         answer.save(out)
     label_counts.note_counts(counts_file, source)

@@ -267,7 +267,7 @@ def _labels(labels: Sequence[str]) -> Iterator[Doubt]:
         if lists := _lists(labels, sign):
             yield Doubt(
                 f"{len(lists)} labels such as {shown(lists[0])} are lists of others",
-                fix="write a row per sample and label, or one label per sample",
+                fix="write one label per sample, or plan label sets: fedeas.LabelSetCounts",
             )
             break
     signs = set(labels) == {"-1", "1"}
