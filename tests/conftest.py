@@ -30,6 +30,8 @@ settings.register_profile("nightly", deadline=None, max_examples=300)
 settings.load_profile("default")
 
 
+collect_ignore = ["run_quickstart.py"]  # a program: it loads all of flwr_datasets
+
 PAPER_CSV = Path(__file__).parent / "data" / "cifar10-k20-a0.1-counts.csv"
 
 

@@ -507,7 +507,13 @@ def half_done(request, tmp_path_factory, finished):
     return config, whole, folder / "cut"
 
 
-@pytest.mark.parametrize("how", DAMAGES)
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(how, marks=pytest.mark.slow) if how in ("cut off", "emptied") else how
+        for how in DAMAGES
+    ],
+)
 def test_a_damaged_file_of_a_cut_off_run_is_mended_or_named(tmp_path, half_done, how):
     """A run after three of five rounds goes on to the same result, or says which file is wrong."""
     config, whole, cut = half_done
