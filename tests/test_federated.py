@@ -491,7 +491,7 @@ def model_of(folder: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     ("kind", "method", "times"),
     [
-        ("table", "scaffold", 1),  # of images: a killed sweep, in test_sweep.py
+        ("table", "scaffold", 2),  # of images: a killed sweep, in test_sweep.py
         pytest.param("image", "scaffold", 20, marks=pytest.mark.slow),
         pytest.param("image", "moon", 20, marks=pytest.mark.slow),
         pytest.param("table", "moon", 20, marks=pytest.mark.slow),
