@@ -1,7 +1,9 @@
 """What tests share: the paper's counts, the real data, and a way to call the command line."""
 
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,12 +18,19 @@ from fedeas.cli import main
 # Tests run side by side: a thread each, here and in the programs that they start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Tests write thousands of small files, and what they test syncs each: in memory, if there is room.
+MEMORY = Path("/dev/shm")
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30:
+    os.environ["TMPDIR"], tempfile.tempdir = str(MEMORY), None
+
 # In CI the same examples every time: a red build means that the change broke something.
 settings.register_profile("default", deadline=None, derandomize="CI" in os.environ, max_examples=20)
 # Every night each property is tried on many more, others each time.
 settings.register_profile("nightly", deadline=None, max_examples=300)
 settings.load_profile("default")
 
+
+collect_ignore = ["run_quickstart.py"]  # a program: it loads all of flwr_datasets
 
 PAPER_CSV = Path(__file__).parent / "data" / "cifar10-k20-a0.1-counts.csv"
 

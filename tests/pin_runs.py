@@ -1,4 +1,4 @@
-"""Train small fixed configs and print a hash of each: python pin_runs.py FOLDER.
+"""Train the first of some small fixed configs, and keep a hash of each: pin_runs.py FOLDER RUNS.
 
 Weights are the same on every processor that torch's plainest kernels run on: no oneDNN, no vector
 instructions of one processor alone, one thread. `test_pins.py` sets what must be set before torch
@@ -29,7 +29,7 @@ from pictures import draw_shapes
 RUNS = [
     ("fedavg", "none"),
     *((method, "fedeas(beta=6)") for method in (
-        "fedavg", "fedprox(mu=0.1)", "scaffold", "moon(mu=1, tau=0.5)", "fedgen(weight=0.2)",
+        "fedavg", "scaffold", "fedprox(mu=0.1)", "moon(mu=1, tau=0.5)", "fedgen(weight=0.2)",
         "fedmix",
     )),
 ]  # fmt: skip
@@ -121,12 +121,12 @@ def trained(folder: Path, name: str, method: str, policy: str) -> str:
     return weights_hash(out / "checkpoint.safetensors")
 
 
-def pins(folder: Path) -> dict[str, str]:
-    """Run everything and return its hashes."""
+def pins(folder: Path, runs: int) -> dict[str, str]:
+    """Run so many configs and the rest, and return the hashes."""
     write_shapes(folder / "set")
     found = {}
     with seeds_of_then():
-        for number, (method, policy) in enumerate(RUNS):
+        for number, (method, policy) in enumerate(RUNS[:runs]):
             name = f"{method}, {policy}"
             found[name] = trained(folder, f"then{number}", method, policy)
     found["fedavg, fedeas(beta=6), now"] = trained(folder, "now", *RUNS[1])
@@ -146,5 +146,5 @@ if __name__ == "__main__":
     torch.backends.mkldnn.enabled = False
     where = Path(sys.argv[1])
     os.chdir(where)
-    made = pins(where)
+    made = pins(where, int(sys.argv[2]))
     (where / "pins.json").write_text(json.dumps(made, indent=2) + "\n")

@@ -52,8 +52,9 @@ def test_a_network_that_nobody_knows_trains_with_every_method(tmp_path, examples
     made = federation(tmp_path, policy="fedeas(beta=12)")
     methods = [(method, 0, STRANGE) for method in METHODS]
     rounds = 2  # the second begins with what methods keep of the first
+    more = {} if on_ray else {"local": Local(epochs=1, batch=8, learning_rate=0.05)}
     inline = {
-        m: run(made, tmp_path, settings(m, p, s).replace(rounds=rounds)).weights
+        m: run(made, tmp_path, settings(m, p, s).replace(rounds=rounds, **more)).weights
         for m, p, s in methods
     }
     assert len({w["network.out.bias"].sum() for w in inline.values()}) == len(METHODS)

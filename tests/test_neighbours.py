@@ -475,7 +475,7 @@ def test_training_is_refused_alike(kinds, turn):
     equal(kinds[turn.kind], turn.content())
 
 
-@pytest.mark.parametrize("kind", ["image", "table"])
+@pytest.mark.parametrize("kind", ["image", pytest.param("table", marks=pytest.mark.slow)])
 def test_turns_are_mostly_sound(kinds, kind):
     """At least a third of what is drawn trains, with several methods, and some of it generates."""
     site, drawn = kinds[kind][0], sample(turns(kind), 24)
@@ -599,8 +599,15 @@ def test_turns_with_state_are_refused_alike(kinds, asked):
     seen_in_turn(kinds[asked[0].kind], asked)
 
 
-@pytest.mark.parametrize("kind", ["image", "table"])
-@pytest.mark.parametrize("method", KEEPING)
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        ("image", KEEPING[0]),
+        ("table", KEEPING[1]),
+        pytest.param("table", KEEPING[0], marks=pytest.mark.slow),
+        pytest.param("image", KEEPING[1], marks=pytest.mark.slow),
+    ],
+)
 def test_a_state_that_is_not_finite_is_no_reason_to_refuse(kinds, kind, method):
     """The samples made it so, perhaps only with one of them among the others."""
     assert seen_in_turn(kinds[kind], diverging(kind, method)) == [False] * 2
@@ -617,6 +624,7 @@ def test_hostile_second_turns_are_refused_alike(sites):
         assert seen_in_turn(sites[:2], [first, second]) == [False, True]
 
 
+@pytest.mark.slow
 def test_sequences_are_mostly_sound(kinds):
     """Of turns that start from a state, at least a third are taken, of both methods and kinds."""
     later, taken = 0, Counter[tuple[str, str]]()
@@ -874,8 +882,8 @@ def test_no_target_tells_a_count_by_a_refusal(sites):
 
     with np.errstate(all="ignore"):
         assert all(read(counts, refused_before) == counts for counts in SITES.values())
-    for label in range(4):
-        for s in (1e-300, 3e-16, 3e-15, 1e-5, 1e-3):
+    for label, some in enumerate([(1e-300, 3e-16, 3e-15, 1e-5, 1e-3), *[(3e-16, 1e-3)] * 3]):
+        for s in some:
             policy = f"full-balance(target={spec(label, s)})"
             assert equal(sites, training(policy=policy)) == (s < 1e-4)
 

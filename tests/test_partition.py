@@ -277,7 +277,7 @@ def numbered_set(y):
 
 @flower
 @given(recipe=recipes)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=max(1, settings.default.max_examples // 3))
 def test_a_partition_goes_to_flower_and_comes_back(recipe):
     try:
         partition = recipe.partition(labels)

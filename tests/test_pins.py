@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from paths import python_path
 
 TESTS = Path(__file__).parent
@@ -18,9 +20,12 @@ RECORDED = TESTS / "data" / "pins.json"
 PLAIN = {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "OMP_NUM_THREADS": "1"}
 
 
-def test_runs_plans_and_samples_are_what_they_were(tmp_path):
+@pytest.mark.parametrize("runs", [3, pytest.param(7, marks=pytest.mark.slow)])
+def test_runs_plans_and_samples_are_what_they_were(tmp_path, runs):
     environment = os.environ | PLAIN | {"PYTHONPATH": python_path(TESTS)}
-    command = [sys.executable, "-W", "ignore", TESTS / "pin_runs.py", tmp_path]
+    command = [sys.executable, "-W", "ignore", TESTS / "pin_runs.py", tmp_path, str(runs)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "pins.json").read_text()) == json.loads(RECORDED.read_text())
+    made, recorded = (json.loads(p.read_text()) for p in (tmp_path / "pins.json", RECORDED))
+    assert len(made) == runs + 3  # a run with the seeds of now, a plan, samples
+    assert made == {name: recorded[name] for name in made}

@@ -14,13 +14,13 @@ from limited import attempt
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory):
-    """Counts of 100,000 clients, some empty, in row groups that fit no block."""
+    """Counts of 40,000 clients, some empty, in row groups that fit no block."""
     rng = np.random.default_rng(0)
-    n = (rng.dirichlet([0.1] * 7, 100_000) * rng.integers(0, 900, (100_000, 1))).astype(np.int32)
+    n = (rng.dirichlet([0.1] * 7, 40_000) * rng.integers(0, 900, (40_000, 1))).astype(np.int32)
     counts = LabelCounts(n, clients=[f"site-{k}" for k in range(len(n))])
     path = tmp_path_factory.mktemp("many") / "counts.parquet"
     columns = {"client": counts.client_names} | {str(c): n[:, c] for c in range(7)}
-    pq.write_table(pa.table(columns), path, row_group_size=30_001)
+    pq.write_table(pa.table(columns), path, row_group_size=12_001)
     return path, counts
 
 
@@ -57,7 +57,7 @@ def test_the_command_streams_large_files(many, fedeas, tmp_path, monkeypatch):
     assert fedeas("plan", path, "--policy", "uniform", "--total", 5).code == 2
     assert fedeas("plan", path, "--out", tmp_path / "plan.csv").code == 2
     text = fedeas("plan", path, "--cost", "1s")
-    assert "100,000 clients" in text.out
+    assert "40,000 clients" in text.out
     assert "clients have no samples and are ignored" in text.err
 
 

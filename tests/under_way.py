@@ -36,8 +36,7 @@ def interrupted(arguments: list[str], cwd: Path, hook: Path, patience: float = 1
     name = " ".join(arguments[:2]) if two else arguments[0]
     hook.mkdir(parents=True)
     module, sign = BEGINS_WITH[name], hook / "begun"
-    draws = "generators.diffusion" in module or name in ("generator train", "demo --images")
-    libraries = warm.DRAWING if draws else warm.TRAINING
+    libraries = () if name == "partition" else warm.DRAWING  # one server for all that trains
     started = warm.start(arguments, cwd, libraries=libraries, sign=(module, sign))
     deadline = time.monotonic() + patience
     while not sign.exists() and started.poll() is None:

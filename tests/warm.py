@@ -76,13 +76,11 @@ def start(
     folder: Path | None = None,
     environment: dict[str, str] | None = None,
     libraries: tuple[str, ...] = TRAINING,
-    before: tuple[str, ...] = (),
     sign: tuple[str, Path] | None = None,
 ) -> Command:
     """Start `fedeas ARGUMENTS`.
 
-    `before` is a program that starts the server, and may take rights from it. `sign` is a module
-    and a file that is made when the command imports the module.
+    `sign` is a module and a file that is made when the command imports the module.
     """
     place = Path(tempfile.mkdtemp(dir=_base()))
     words = [str(part) for part in arguments]
@@ -93,7 +91,7 @@ def start(
         "place": str(place),
         "sign": sign and [sign[0], str(sign[1])],
     }
-    _server(libraries, before).write(json.dumps(job).encode() + b"\n")
+    _server(libraries).write(json.dumps(job).encode() + b"\n")
     return Command(place, words)
 
 
@@ -113,9 +111,9 @@ def _base() -> str:
 
 
 @cache
-def _server(libraries: tuple[str, ...], before: tuple[str, ...]):
+def _server(libraries: tuple[str, ...]):
     """Start a server, and return the pipe with which it ends."""
-    command = [*before, sys.executable, "-W", "ignore", __file__, *libraries]
+    command = [sys.executable, "-W", "ignore", __file__, *libraries]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0, start_new_session=True)
     atexit.register(lambda: (process.stdin.close(), process.wait(10)))
     return process.stdin

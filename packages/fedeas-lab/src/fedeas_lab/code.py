@@ -23,7 +23,7 @@ def code_hash() -> str:
     """Hash the code and the versions of libraries; comments and docstrings do not count."""
     digest = hashlib.sha256()
     for module, program in sorted(_programs().items()):
-        digest.update(f"{module}\n{ast.unparse(program)}\n".encode())
+        digest.update(f"{module}\n{program}\n".encode())
     for library in _LIBRARIES:
         digest.update(f"{library} {library_version(library)}\n".encode())
     return digest.hexdigest()
@@ -34,15 +34,15 @@ def code_modules() -> list[str]:
     return sorted(_programs())
 
 
-def _programs() -> dict[str, ast.Module]:
+def _programs() -> dict[str, str]:
     """Return the code of these modules by their names; each is read once."""
-    programs: dict[str, ast.Module] = {}
+    programs: dict[str, str] = {}
     waiting = [_ENTRY]
     while waiting:
         module = waiting.pop()
         if module not in programs and module not in _BESIDE:
-            programs[module] = _program(module)
-            waiting += _used(programs[module])
+            programs[module], used = _read(module)
+            waiting += used
     return programs
 
 
@@ -52,21 +52,6 @@ def library_version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return "-"
-
-
-def _used(program: ast.Module) -> set[str]:
-    """Return the modules that a module imports, at its top or later, or names to import later."""
-    names: set[str] = set()
-    for node in ast.walk(program):
-        if isinstance(node, ast.ImportFrom):
-            names |= {str(node.module)} | {f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            names.add(node.value)
-    # A module comes with the packages above it.
-    above = {name.rpartition(".")[0] for name in names if name.split(".")[0] in _PACKAGES}
-    return {name for name in names | above if _file(name) is not None}
 
 
 def _file(module: str) -> Path | None:
@@ -88,13 +73,30 @@ def _folder(package: str) -> Path | None:
     return None if spec is None or spec.origin is None else Path(spec.origin).parent
 
 
-def _program(module: str) -> ast.Module:
-    """Return a module's code without comments, layout and docstrings."""
+def _read(module: str) -> tuple[str, set[str]]:
+    """Return a module's code without comments, layout and docstrings, and the modules it uses.
+
+    Those are what it imports, at its top or later, or names to import later.
+    """
     path = _file(module)
     tree = ast.parse(path.read_text(encoding="utf-8") if path else "")
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
-            node, clean=False
-        ):
-            node.body = node.body[1:] or [ast.Pass()]
-    return tree
+    names: set[str] = set()
+    nodes: list[ast.AST] = [tree]
+    for node in nodes:  # it grows; `ast.walk` is slower
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            if ast.get_docstring(node, clean=False):
+                node.body = node.body[1:] or [ast.Pass()]
+        elif isinstance(node, ast.ImportFrom):
+            names |= {str(node.module)} | {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.add(node.value)
+        for value in vars(node).values():
+            if isinstance(value, list):
+                nodes += [each for each in value if isinstance(each, ast.AST)]
+            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                nodes.append(value)
+    # A module comes with the packages above it.
+    above = {name.rpartition(".")[0] for name in names if name.split(".")[0] in _PACKAGES}
+    return ast.unparse(tree), {name for name in names | above if _file(name) is not None}
