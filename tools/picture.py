@@ -44,7 +44,9 @@ def main() -> None:
     plan = make_plan(make_policy(POLICY), counts)
     curves = read_curves(given.curves) if given.curves.exists() else None
     title = f"Forest cover: {counts.K} sites, {counts.C} classes"
-    save_figure(story_figure(counts, plan, curves, title), given.out)
+    rounds = max((at for seeds in (curves or {}).values() for at in seeds[min(seeds)]), default=0)
+    last = max(1, rounds // 10)  # the study compares the last tenth
+    save_figure(story_figure(counts, plan, curves, title, last), given.out)
 
 
 if __name__ == "__main__":

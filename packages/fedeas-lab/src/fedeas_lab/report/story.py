@@ -23,9 +23,16 @@ Curves = Mapping[str, Mapping[int, Mapping[int, float]]]
 
 
 def story_figure(
-    counts: LabelCounts, plan: Plan, curves: Curves | None = None, title: str | None = None
+    counts: LabelCounts,
+    plan: Plan,
+    curves: Curves | None = None,
+    title: str | None = None,
+    last: int | None = None,
 ) -> Any:
-    """Draw the heat maps of a plan and, below them, the accuracy of every way to train."""
+    """Draw the heat maps of a plan and, below them, the accuracy of every way to train.
+
+    `last` is how many rounds the accuracy at the end is averaged over, by default as in tables.
+    """
     above = heatmap_height(counts, plan) + (0.2 if title else 0)
     below = _HEIGHT if curves else 0.0
 
@@ -33,12 +40,12 @@ def story_figure(
         parts = figure.subfigures(2, 1, height_ratios=[above, below]) if curves else (figure,)
         draw_heatmap(parts[0], counts, plan, title=title, sentence=True)
         if curves:
-            _draw_curves(parts[1], curves)
+            _draw_curves(parts[1], curves, last)
 
     return make_figure(draw, HEATMAP_WIDTH, above + below)
 
 
-def _draw_curves(figure: Any, curves: Curves) -> None:
+def _draw_curves(figure: Any, curves: Curves, last: int | None) -> None:
     """Draw means over seeds, with 95 % confidence intervals where there are several seeds."""
     axes = figure.subplots()
     for way, (name, colour, marker, line) in WAYS.items():
@@ -47,10 +54,11 @@ def _draw_curves(figure: Any, curves: Curves) -> None:
         by_seed = curves[way]
         rounds = sorted(set.intersection(*(set(seed) for seed in by_seed.values())))
         means = [Mean.of([seed[at] for seed in by_seed.values()]) for at in rounds]
-        last = Mean.of([_end(seed, rounds) for seed in by_seed.values()])
+        last = last or tail(len(rounds))
+        end = Mean.of([_end(seed, rounds[-last:]) for seed in by_seed.values()])
         axes.plot(
             rounds, [100 * mean.value for mean in means], ls=line, color=colour, marker=marker,
-            markevery=max(1, len(rounds) // 8), ms=5, label=f"{name}: {last.points()} %",
+            markevery=max(1, len(rounds) // 8), ms=5, label=f"{name}: {end.points()} %",
         )  # fmt: skip
         if len(by_seed) > 1:
             low, high = 100 * np.array([mean.bounds for mean in means]).T
@@ -60,7 +68,7 @@ def _draw_curves(figure: Any, curves: Curves) -> None:
     axes.set(xlabel=f"round{several}", ylabel="test accuracy (%)")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(axis="y", color="#d0d0d0", lw=0.5)
-    title = f"Test accuracy by round (numbers: mean of the last {tail(len(rounds))})"
+    title = f"Test accuracy by round (numbers: mean of the last {last})"
     legend = figure.legend(
         loc="outside upper left", fontsize=9, borderpad=0, labelspacing=0.3, title=title,
         alignment="left",
@@ -69,6 +77,5 @@ def _draw_curves(figure: Any, curves: Curves) -> None:
 
 
 def _end(accuracies: Mapping[int, float], rounds: Sequence[int]) -> float:
-    """Return the accuracy at the end, as tables have it."""
-    last = rounds[-tail(len(rounds)) :]
-    return sum(accuracies[at] for at in last) / len(last)
+    """Return the mean accuracy of the last rounds."""
+    return sum(accuracies[at] for at in rounds) / len(rounds)
