@@ -2,6 +2,7 @@
 
 import json
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -165,7 +166,7 @@ def statistics(rows, edges, **features):
     """What NVFlare writes: bins are [low, high, count]."""
 
     def bins(row):
-        return [[low, high, n] for low, high, n in zip(edges, edges[1:], row, strict=True)]
+        return [[*ends, n] for ends, n in zip(pairwise(edges), row, strict=True)]
 
     sites = {f"site-{k + 1}": {"train": bins(row)} for k, row in enumerate(rows)}
     sites["Global"] = {"train": bins(np.sum(rows, axis=0).tolist())}
