@@ -6,8 +6,8 @@ from typing import Any
 
 from fedeas._util.files import make_folder
 from fedeas.planning.beta import admissible_betas
-from fedeas.planning.policies import FullBalance
-from fedeas.plots import canvas, figures
+from fedeas.plots import figures
+from fedeas.plots.canvas import write_picture
 from fedeas.plots.page import Grid, Picture, Section
 from fedeas_lab.report.page import ReferenceColumn
 from fedeas_lab.results import FinishedRun
@@ -15,6 +15,7 @@ from fedeas_lab.tables import ResultRow
 from reproduction.claims import Claim, exact_claims, training_claims
 from reproduction.counts import main_plan, paper_counts
 from reproduction.evidence import Evidence
+from reproduction.figures import concentration_picture, demand_picture
 from reproduction.tables import printed
 
 
@@ -55,13 +56,14 @@ def _partition() -> Section:
     """Return the paper's figures that follow from label counts alone."""
     counts, plan = paper_counts(), main_plan()
     interval = admissible_betas(counts)
-    demand, concentration = figures.client_pictures(counts, plan)
     return Section(
         "The paper's partition, from label counts alone",
         [
             "CIFAR-10 on 20 clients, alpha = 0.1: the figures that need no training.",
-            Picture("demand", demand, "Samples per client."),
-            Picture("concentration", concentration, "Where the imbalance sits."),
+            Picture("demand", demand_picture(counts, plan), "Samples per client."),
+            Picture(
+                "concentration", concentration_picture(counts, plan), "Where the imbalance sits."
+            ),
             Picture(
                 "reduction", figures.reduction_picture(counts, plan.total), "Imbalance removed."
             ),
@@ -78,24 +80,8 @@ def paper_figures(folder: Path) -> None:
     """Draw the four figures into a folder."""
     make_folder(folder)
     counts, plan = paper_counts(), main_plan()
-    full = FullBalance().plan(counts)
-
-    def only_demand(figure: Any) -> None:
-        figures.draw_demand(figure.subplots(), counts, plan, full)
-        canvas.caption(
-            figure,
-            f"Balancing every class takes {full.total:,} samples; FedEAS (beta = 12) takes "
-            f"{plan.total:,}, most of them where the skew is.",
-        )
-
-    def only_concentration(figure: Any) -> None:
-        figures.draw_concentration(figure.subplots(), counts, plan)
-        canvas.caption(
-            figure, "Few clients hold most of the imbalance, and FedEAS gives them most samples."
-        )
-
-    figures.write_picture(folder / "demand.png", canvas.picture(only_demand, "png"))
-    figures.write_picture(folder / "concentration.png", canvas.picture(only_concentration, "png"))
+    write_picture(folder / "demand.png", demand_picture(counts, plan, "png"))
+    write_picture(folder / "concentration.png", concentration_picture(counts, plan, "png"))
     figures.reduction(counts, folder / "reduction.png", mark=plan.total)
     interval = admissible_betas(counts)
     figures.beta_selection(counts, folder / "beta.png", interval.choice, interval)

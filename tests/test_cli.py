@@ -6,8 +6,10 @@ import subprocess
 import sys
 
 import pytest
+from typer.main import get_command
 
 from fedeas import FedEAS, LabelCounts, Partition, Plan
+from fedeas.cli import add_installed_commands, app
 from paths import python_path
 from under_way import interrupted
 
@@ -178,6 +180,25 @@ def test_python_dash_m_and_version():
             [sys.executable, "-m", "fedeas", *command], capture_output=True, text=True, check=True
         )
         assert "fedeas" in done.stdout
+
+
+def every_command():
+    """Yield the words of every command, those of the wings too."""
+    add_installed_commands()
+    for name, command in get_command(app).commands.items():
+        yield [name]
+        yield from ([name, inner] for inner in getattr(command, "commands", {}))
+
+
+def test_help_fits_on_a_screen(fedeas, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lengths = {}
+    for command in every_command():
+        lines = fedeas(*command, "--help").out.splitlines()
+        assert max(map(len, lines)) <= 80
+        lengths[" ".join(command)] = len(lines)
+    assert lengths["plan"] > 20
+    assert {name: length for name, length in lengths.items() if length > 45} == {}
 
 
 def test_a_closed_pipe_is_no_error(paper_csv):

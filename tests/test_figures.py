@@ -9,6 +9,7 @@ from matplotlib.text import Text
 from fedeas import FedEAS, LabelCounts
 from fedeas.planning.beta import BetaInterval, admissible_betas
 from fedeas.plots import figures
+from reproduction.figures import draw_concentration
 
 PNG = b"\x89PNG"
 
@@ -36,10 +37,9 @@ def test_the_papers_four_figures(reproduction, tmp_path):
 )
 def test_figures_of_odd_federations(n, tmp_path):
     counts = LabelCounts(n)
-    figures.demand(counts, FedEAS().plan(counts), tmp_path / "demand.png")
     figures.reduction(counts, tmp_path / "reduction.svg", mark=FedEAS().plan(counts).total)
     figures.beta_selection(counts, tmp_path / "beta.pdf", 7.5)
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def drawn(draw, width=6.6, height=4.2):
@@ -88,7 +88,7 @@ def test_the_note_on_concentration_is_not_over_the_legend(kind, paper):
     plan = FedEAS().plan(counts)
     for height in (4.2, 2.4):
         figure, renderer = drawn(
-            lambda figure: figures.draw_concentration(figure.subplots(), counts, plan), 4.2, height
+            lambda figure: draw_concentration(figure.subplots(), counts, plan), 4.2, height
         )
         (axes,) = figure.axes
         (note,) = axes.texts

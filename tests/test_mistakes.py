@@ -300,7 +300,7 @@ AS_OTHERS = (
             pytest.param(arguments, marks=pytest.mark.slow)
             for arguments in (
                 ["sweep", "../sweep.toml"],
-                ["demo"],
+                ["demo", "--images"],
                 ["generator", "sample", "diffusion(model=fashion_mnist)", "--out", "g.png"],
             )
         ),
@@ -326,7 +326,7 @@ LONG = [
     ["run", "run.toml"],
     ["sweep", "sweep.toml"],
     ["sweep", "sweep.toml", "--dry-run"],
-    pytest.param(["demo"], marks=pytest.mark.slow),
+    pytest.param(["demo", "--images"], marks=pytest.mark.slow),
     pytest.param(
         ["fill", "plan.csv", "--generator", "diffusion(model=fashion_mnist, steps=200)"],
         marks=pytest.mark.slow,

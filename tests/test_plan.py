@@ -195,7 +195,7 @@ def test_a_loaded_plan_is_drawn_with_its_counts(paper, tmp_path):
         plan.plot()
     with pytest.raises(InputError, match="made from other counts"):
         plan.plot(LabelCounts([[9, 0], [0, 5]]))
-    assert len(plan.plot(paper).axes) == 2
+    assert len(plan.plot(paper).axes) == 3  # before, after, the scale
 
 
 @pytest.mark.parametrize("ending", [".csv", ".json"])

@@ -8,8 +8,6 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from fedeas import FedEAS, LabelCounts
-from fedeas.plots import figures
 from fedeas.plots.canvas import HEIGHT, WIDTH
 from fedeas_lab.report import curves
 from fedeas_lab.report.page import SweepResults, assemble, headline
@@ -197,14 +195,3 @@ def test_legends_are_not_over_lines(monkeypatch):
         for line in axes.get_lines():
             points = axes.transData.transform(line.get_xydata())
             assert not any(legend.contains(*point) for point in points)
-
-
-def test_a_client_without_samples_does_not_look_balanced():
-    counts = LabelCounts([[0, 0], [5, 5], [9, 1]], clients=["empty", "even", "skewed"])
-    figure = figures.counts_figure(counts)
-    names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
-    assert names == ["skewed", "even", "empty (no samples)"]
-    axes = Figure().subplots()
-    plan = FedEAS().plan(counts)
-    figures.draw_demand(axes, counts, plan, plan)
-    assert "empty (no samples)" in [text.get_text() for text in axes.get_xticklabels()]

@@ -15,7 +15,8 @@ import warm
 BEGINS_WITH = {
     "run": "fedeas.flower.rounds",
     "sweep": "fedeas_lab.runner",
-    "demo": "fedeas_lab.demo",
+    "demo": "fedeas_lab.forest",
+    "demo --images": "fedeas_lab.demo",
     "fill": "fedeas.generators.diffusion",
     "generator train": "fedeas.generators.train",
     "generator sample": "fedeas.generators.diffusion",
@@ -31,10 +32,11 @@ def interrupted(arguments: list[str], cwd: Path, hook: Path, patience: float = 1
 
     The second result is None where the command ended by itself before that.
     """
-    name = " ".join(arguments[:2]) if arguments[0] == "generator" else arguments[0]
+    two = arguments[0] == "generator" or "--images" in arguments
+    name = " ".join(arguments[:2]) if two else arguments[0]
     hook.mkdir(parents=True)
     module, sign = BEGINS_WITH[name], hook / "begun"
-    draws = "generators.diffusion" in module or name in ("generator train", "demo")
+    draws = "generators.diffusion" in module or name in ("generator train", "demo --images")
     libraries = warm.DRAWING if draws else warm.TRAINING
     started = warm.start(arguments, cwd, libraries=libraries, sign=(module, sign))
     deadline = time.monotonic() + patience

@@ -1,4 +1,4 @@
-"""Write the gallery of real count tables: a page, and two pictures for every table.
+"""Write the gallery of real count tables: a page, and a picture for every table.
 
 The tables are in FEDEAS_DATA/sites and are not part of the repository; the page says where each is
 from.
@@ -21,12 +21,12 @@ import fedeas
 from fedeas import FedEAS, FullBalance, InfeasibleError, LabelCounts, Plan, WaterFill
 from fedeas.planning import skew
 from fedeas.planning.beta import admissible_betas
-from fedeas.plots.figures import demand_picture
+from fedeas.plots.canvas import file_content
+from fedeas.plots.heatmap import label_heatmap
 
 DOCS = Path(__file__).parents[1] / "docs"
 SHARE = 0.25  # of all samples, that plans stay below
 _ROWS = 6  # clients of a printed plan
-_LARGEST = 12  # sites in the picture of counts
 _COLOURS = 160  # of a picture: charts need few, and few make small files
 
 
@@ -94,12 +94,10 @@ def page(folder: Path) -> str:
         )
         sections += [
             f"## {site.title}", "", f"{site.about} {_numbers(counts)}", "",
-            f"![Samples of every class at the {min(_LARGEST, counts.K)} largest sites]"
-            f"(img/gallery-{site.file}-counts.png){{ width=\"520\" }}", "",
             f"```\n$ fedeas plan {site.file}.csv\n{_printed(folder / site.file)}\n```", "",
             "```", command, "```", "", why, "",
-            f"![What each site generates, next to full balance; and where the imbalance sits]"
-            f"(img/gallery-{site.file}-plan.png)", "",
+            f"![Samples of every site and class, before and after the plan]"
+            f"(img/gallery-{site.file}.png){{ width=\"520\" }}", "",
             f"Source: {site.source}.", "",
         ]  # fmt: skip
     return "\n".join([*lines, "", *sections]).rstrip() + "\n"
@@ -158,14 +156,9 @@ def pictures(folder: Path) -> dict[str, bytes]:
     made = {}
     for site in SITES:
         counts = LabelCounts.load(folder / f"{site.file}.csv")
-        order = np.sort(np.argsort(-counts.sizes, kind="stable")[:_LARGEST])
-        names = [counts.client_names[k] for k in order]
-        largest = LabelCounts(counts.n[order], names, counts.class_names)
-        content = io.BytesIO()
-        largest.plot().savefig(content, format="png", dpi=120)
-        made[f"gallery-{site.file}-counts.png"] = _small(content.getvalue())
         plan, *_ = choose(counts, site.file)
-        made[f"gallery-{site.file}-plan.png"] = _small(demand_picture(counts, plan, "png"))
+        figure = label_heatmap(counts, plan)
+        made[f"gallery-{site.file}.png"] = _small(file_content(figure, "png"))
     return made
 
 

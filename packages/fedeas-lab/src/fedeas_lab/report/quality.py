@@ -19,8 +19,8 @@ from fedeas.plots.canvas import (
     WIDTH,
     caption,
     picture,
+    shortened,
 )
-from fedeas.plots.figures import shortened
 from fedeas.plots.page import Grid, Part, Picture, Section
 from fedeas_lab.report.samples import first_of_each, run_samples
 from fedeas_lab.results import FinishedRun

@@ -19,7 +19,8 @@ from fedeas.generators import Resampler, find_resampler
 from fedeas.generators.quality import Drawn, Real
 from fedeas.planning.counts import LabelCounts
 from fedeas.planning.plan import Plan
-from fedeas.plots.figures import client_pictures
+from fedeas.plots.canvas import file_content
+from fedeas.plots.heatmap import label_heatmap
 from fedeas.plots.page import Grid, Picture, Section
 from fedeas.plots.samples import Bytes, grid_picture, padded
 from fedeas.training.samples import Samples
@@ -41,11 +42,10 @@ def folder_sections(name: str, runs: Sequence[FinishedRun]) -> Iterator[Section]
     generating = [run for run in runs if run.path is not None and run.result["generated"]]
     clients = Section("Samples per client", group=name)
     for n, run in enumerate(first_of_each(generating, "counts_hash")):
-        if (pictures := _demand(run)) is not None:
-            demand, where = pictures
+        if (content := _heatmap(run)) is not None:
+            alt = "Samples per client and class, before and after the plan."
             clients.parts.append(run.result["data"])
-            clients.parts.append(Picture(f"{name}-clients-{n}", demand, "Samples per client."))
-            clients.parts.append(Picture(f"{name}-skew-{n}", where, "Where the imbalance sits."))
+            clients.parts.append(Picture(f"{name}-clients-{n}", content, alt))
     samples = Section("Synthetic samples", group=name)
     private = [run for run in generating if private_epsilon(run.result["generator"]) is not None]
     if (images := _side_by_side(private, name)) is not None:
@@ -133,15 +133,15 @@ def first_of_each(runs: Sequence[FinishedRun], key: str, most: int = _MOST) -> l
     return list(by_value.values())[:most]
 
 
-def _demand(run: FinishedRun) -> tuple[bytes, bytes] | None:
-    """Return the pictures of what every client generates and of where the imbalance is."""
+def _heatmap(run: FinishedRun) -> bytes | None:
+    """Return the picture of a run's label counts before and after its plan."""
     if run.path is None:
         return None
     try:
         counts = LabelCounts.load(run.path / "counts.csv")
         if counts.fingerprint != run.result["counts_hash"]:
             return None
-        return client_pictures(counts, _own_plan(run, run.path))
+        return file_content(label_heatmap(counts, _own_plan(run, run.path)))
     except FedeasError:
         return None
 

@@ -9,9 +9,7 @@ from fedeas.errors import InputError
 
 
 def counts(
-    source: Path = typer.Argument(
-        ..., metavar="FILE", help="A table: .csv, .tsv, .xlsx, .json or .parquet; - for stdin."
-    ),
+    source: Path = typer.Argument(..., metavar="FILE", hidden=True),
     out: Path = typer.Option(..., help="Write the counts: .csv, .tsv, .json or .parquet."),
     client: str | None = typer.Option(None, metavar="COLUMN", help="Column of the clients."),
     label: str | None = typer.Option(
@@ -49,7 +47,8 @@ def counts(
 ) -> None:
     """Turn a table that people have into a clean one: a row per client, a column per class.
 
-    Nothing is guessed: what is not certain is refused, with the option that settles it.
+    FILE is .csv, .tsv, .xlsx, .json or .parquet, or - for standard input. Nothing is guessed: what
+    is not certain is refused, with the option that settles it.
 
     Example: `fedeas counts patients.xlsx --client hospital --label diagnosis --out counts.csv`
     """

@@ -23,7 +23,7 @@ _PRESET = "tiny"
 
 @generator.command("train")
 def train_generator(
-    data: str = typer.Argument(..., help="Name of a data set in FEDEAS_DATA or on the hub."),
+    data: str = typer.Argument(..., metavar="DATA", hidden=True),
     out: Path = typer.Option(..., help="Output folder; run again to resume."),
     preset: str = typer.Option(_PRESET, help="'tiny' for CPUs, 'paper' for GPUs."),
     steps: int | None = typer.Option(None, min=1, help="Training steps instead of the preset's."),
@@ -38,9 +38,10 @@ def train_generator(
 ) -> None:
     """Train a generator: a diffusion model of images, or `gaussian` of the rows of a table.
 
-    DATA is the name of a data set, or the file of a table; only its training samples are used. If
-    interrupted, run again to resume. On several GPUs: `accelerate launch -m fedeas generator train
-    ...`. `fedeas generator federated` trains one in rounds: no image leaves its client.
+    DATA is a data set in FEDEAS_DATA or on the hub, or the file of a table; only its training
+    samples are used. If interrupted, run again to resume. On several GPUs: `accelerate launch -m
+    fedeas generator train ...`. `fedeas generator federated` trains one in rounds: no image leaves
+    its client.
 
     Example: `fedeas generator train fashion_mnist --out fashion`
     """

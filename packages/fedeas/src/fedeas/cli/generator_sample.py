@@ -21,10 +21,7 @@ _EACH = 10  # images of a class
 _MOST_ROWS = 20_000
 
 # Options that the commands about generators share
-SPEC: str = typer.Argument(
-    ..., metavar="GENERATOR",
-    help="'diffusion(model=FOLDER)', 'gaussian(model=FOLDER)', 'pool(data=NAME)', ...",
-)  # fmt: skip
+SPEC: str = typer.Argument(..., metavar="GENERATOR", hidden=True)
 FOLDER: Path | None = typer.Option(None, help="Folder with the data's Parquet files.")
 LABEL: str = typer.Option("label", help="Label column (tables only).")
 SITE: str = typer.Option("", help="Site column, not learnt from (tables only).")

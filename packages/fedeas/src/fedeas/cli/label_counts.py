@@ -23,22 +23,18 @@ _MOST = 0.25  # the share below which a chosen beta stays
 
 
 def counts_argument() -> Path:
-    """Declare the argument that names a file of counts."""
-    argument: Path = typer.Argument(
-        ...,
-        metavar="COUNTS",
-        help="Label counts: .csv, .tsv, .xlsx, .json or .parquet; - for stdin.",
-    )
+    """Declare the argument that names a file of counts; the command's text says what it may be."""
+    argument: Path = typer.Argument(..., metavar="COUNTS", hidden=True)
     return argument
 
 
-def target_option() -> str | None:
+def target_option(panel: str | None = None) -> str | None:
     """Declare the option that names the class distribution to aim at."""
     option: str | None = typer.Option(
         None,
-        metavar="uniform|federation|FILE",
-        help="The class distribution to aim at: uniform (default), that of all clients together, "
-        "or a file with a share per class.",
+        metavar="TARGET",
+        help="Classes to aim at: uniform (default), federation, or a file of shares.",
+        rich_help_panel=panel,
     )
     return option
 
@@ -105,14 +101,13 @@ def _quoted(text: str) -> str:
     return shlex.quote(text) if text.isprintable() else repr(text)
 
 
-def quality_option() -> Path | None:
+def quality_option(panel: str | None = None) -> Path | None:
     """Declare the option for what samples of each class are worth."""
     option: Path | None = typer.Option(
         None,
         metavar="FILE",
-        help="What a synthetic sample of a class is worth in real ones, 0 to 1: lines of "
-        "'class,0.8', what `generator sample --judge --json` prints, or the folder of `generator "
-        "private`.",
+        help="Worth of a synthetic sample, 0 to 1: lines of 'class,0.8', or a generator's folder.",
+        rich_help_panel=panel,
     )
     return option
 

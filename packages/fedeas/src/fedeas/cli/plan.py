@@ -24,37 +24,52 @@ _NAME = 24  # characters of a client in a line
 _WIDTH = 80  # of a line
 _HEAD = 17  # of it, for what the line is about
 _TOTAL = "total"  # how beta was chosen, where it was by a total
+_POLICY, _BUDGET = "Policy", "Budget"  # groups of options
 
 
 @label_counts.with_counts_options
 def plan(
     counts_file: Path = label_counts.counts_argument(),
-    policy: str = typer.Option("fedeas", help="NAME or 'NAME(setting=value, ...)'."),
-    beta: float | None = typer.Option(None, help="FedEAS's budget parameter; chosen by default."),
+    policy: str = typer.Option(
+        "fedeas", metavar="NAME", show_default=False, rich_help_panel=_POLICY,
+        help="fedeas (default), or another NAME or 'NAME(setting=value)'.",
+    ),
+    beta: float | None = typer.Option(
+        None, help="FedEAS's budget parameter; chosen by default.", rich_help_panel=_POLICY
+    ),
     betas: str | None = typer.Option(
-        None, metavar="4,8,12", help="Instead of a plan: what these betas and the chosen one buy."
+        None, metavar="4,8,12", help="Instead of a plan: what these betas buy.",
+        rich_help_panel=_POLICY,
     ),
-    target: str | None = label_counts.target_option(),
-    total: int | None = typer.Option(None, help="Spend at most this many samples."),
+    target: str | None = label_counts.target_option(_POLICY),
+    quality: Path | None = label_counts.quality_option(_POLICY),
+    total: int | None = typer.Option(
+        None, metavar="N", help="At most this many samples.", rich_help_panel=_BUDGET
+    ),
     cost: str | None = typer.Option(
-        None,
-        help="Cost of one sample: 0.8s, 0.002EUR, a file from `fill --dry-run --json`, or a file "
-        "with lines of 'client,0.8s'.",
+        None, metavar="COST", rich_help_panel=_BUDGET,
+        help="Of one sample: 0.8s, 0.002EUR, a file of 'client,0.8s', or one of "
+        "`fill --dry-run --json`.",
     ),
-    spend: str | None = typer.Option(None, help="Spend at most this: 3h, 100EUR; needs a cost."),
+    spend: str | None = typer.Option(
+        None, metavar="COST", help="At most this much: 3h, 100EUR; needs --cost.",
+        rich_help_panel=_BUDGET,
+    ),
     limits: Path | None = typer.Option(
-        None, metavar="FILE", help="Most samples of a client: lines of 'client,1000'."
+        None, metavar="FILE", help="Most samples of a client: lines of 'client,1000'.",
+        rich_help_panel=_BUDGET,
     ),
-    quality: Path | None = label_counts.quality_option(),
-    out: Path | None = typer.Option(None, help="Write the plan: .csv, .tsv, .json or .parquet."),
-    plot: Path | None = show.plot_option(
-        "what each client needs and where the imbalance is; with --betas, the choice of beta"
+    out: Path | None = typer.Option(
+        None, metavar="FILE", help="Write the plan: .csv, .tsv, .json or .parquet."
     ),
-    rows: int = typer.Option(20, min=1, help="Number of clients to show."),
+    plot: Path | None = show.plot_option("counts before and after; with --betas, the choice"),
+    rows: int = typer.Option(
+        20, min=1, metavar="N", show_default=False, help="Number of clients to show (default 20)."
+    ),
     *,
     options: label_counts.CountsOptions,
     as_json: bool = show.json_option(),
-) -> None:
+) -> None:  # fmt: skip
     """Plan who should generate how many samples of which class.
 
     COUNTS has a row per client and a column per class (.csv, .tsv, .xlsx, .json, .parquet, or - for
@@ -109,9 +124,9 @@ def plan(
     label_counts.note_counts(counts_file, source)
     label_counts.note_plan(counts, answer)
     if plot is not None:
-        from fedeas.plots import figures
+        from fedeas.plots import canvas, heatmap
 
-        figures.demand(counts, answer, plot)
+        canvas.save_figure(heatmap.label_heatmap(counts, answer), plot)
     diagnosis = diagnose(counts, answer.target)
     if as_json:
         show.print_json(_describe(counts, answer, rule, choice, diagnosis))

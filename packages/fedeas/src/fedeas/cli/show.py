@@ -31,7 +31,7 @@ def plot_option(what: str) -> Path | None:
         None,
         "--plot",
         metavar="FILE",
-        help=f"Draw {what} (.png, .svg or .pdf; needs fedeas[plot]).",
+        help=f"Draw {what} (.png, .svg, .pdf).",
     )
     return option
 

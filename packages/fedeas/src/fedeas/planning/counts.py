@@ -166,10 +166,10 @@ class LabelCounts:
         return polars_frame(self.n, self.client_names, self.class_names)
 
     def plot(self) -> Any:
-        """Return a matplotlib figure of the share of each class in each client's samples."""
-        from fedeas.plots.figures import counts_figure
+        """Return a heat map of the counts, clients x classes, as a matplotlib figure."""
+        from fedeas.plots.heatmap import label_heatmap
 
-        return counts_figure(self)
+        return label_heatmap(self)
 
     @property
     def K(self) -> int:  # noqa: N802 - the paper's name

@@ -334,7 +334,7 @@ class Plan:
         return polars_frame(self.samples, self.client_names, self.class_names)
 
     def plot(self, counts: LabelCounts | None = None) -> Any:
-        """Return the matplotlib figure that `fedeas plan --plot` saves.
+        """Return a heat map of the counts before and after the plan, as a matplotlib figure.
 
         Parameters
         ----------
@@ -342,9 +342,9 @@ class Plan:
             The counts that the plan was made from; needed for a plan loaded from a file.
 
         """
-        from fedeas.plots.figures import plan_figure
+        from fedeas.plots.heatmap import label_heatmap
 
-        return plan_figure(self, self._held(counts, "use plan.plot(counts)"))
+        return label_heatmap(self._held(counts, "use plan.plot(counts)"), self)
 
     def _row(self, client: str | int) -> int:
         """Return the place of a client, by its name or as it is given."""

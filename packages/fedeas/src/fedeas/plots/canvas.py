@@ -9,8 +9,10 @@ import io
 import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedeas._util.files import atomic_write
 from fedeas.errors import MissingExtraError
 
 BLUE, ORANGE, GREEN, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
@@ -19,6 +21,7 @@ INK, PAPER = "#1a1a1a", "#ffffff"
 # Small enough that the text can still be read where a phone shrinks the picture to its width.
 WIDTH, HEIGHT = 5.6, 3.8  # inches
 
+_LONGEST = 18  # characters of a name
 WHITE = {"facecolor": PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 0.6}  # behind labels
 # Where a label can stand, seen from its point: offset in points, and the side that it ends on.
 _PLACES = (((-7, 6), "right"), ((8, -12), "left"))
@@ -43,7 +46,7 @@ _DARK = {INK: "#e3e5e8", PAPER: "#16181c", GREY: "#9a9da3", BLUE: "#3d9fdc"}
 
 def caption(figure: Any, sentence: str) -> None:
     """Write the one sentence below a figure."""
-    width = int(figure.get_figwidth() * 14)
+    width = int(figure.bbox.width / figure.dpi * 14)
     figure.supxlabel(textwrap.fill(sentence, width), size=9, x=0.02, ha="left")
 
 
@@ -51,11 +54,32 @@ def picture(
     draw: Callable[[Any], None], kind: str = "svg", width: float = WIDTH, height: float = HEIGHT
 ) -> bytes:
     """Draw a figure and return it as a file's content."""
-    figure, content = make_figure(draw, width, height), io.BytesIO()
+    return file_content(make_figure(draw, width, height), kind)
+
+
+def file_content(figure: Any, kind: str = "svg") -> bytes:
+    """Return a figure as the content of an .svg, .png or .pdf file."""
+    content = io.BytesIO()
     metadata = {"Date": None} if kind == "svg" else None
     with _style():
         figure.savefig(content, format=kind, dpi=160, metadata=metadata)
     return _in_both_schemes(content.getvalue()) if kind == "svg" else content.getvalue()
+
+
+def save_figure(figure: Any, file: Path) -> None:
+    """Write a figure's file, of the kind that its name ends in."""
+    write_picture(file, file_content(figure, kind_of(file)))
+
+
+def write_picture(file: Path, content: bytes) -> None:
+    """Write a picture's file, all of it or nothing."""
+    with atomic_write(file) as temporary:
+        temporary.write_bytes(content)
+
+
+def kind_of(file: Path) -> str:
+    """Return what a picture's name ends in."""
+    return file.suffix.lower().removeprefix(".")
 
 
 def _in_both_schemes(svg: bytes) -> bytes:
@@ -77,6 +101,11 @@ def make_figure(draw: Callable[[Any], None], width: float = WIDTH, height: float
         figure = Figure(figsize=(width, height), layout="constrained")
         draw(figure)
     return figure
+
+
+def shortened(name: str) -> str:
+    """Return a name that fits below or beside an axis."""
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
 
 
 def _style() -> AbstractContextManager[None]:

@@ -1,147 +1,39 @@
-"""The figures of counts and plans, drawn with matplotlib.
+"""What samples buy: imbalance removed along totals and along beta, drawn with matplotlib.
 
 Every series differs in marker or hatching as well as in colour. Each figure ends in one sentence.
 """
 
-import io
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedeas._util.files import atomic_write
 from fedeas.errors import InfeasibleError
-from fedeas.planning import skew
 from fedeas.planning.beta import BetaInterval, path
 from fedeas.planning.counts import LabelCounts
-from fedeas.planning.plan import Plan
-from fedeas.planning.policies import FedEAS, FullBalance, MissingOnly, Policy, Uniform, WaterFill
+from fedeas.planning.policies import FedEAS, MissingOnly, Policy, Uniform, WaterFill
 from fedeas.plots.canvas import (
     BLUE,
     GREEN,
     GREY,
     ORANGE,
-    PAPER,
     VERMILION,
-    WHITE,
     Label,
     caption,
     draw_labels,
-    make_figure,
+    kind_of,
     picture,
+    write_picture,
 )
-
-DEMAND_WIDTH, DEMAND_HEIGHT = 10.5, 4.2  # inches: two pictures side by side
-_MOST_CLIENTS = 40
-_MOST_NUMBERS = 300  # cells that are written out
-_MOST_CLASSES = 40  # classes that are named
-_LONGEST = 20  # characters of a client's name
-_LINE = 64  # characters of names that fit below an axis
-
-
-def plan_figure(plan: Plan, counts: LabelCounts) -> Any:
-    """Return the figure of a plan for these counts, as `Plan.plot` does."""
-    draw = partial(draw_demand_figure, counts=counts, plan=plan)
-    return _shown(make_figure(draw, DEMAND_WIDTH, DEMAND_HEIGHT))
-
-
-def counts_figure(counts: LabelCounts) -> Any:
-    """Return the figure of counts, as `LabelCounts.plot` does."""
-    height = 1.6 + 0.22 * min(counts.K, _MOST_CLIENTS)
-    return _shown(make_figure(partial(_draw_shares, counts=counts), height=max(3.4, height)))
-
-
-def _shown(figure: Any) -> Any:
-    # Notebooks show only figures of pyplot by themselves, and pyplot keeps every figure for ever.
-    figure._repr_png_ = partial(_png, figure)
-    return figure
-
-
-def _png(figure: Any) -> bytes:
-    content = io.BytesIO()
-    figure.savefig(content, format="png", dpi=120)
-    return content.getvalue()
-
-
-def _draw_shares(figure: Any, counts: LabelCounts) -> None:
-    """Draw the share of each class in each client's samples, the most skewed clients first."""
-    skewness = np.where(counts.sizes > 0, skew.skewness(counts), -1.0)  # empty clients come last
-    order = np.argsort(-skewness, kind="stable")[:_MOST_CLIENTS]
-    n, sizes = counts.n[order], counts.sizes[order]
-    shares = 100 * n / np.maximum(sizes, 1)[:, np.newaxis]
-    axes = figure.subplots()
-    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=100, aspect="auto")
-    figure.colorbar(image, ax=axes, label="share (%)")
-    if n.size <= _MOST_NUMBERS:
-        for (k, c), share in np.ndenumerate(shares):
-            colour = "white" if share > 55 else "#333333"
-            axes.text(c, k, f"{n[k, c]:,}", ha="center", va="center", size=7, color=colour)
-    axes.set_yticks(np.arange(len(order)), client_labels(counts, order), size=8)
-    if counts.C <= _MOST_CLASSES:
-        classes = [shortened(name) for name in counts.class_names]
-        upright = counts.C <= 12 and max(map(len, classes)) <= 4
-        axes.set_xticks(np.arange(counts.C), classes, rotation=0 if upright else 90, size=8)
-    more = counts.K - len(order)
-    which = f"the {len(order)} most skewed of {counts.K:,} clients" if more else "each client"
-    axes.set(xlabel="class", ylabel="client, most skewed first" if len(order) > 8 else "client")
-    axes.set_title(f"Label counts of {which}")
-    caption(
-        figure,
-        f"{counts.total:,} samples; imbalance score {skew.imbalance(counts):.3f}, where 0 means "
-        "that every client holds equally many samples of every class.",
-    )
-
-
-def demand(counts: LabelCounts, plan: Plan, file: Path) -> None:
-    """Draw what every client generates next to full balance, and where the imbalance is."""
-    write_picture(file, demand_picture(counts, plan, _kind(file)))
-
-
-def demand_picture(counts: LabelCounts, plan: Plan, kind: str = "svg") -> bytes:
-    """Return the picture of `demand`."""
-    draw = partial(draw_demand_figure, counts=counts, plan=plan)
-    return picture(draw, kind, DEMAND_WIDTH, DEMAND_HEIGHT)
-
-
-def client_pictures(counts: LabelCounts, plan: Plan) -> tuple[bytes, bytes]:
-    """Return the two parts of `demand`, each a picture of its own."""
-
-    def samples(figure: Any) -> None:
-        full = FullBalance(target=plan.target).plan(counts)
-        draw_demand(figure.subplots(), counts, plan, full)
-        caption(figure, _against_full_balance(plan, full))
-
-    def concentration(figure: Any) -> None:
-        draw_concentration(figure.subplots(), counts, plan)
-        caption(figure, "The further above the diagonal, the fewer clients hold most of it.")
-
-    return picture(samples), picture(concentration)
-
-
-def draw_demand_figure(figure: Any, counts: LabelCounts, plan: Plan) -> None:
-    """Draw the two parts of `demand`."""
-    left, right = figure.subplots(1, 2, width_ratios=[1.5, 1])
-    full = FullBalance(target=plan.target).plan(counts)
-    draw_demand(left, counts, plan, full)
-    draw_concentration(right, counts, plan)
-    caption(figure, _against_full_balance(plan, full))
-
-
-def _against_full_balance(plan: Plan, full: Plan) -> str:
-    return (
-        f"{plan.policy} generates {plan.total:,} samples where balancing every class takes "
-        f"{full.total:,}, and removes {100 * plan.reduction:.0f} % of the imbalance."
-    )
 
 
 def reduction(
     counts: LabelCounts, file: Path, mark: int | None = None, rule: FedEAS | None = None
 ) -> None:
     """Draw the imbalance that each policy removes against the samples it spends."""
-    write_picture(file, reduction_picture(counts, mark, _kind(file), rule))
+    write_picture(file, reduction_picture(counts, mark, kind_of(file), rule))
 
 
 def reduction_picture(
@@ -201,7 +93,7 @@ def beta_selection(
     rule: FedEAS | None = None,
 ) -> None:
     """Draw imbalance removed against synthetic share along beta, with the two conditions."""
-    write_picture(file, beta_picture(counts, choice, interval, _kind(file), rule))
+    write_picture(file, beta_picture(counts, choice, interval, kind_of(file), rule))
 
 
 def beta_picture(
@@ -268,103 +160,3 @@ def _betas(betas: Any, x: Any, reductions: Any, choice: float | None = None) -> 
         Label(rf"$\beta$={beta:g}", at, 100 * part, bold=beta == choice)
         for beta, at, part in zip(betas, x, reductions, strict=True)
     ]
-
-
-def draw_demand(axes: Any, counts: LabelCounts, plan: Plan, full: Plan) -> None:
-    """Draw what every client generates, next to full balance."""
-    order = np.argsort(-full.per_client, kind="stable")[:_MOST_CLIENTS]
-    x = np.arange(len(order))
-    planned, balanced = plan.per_client[order], full.per_client[order]
-    axes.bar(
-        x, balanced, 0.8, color=PAPER, edgecolor=GREY, hatch="////", lw=0.6, label="full balance"
-    )
-    axes.bar(x, planned, 0.8, color=BLUE, label=plan.policy)
-    if len(order) <= 25:
-        for at, samples in zip(x, planned, strict=True):
-            text = axes.annotate(
-                _short(int(samples)), (at, samples), (0, 2), textcoords="offset points", ha="center"
-            )
-            text.set(size=7, color=BLUE, bbox=WHITE, zorder=3)
-    axes.yaxis.set_major_formatter("{x:,.0f}")
-    names = client_labels(counts, order)
-    upright = len(names) * (max(map(len, names)) + 1) <= _LINE
-    axes.set_xticks(x, names, rotation=0 if upright else 90, size=8)
-    more = counts.K - len(order)
-    axes.set(
-        xlabel="client" + (f" (the {len(order)} that need most, {more:,} more)" if more else ""),
-        ylabel="samples to generate",
-    )
-    axes.set_title("What each client generates")
-    axes.legend(loc="upper right", ncols=2)
-
-
-def client_labels(counts: LabelCounts, order: Any) -> list[str]:
-    """Return the names of some clients beside an axis; those without samples are marked."""
-    return [
-        shortened(counts.client_names[k]) + ("" if counts.sizes[k] else " (no samples)")
-        for k in order
-    ]
-
-
-def shortened(name: str) -> str:
-    """Return a name that fits below or beside an axis."""
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
-
-
-def _short(samples: int) -> str:
-    return f"{samples / 1000:.1f}k" if samples >= 1000 else str(samples)
-
-
-def draw_concentration(axes: Any, counts: LabelCounts, plan: Plan) -> None:
-    """Draw how few clients hold most of the imbalance, and what the plan gives them."""
-    curve = skew.concentration(counts, plan.samples, plan.target)
-    x = np.arange(counts.K + 1) / counts.K * 100
-    every = max(1, counts.K // 20)
-    for part, label, colour, marker, width, size in (
-        # Where one covers the other, as with water-filling, both can still be seen.
-        (curve.imbalance, "imbalance", VERMILION, "o", 3.2, 6.5),
-        (curve.budget, f"samples of {plan.policy}", BLUE, "s", 1.5, 3.5),
-    ):
-        y = np.concatenate([[0.0], 100 * part])
-        style = {"ls": "-", "lw": width, "ms": size, "markevery": every}
-        axes.plot(x, y, marker, color=colour, label=label, **style)
-    axes.plot([0, 100], [0, 100], color=GREY, lw=0.8, ls=":", label="if all were alike")
-    quarter = int(np.ceil(counts.K / 4))
-    share = 100 * curve.imbalance[quarter - 1]
-    # Curves run above the diagonal: the corner below it is free, and the legend is outside.
-    verb = "holds" if quarter == 1 else "hold"
-    axes.annotate(
-        f"{quarter} of {counts.K:,} clients\n{verb} {share:.0f} %",
-        (x[quarter], share),
-        (98, 6),
-        ha="right",
-        size=9,
-        bbox=WHITE,
-        arrowprops={"arrowstyle": "-", "lw": 0.6, "color": GREY},
-    )
-    axes.set(xlabel="clients, most imbalanced first (%)", ylabel="cumulative share (%)")
-    axes.set_xlim(0, 100)
-    axes.set_ylim(0, 102)
-    axes.set_title("Where the imbalance sits")
-    _legend_below(axes)
-
-
-def _legend_below(axes: Any) -> None:
-    """Put the legend below the label of the axis, however high the axes are."""
-    from matplotlib.transforms import ScaledTranslation
-
-    below = axes.transAxes + ScaledTranslation(0, -0.42, axes.figure.dpi_scale_trans)
-    axes.legend(
-        loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, ncols=3, fontsize=8,
-        columnspacing=1.0, handlelength=1.4,
-    )  # fmt: skip
-
-
-def write_picture(file: Path, content: bytes) -> None:
-    """Write a picture's file, all of it or nothing."""
-    with atomic_write(file) as temporary:
-        temporary.write_bytes(content)
-
-
-def _kind(file: Path) -> str:
-    return file.suffix.lower().removeprefix(".")

@@ -4,7 +4,6 @@ What a cell is shows in its shade and in a mark, so that it holds in grey as wel
 narrow, so that its text can be read where a phone shrinks it to 390 pixels.
 """
 
-import io
 import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,17 +16,19 @@ from fedeas.planning import skew
 from fedeas.planning.counts import LabelCounts
 from fedeas.planning.plan import Plan
 from fedeas.planning.policies import copyable
-from fedeas.plots.canvas import GREY, INK, PAPER, caption, make_figure
+from fedeas.plots.canvas import GREY, INK, caption, file_content, make_figure, shortened
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HEATMAP_WIDTH = 5.0  # inches
-_MOST_ROWS = 30  # more clients than this are drawn in groups
+_NAMED = 30  # clients; more are not named
+_MOST_ROWS = 60  # more clients than this are drawn in groups
 _SIDE_BY_SIDE = 12  # classes; with more, the second panel is below the first
 _SIZE = 9  # points, of all names
-_LONGEST = 18  # characters of a name
 _HATCH = "/////"
+# In cells, which keep their shades in a dark scheme: not the colours that change with it.
+_DARK, _EMPTY, _HATCHED = "#111111", "#fefefe", "#767676"
 
 
 class Cells(NamedTuple):
@@ -38,7 +39,7 @@ class Cells(NamedTuple):
     copied: NDArray[np.bool_]  # the plan adds to samples that the client has
     generated: NDArray[np.bool_]  # the plan adds a class that the client has none of
     suppressed: NDArray[np.bool_]
-    rows: list[str]  # names, unless rows are groups
+    rows: list[str]  # names, unless there are too many
     group: int  # clients per row
 
 
@@ -74,16 +75,22 @@ def label_heatmap(
     )
     figure = make_figure(draw, HEATMAP_WIDTH, heatmap_height(counts, plan))
     # Notebooks show only figures of pyplot by themselves, and pyplot keeps every figure for ever.
-    figure._repr_png_ = partial(_png, figure)
+    figure._repr_png_ = partial(file_content, figure, "png")
     return figure
 
 
 def heatmap_height(counts: LabelCounts, plan: Plan | None) -> float:
     """Return the height of a heat map in inches."""
-    size = _group_size(counts, plan)
-    rows = math.ceil(counts.K / size) * (0.18 if size == 1 else 0.15)
-    names = 0.07 * max(len(_shortened(name)) for name in counts.class_names)
-    return (1 + _stacked(counts, plan)) * (0.4 + max(0.8, rows)) + names + 1.9
+    names = 0.07 * max(len(shortened(name)) for name in counts.class_names)
+    panels = 1 + _stacked(counts, plan)
+    return panels * (0.4 + _panel_height(counts, plan)) + names + 1.9
+
+
+def _panel_height(counts: LabelCounts, plan: Plan | None) -> float:
+    """Return the height of a panel in inches: names have space, and many rows share it."""
+    if counts.K <= _NAMED:
+        return max(0.8, 0.18 * counts.K)
+    return 3.0 if _stacked(counts, plan) else 4.5
 
 
 def draw_heatmap(
@@ -108,7 +115,8 @@ def draw_heatmap(
         _write_numbers(panels[0], cells, norm)
     else:
         _draw_cells(panels[1], cells, norm, cells.after, cells.generated)
-        _draw_marks(panels[1], cells, norm)
+        row = 72 * _panel_height(counts, plan) / len(cells.after)
+        _draw_marks(panels[1], cells, norm, row)
         panels[0].set_title("Real samples", size=10)
         panels[1].set_title("With the plan", size=10)
     _name_axes(panels, counts, cells)
@@ -154,14 +162,15 @@ def _cells(counts: LabelCounts, plan: Plan | None, suppressed: NDArray[np.bool_]
         return np.stack([group[(len(group) - 1) // 2] for group in groups])
 
     filled, absent = (samples > 0) & ~hidden, counts.n == 0
-    generated = ~median(~(filled & absent))
+    after = median(np.where(hidden, 0, counts.n + samples))
+    generated = ~median(~(filled & absent)) & (after > 0)
     return Cells(
         median(visible),
-        median(np.where(hidden, 0, counts.n + samples)),
+        after,
         median(filled) & ~generated,
         generated,
         ~median(~hidden),
-        [_shortened(counts.client_names[k]) for k in order] if size == 1 else [],
+        [shortened(counts.client_names[k]) for k in order] if counts.K <= _NAMED else [],
         size,
     )
 
@@ -171,7 +180,7 @@ def _stacked(counts: LabelCounts, plan: Plan | None) -> bool:
 
 
 def _group_size(counts: LabelCounts, plan: Plan | None) -> int:
-    most = _MOST_ROWS * 2 // 3 if _stacked(counts, plan) else _MOST_ROWS
+    most = 20 if _stacked(counts, plan) else 30  # groups
     return 1 if counts.K <= _MOST_ROWS else math.ceil(counts.K / most)
 
 
@@ -217,7 +226,7 @@ def _draw_cells(
     axes.imshow(colours, aspect="auto", interpolation="nearest")
     for k, c in np.argwhere(cells.suppressed):
         corner = (c - 0.5, k - 0.5)
-        axes.add_patch(Rectangle(corner, 1, 1, fill=False, hatch=_HATCH, edgecolor=GREY, lw=0))
+        axes.add_patch(Rectangle(corner, 1, 1, fill=False, hatch=_HATCH, edgecolor=_HATCHED, lw=0))
     rows, columns = values.shape
     if columns <= 40:  # lines between narrower cells would cover them
         axes.set_xticks(np.arange(1, columns) - 0.5, minor=True)
@@ -228,12 +237,15 @@ def _draw_cells(
         side.set(visible=True, color=GREY, lw=0.6)
 
 
-def _draw_marks(axes: Any, cells: Cells, norm: Any) -> None:
-    """Mark the cells that the plan fills: dots where copies could, crosses where not."""
+def _draw_marks(axes: Any, cells: Cells, norm: Any, row: float) -> None:
+    """Mark the cells that the plan fills: dots where copies could, crosses where not.
+
+    `row` is the height of a row in points.
+    """
     dark = norm(np.maximum(cells.after, 1)).filled() > 0.6
-    size = min(5.0, 0.5 * _cell_width(cells.after.shape[1], 2))
+    size = min(5.0, 0.5 * row, 0.5 * _cell_width(cells.after.shape[1], 2))
     for marker, where in (("o", cells.copied), ("x", cells.generated)):
-        for colour, shade in (("white", dark), (INK, ~dark)):
+        for colour, shade in ((_EMPTY, dark), (_DARK, ~dark)):
             y, x = np.nonzero(where & shade)
             axes.plot(x, y, marker, ms=size, mew=size / 5, color=colour)
 
@@ -241,12 +253,12 @@ def _draw_marks(axes: Any, cells: Cells, norm: Any) -> None:
 def _write_numbers(axes: Any, cells: Cells, norm: Any) -> None:
     """Write counts into cells that are wide enough."""
     texts = [f"{count:,}" for count in cells.real.flat]
-    if cells.group > 1 or max(map(len, texts)) * 5 > _cell_width(cells.real.shape[1], 1):
+    if not cells.rows or max(map(len, texts)) * 5 > _cell_width(cells.real.shape[1], 1):
         return
     dark = norm(np.maximum(cells.real, 1)).filled() > 0.6
     for (k, c), text in zip(np.ndindex(cells.real.shape), texts, strict=True):
         if cells.real[k, c] and not cells.suppressed[k, c]:
-            colour = "white" if dark[k, c] else INK
+            colour = _EMPTY if dark[k, c] else _DARK
             axes.text(c, k, text, ha="center", va="center", size=8, color=colour)
 
 
@@ -260,15 +272,16 @@ def _name_axes(panels: Any, counts: LabelCounts, cells: Cells) -> None:
     """Name classes and clients, as many as there is space for."""
     width = _cell_width(counts.C, len(panels))
     at = np.arange(0, counts.C, math.ceil(1.25 * _SIZE / width))
-    names = [_shortened(counts.class_names[c]) for c in at]
+    names = [shortened(counts.class_names[c]) for c in at]
     upright = max(map(len, names)) * 0.62 * _SIZE < counts.C * width / len(names)
     for axes in panels:
         axes.set_xticks(at, names, rotation=0 if upright else 90, size=_SIZE)
         if axes.get_subplotspec().is_last_row():
             axes.set_xlabel("class", size=_SIZE)
         if axes.get_subplotspec().is_first_col():
-            many = f"{counts.K:,} clients in groups of {cells.group:,}"
-            axes.set_ylabel(many if cells.group > 1 else "client", size=_SIZE)
+            groups = f" in groups of {cells.group:,}" if cells.group > 1 else ""
+            many = f"{counts.K:,} clients{groups}"
+            axes.set_ylabel("client" if cells.rows else many, size=_SIZE)
     panels[0].set_yticks(np.arange(len(cells.rows)), cells.rows, size=_SIZE)
 
 
@@ -283,21 +296,11 @@ def _legend(cells: Cells) -> list[Any]:
         "must be generated": (cells.generated, partial(mark, marker="x")),
         "suppressed": (
             cells.suppressed,
-            partial(Patch, facecolor="#e6e6e6", edgecolor=GREY, hatch=_HATCH, lw=0),
+            partial(Patch, facecolor="#e6e6e6", edgecolor=_HATCHED, hatch=_HATCH, lw=0),
         ),
         "none": (
             (cells.real == 0) & ~cells.suppressed,
-            partial(Patch, facecolor=PAPER, edgecolor=GREY, lw=0.6),
+            partial(Patch, facecolor=_EMPTY, edgecolor=GREY, lw=0.6),
         ),
     }
     return [make(label=name) for name, (where, make) in entries.items() if where.any()]
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
-
-
-def _png(figure: Any) -> bytes:
-    content = io.BytesIO()
-    figure.savefig(content, format="png", dpi=160)
-    return content.getvalue()
