@@ -100,7 +100,8 @@ class PublishedCounts:
             n = self.n.copy()
             for column in np.flatnonzero(self.withheld.any(axis=0)):
                 rows = np.flatnonzero(self.withheld[:, column])
-                total = int(rng.integers(*self.sums[column], endpoint=True))
+                low, high = self.sums[column]
+                total = int(rng.integers(low, high, endpoint=True))
                 n[rows, column] = self._draw(rng, len(rows), total)
             yield LabelCounts(n, self.clients, self.classes)
 

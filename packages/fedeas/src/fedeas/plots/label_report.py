@@ -167,27 +167,19 @@ def _who_has_what(shown: Published) -> list[Part]:
         draw = partial(_draw, counts=counts, withheld=shown.withheld)
         content = picture(draw, "svg", HEATMAP_WIDTH, heatmap_height(counts, None))
         parts.append(Picture("labels", content, "Heat map of the samples of each site and class"))
-        if len(shown.clients) > 30:
-            parts.append(
-                "In the picture, sites with similar labels are in groups. A row is the middle site "
-                "of its group, class by class."
-            )
     return [*parts, _table(shown)]
 
 
 def _draw(figure: Any, counts: LabelCounts, withheld: NDArray[np.bool_]) -> None:
     """Draw the heat map, in the words of this page."""
     draw_heatmap(figure, counts, suppressed=withheld)
+    words = {"client": "site", "a group's median": "the middle site of a group"}
     for axes in figure.axes:
-        axes.set_xlabel(axes.get_xlabel().replace("client", "site"))
-        axes.set_ylabel(axes.get_ylabel().replace("client", "site"))
-        for text in axes.texts:  # numbers stay as they are in a dark scheme, as their cells do
-            text.set_color("#fefefe" if text.get_color() == "white" else "#111111")
-    for legend in figure.legends:
-        for text, patch in zip(legend.get_texts(), legend.get_patches(), strict=True):
-            text.set_text(text.get_text().replace("suppressed", "withheld"))
-            if text.get_text() == "none":
-                patch.set_facecolor("#fefefe")
+        for label in (axes.xaxis.label, axes.yaxis.label):
+            for word, ours in words.items():
+                label.set_text(label.get_text().replace(word, ours))
+    for text in (text for legend in figure.legends for text in legend.get_texts()):
+        text.set_text(text.get_text().replace("suppressed", "withheld"))
 
 
 def _table(shown: Published) -> Grid:
