@@ -31,7 +31,8 @@ def demand_picture(counts: LabelCounts, plan: Plan, kind: str = "svg") -> bytes:
         draw_demand(figure.subplots(), counts, plan, full)
         caption(
             figure,
-            f"Balancing every class takes {full.total:,} samples; {plan.policy} takes "
+            f"Balancing every class takes {full.total:,} samples; FedEAS (beta = "
+            f"{plan.settings['beta']:g}) takes "
             f"{plan.total:,}, most of them where the skew is.",
         )
 
@@ -44,8 +45,7 @@ def concentration_picture(counts: LabelCounts, plan: Plan, kind: str = "svg") ->
     def draw(figure: Any) -> None:
         draw_concentration(figure.subplots(), counts, plan)
         caption(
-            figure,
-            f"Few clients hold most of the imbalance, and {plan.policy} gives them most samples.",
+            figure, "Few clients hold most of the imbalance, and FedEAS gives them most samples."
         )
 
     return picture(draw, kind)
