@@ -21,6 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Tests write thousands of small files, and what they test syncs each: in memory, if there is room.
 MEMORY = Path("/dev/shm")
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30:
+    os.environ.setdefault("RAY_TMPDIR", tempfile.gettempdir())  # its logs stay on the disk
     os.environ["TMPDIR"], tempfile.tempdir = str(MEMORY), None
 
 # In CI the same examples every time: a red build means that the change broke something.

@@ -37,6 +37,9 @@ COUNTS = LabelCounts(
 
 # What is promised of a cache holds for samples of any kind.
 every_kind = pytest.mark.parametrize("kind", KINDS)
+rows_at_night = pytest.mark.parametrize(
+    "kind", ["images", pytest.param("rows", marks=pytest.mark.slow)]
+)
 
 
 def filled(
@@ -299,7 +302,11 @@ def check_killed(folder: Path, kills: int, plan: Plan, straight: Cache) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "kills"),
-    [("images", 16), ("rows", 16), pytest.param("images", 50, marks=pytest.mark.slow)],
+    [
+        ("images", 16),
+        pytest.param("rows", 16, marks=pytest.mark.slow),
+        pytest.param("images", 50, marks=pytest.mark.slow),
+    ],
 )
 def test_killed_before_any_of_its_steps_it_ends_with_the_same_bytes(tmp_path, kind, kills):
     plan = Uniform(total=2100).plan(COUNTS)
@@ -352,7 +359,7 @@ def test_killed_from_outside_it_ends_with_the_same_bytes(tmp_path, kind, kills):
 
 
 @pytest.mark.parametrize("tries", [60, pytest.param(240, marks=pytest.mark.slow)])
-@every_kind
+@rows_at_night
 def test_one_flipped_byte_anywhere_is_found_and_mended(tmp_path, kind, tries):
     """Or changes nothing: SQLite has places that no reader looks at."""
     plan = FedEAS(beta=12).plan(COUNTS)
@@ -565,7 +572,7 @@ def test_prune_leaves_what_is_not_ours_or_in_use(tmp_path, fedeas):
     assert cache.folder.exists()
 
 
-@every_kind
+@rows_at_night
 def test_two_processes_at_once_end_with_one_correct_cache(tmp_path, kind):
     plan = Uniform(total=200).plan(COUNTS)
     plan.save(tmp_path / "plan.json")

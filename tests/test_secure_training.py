@@ -110,7 +110,13 @@ def test_the_server_gets_no_weights_of_any_client(made, tmp_path):
 STAGE_KINDS = ["train", *(f"query.secure_{stage}" for stage in STAGES[1:])]
 
 
-@pytest.mark.parametrize("at", STAGE_KINDS)
+@pytest.mark.parametrize(
+    "at",
+    [
+        pytest.param(at, marks=pytest.mark.slow) if at.endswith(("shares", "agree")) else at
+        for at in STAGE_KINDS  # every stage of a sum alone: test_secure_sum.py
+    ],
+)
 def test_a_site_that_is_lost_at_any_stage_is_left_out_or_in_the_sum(made, tmp_path, at):
     """A round goes on as if the lost site had not been asked, or had answered."""
     deployment = Deployment(CLIENTS, "none", max_weight_ratio=0)
