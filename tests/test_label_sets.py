@@ -437,6 +437,24 @@ def test_the_command_says_what_is_out_of_reach(tmp_path):
     assert f"flu also raises cough by {obstacle['raised']['cough']:,}" in shown
 
 
+class NoTarget:
+    """A policy of somebody else, which knows of no target."""
+
+    def plan(self, counts):
+        return np.ones_like(counts.n)
+
+
+def test_a_policy_without_a_target_is_measured_against_it(sets_file):
+    target = "--target", "federation", "--json"
+    for policy in ("test_label_sets:NoTarget", "uniform(total=10)"):
+        done = run(sets_file, "--policy", policy, *target)
+        assert done.exit_code == 0, done.output
+        facts = json.loads(done.stdout)
+        assert facts["target"] == "federation"
+        expected = label_scores(LabelSetCounts.load(sets_file), "federation").sum()
+        assert facts["score_before"] == pytest.approx(expected)
+
+
 def test_options_for_single_labels_are_refused(sets_file):
     for option in ("--cost", "--spend", "--betas"):
         assert run(sets_file, option, "3").exit_code != 0

@@ -20,6 +20,7 @@ STEPS = {
     "deployment tests": ["-m", "pytest", "-q", "-m", "deployment"],
     "first hour": ["benchmarks/first_hour.py"],
     "plan": ["benchmarks/plan.py"],
+    "label_sets": ["benchmarks/label_sets.py"],
     "fill": ["benchmarks/fill.py"],
     "fill_rows": ["benchmarks/fill_rows.py"],
     "row_quality": ["benchmarks/row_quality.py"],

@@ -45,7 +45,8 @@ def plan_sets(
         counts.positives, spec, total, beta=beta, target=target,
         limits=make_named_values(limits, "limits"),
     )  # fmt: skip
-    plan = plan_label_sets(counts, rule)
+    # A policy that takes no target is measured against it all the same.
+    plan = plan_label_sets(counts, rule, None if getattr(rule, "target", None) else target)
     if out is not None:
         plan.save(out)
     show.note(f"{path}: {repr(counts).removeprefix('LabelSetCounts(').removesuffix(')')}")
