@@ -37,10 +37,11 @@ def story_figure(
     below = _HEIGHT if curves else 0.0
 
     def draw(figure: Any) -> None:
-        parts = figure.subfigures(2, 1, height_ratios=[above, below]) if curves else (figure,)
-        draw_heatmap(parts[0], counts, plan, title=title, sentence=True)
+        top = figure
         if curves:
-            _draw_curves(parts[1], curves, last)
+            top, bottom = figure.subfigures(2, 1, height_ratios=[above, below])
+            _draw_curves(bottom, curves, last)
+        draw_heatmap(top, counts, plan, title=title, sentence=True)
 
     return make_figure(draw, HEATMAP_WIDTH, above + below)
 

@@ -5,6 +5,7 @@ narrow, so that its text can be read where a phone shrinks it to 390 pixels.
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -73,9 +74,9 @@ def label_heatmap(
     draw = partial(
         draw_heatmap, counts=counts, plan=plan, suppressed=suppressed, title=title, sentence=True
     )
-    figure = make_figure(draw, HEATMAP_WIDTH, heatmap_height(counts, plan))
+    figure: Figure = make_figure(draw, HEATMAP_WIDTH, heatmap_height(counts, plan))
     # Notebooks show only figures of pyplot by themselves, and pyplot keeps every figure for ever.
-    figure._repr_png_ = partial(file_content, figure, "png")
+    vars(figure)["_repr_png_"] = partial(file_content, figure, "png")
     return figure
 
 
@@ -149,7 +150,7 @@ def _cells(counts: LabelCounts, plan: Plan | None, suppressed: NDArray[np.bool_]
     for name, array in (("suppressed", hidden), ("plan", samples)):
         if array.shape != counts.n.shape:
             raise InputError(
-                f"{name} and counts differ in shape", got=array.shape, allowed=counts.n.shape
+                f"{name} and counts differ in shape", got=array.shape, allowed=str(counts.n.shape)
             )
     visible = np.where(hidden, 0, counts.n)
     largest = np.where(visible.any(1), visible.argmax(1), counts.C)  # empty clients come last
@@ -291,7 +292,7 @@ def _legend(cells: Cells) -> list[Any]:
     from matplotlib.patches import Patch
 
     mark = partial(Line2D, [], [], ls="", color=INK, ms=5)
-    entries = {
+    entries: dict[str, tuple[NDArray[np.bool_], Callable[..., Any]]] = {
         "copies could fill": (cells.copied, partial(mark, marker="o")),
         "must be generated": (cells.generated, partial(mark, marker="x")),
         "suppressed": (
