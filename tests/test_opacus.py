@@ -14,13 +14,13 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "opacus_balanced.py"
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # Opacus's own
-def test_the_example_of_opacus_finds_a_rare_class_within_its_epsilon(tmp_path):
+def test_the_example_of_opacus_learns_within_both_epsilons(tmp_path):
     pytest.importorskip("opacus", reason="pip install opacus")
     spec = importlib.util.spec_from_file_location("opacus_balanced", EXAMPLE)
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     rng = np.random.default_rng(0)
-    labels = np.repeat([0, 1, 2], [1500, 1500, 60])
+    labels = np.repeat([0, 1, 2], [900, 600, 300])
     pixels = rng.normal(40 + 80 * labels[:, None, None, None], 20, (len(labels), 12, 12, 1))
     images = pixels.clip(0, 255).astype(np.uint8)
     classes = ("dark", "grey", "light")
@@ -28,7 +28,9 @@ def test_the_example_of_opacus_finds_a_rare_class_within_its_epsilon(tmp_path):
     torch.manual_seed(0)
     model = example.small_cnn((12, 12, 1), 3)
     model, epsilon = example.train(data, np.arange(len(labels)), model)
-    assert 2.5 < epsilon <= 3.01
+    assert 2.9 < epsilon <= 3.01  # 1 for the generator, up to 2 for DP-SGD
     with torch.no_grad():
-        ((rare, _),) = example.loader_of(images[-60:], labels[-60:])
-        assert (model.eval()(rare).argmax(1) == 2).float().mean() > 0.8
+        right = [
+            (model.eval()(x).argmax(1) == y).float() for x, y in example.loader_of(images, labels)
+        ]
+    assert torch.cat(right).mean() > 0.6  # the largest class has half of the samples
