@@ -179,6 +179,9 @@ def study(
     runs: list[Path] | None = typer.Argument(
         None, metavar="[RUNS]...", help="Folders of the study's sweeps, instead of the record."
     ),
+    again: list[Path] | None = typer.Option(
+        None, metavar="DIR", help="Folder with the grid `again`, for the noise floor; repeatable."
+    ),
     out: Path | None = typer.Option(None, help="File for every run as a line of CSV."),
     page: Path | None = typer.Option(
         None, help="Fill in the tables between a page's markers `<!-- study:NAME -->`."
@@ -210,7 +213,7 @@ def study(
             raise InputError("--curves writes a file", fix="name it with --out FILE")
         write_curves(out, curves)
         return
-    everything = list(rows(runs)) if runs else read_rows(RECORD)
+    everything = list(rows(runs, again or ())) if runs else read_rows(RECORD)
     if out is not None:
         write_rows(out, everything)
     if page is not None:

@@ -93,12 +93,17 @@ def power(ratio: float, seeds: int, level: float = LEVEL) -> float:
     return float(stats.nct.sf(bound, seeds - 1, min(ratio * math.sqrt(seeds), 1e3)))
 
 
-def rows(folders: Sequence[Path]) -> Iterator[StudyRun]:
-    """Yield the finished runs of sweeps; grids that only chose a rate are left out."""
-    for folder in folders:
+def rows(folders: Sequence[Path], again: Sequence[Path] = ()) -> Iterator[StudyRun]:
+    """Yield the finished runs of sweeps; grids that only chose a rate are left out.
+
+    A run belongs to every grid of its file that has its settings, so what repeats the study for the
+    noise floor is told by its folder: of `again` only that grid is taken, of the others all else.
+    """
+    for folder in (*folders, *again):
         _, runs, _ = find_runs(folder)
         for run in runs:
-            if not run.entry.grid.startswith("rates"):
+            repeated = run.entry.grid == "again"
+            if repeated == (folder in again) and not run.entry.grid.startswith("rates"):
                 yield _row(run)
 
 
