@@ -21,9 +21,9 @@ from fedeas._util.files import sealed, write_json
 from fedeas._util.settings import read_settings
 from fedeas_private import Ledger
 from fedeas_private.accounting import (
+    ADDED,
     DELTA,
-    UNIT,
-    UNIT_REPLACED,
+    REPLACED,
     epsilon_of,
     replace_one_epsilon,
     rho_for,
@@ -57,7 +57,7 @@ def asked_until_refused(ledger: Ledger, rho: float, server: str = "north") -> in
             enter(ledger, f"{server} {number}", rho, server)
         except InputError as refusal:
             assert "privacy budget" in str(refusal)
-            assert UNIT in str(refusal)
+            assert ADDED["sample"] in str(refusal)
             assert "\n" not in str(refusal)
             return number
     pytest.fail("never refused")
@@ -384,11 +384,11 @@ def test_fedeas_privacy_shows_what_was_spent_on_what(fedeas, folder):
     assert f"(rho 0.03 of {budget:.4g}, 16.2 %)" in shown.out
     # Both units: who knows the number of samples knows whether there is one more.
     replaced = replace_one_epsilon(3 * RHO, 1e-6)
-    assert f"Epsilon {epsilon:.3g} is the privacy of {UNIT}." in shown.out
-    assert f"{UNIT_REPLACED}: epsilon {replaced:.3g}." in shown.out
+    assert f"Epsilon {epsilon:.3g} is the privacy of {ADDED['sample']}." in shown.out
+    assert f"{REPLACED['sample']}: epsilon {replaced:.3g}." in shown.out
     assert replaced > 2 * epsilon
     told = json.loads(fedeas("ledger", folder, "--json").out)
-    assert (told["unit"], told["unit_replaced"]) == (UNIT, UNIT_REPLACED)
+    assert (told["unit"], told["unit_replaced"]) == (ADDED["sample"], REPLACED["sample"])
     assert told["epsilon_spent_replaced"] == pytest.approx(replaced)
     assert told["rho_spent"] + told["rho_left"] == pytest.approx(told["rho"])
     assert [answer["query"] for answer in told["answers"]] == ["beta"] * 3

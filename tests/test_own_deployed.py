@@ -176,7 +176,7 @@ def test_a_site_that_sends_more_than_its_images_ends_the_run(sites, tmp_path, mo
     """The sums are compared with what all sites say they have, and are not asked for again."""
     plain = ImageMoments.answer
 
-    def lies(self: ImageMoments, samples: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    def lies(self: ImageMoments, samples: np.ndarray, labels: np.ndarray, *_: None) -> np.ndarray:
         words = plain(self, samples, labels)
         return 40 * words if len(labels) == sum(COUNTS[0]) else words
 

@@ -35,6 +35,7 @@ STEPS = {
     "private_beta": ["benchmarks/private_beta.py"],
     "negotiation_leak": ["benchmarks/negotiation_leak.py", "--trials", "2"],
     "private_generator": ["benchmarks/private_generator.py"],
+    "person_unit": ["benchmarks/person_unit.py", "--quick"],
     "membership": ["benchmarks/membership.py", "--repeats", "1", "--diffusion"],
     "private_superlink": ["benchmarks/private_superlink.py"],
     "tables_study": ["benchmarks/tables_study.py", "--seeds", "2"],

@@ -1,11 +1,12 @@
 """What a noisy sum costs: zero-concentrated differential privacy (rho), and epsilon at a delta.
 
-Privacy is that of one sample of one site, added or removed. Costs in rho add up, whatever the
+Privacy is that of one unit of one site, added or removed: a sample, or a group such as a person
+with all samples of it, as the site's owner decides (`groups.py`). Costs in rho add up, whatever the
 server asks and in whatever order.
 
-A site tells its number of samples exactly, so somebody who knows all others but one reads off it
-whether there is one more. What stays hidden then is which sample it is: one in the place of
-another. `replace_one_epsilon` is that guarantee; wherever an epsilon is stated, state both.
+A site tells its number of units exactly, so somebody who knows all others but one reads off it
+whether there is one more. What stays hidden then is which one it is: one in the place of another.
+`replace_one_epsilon` is that guarantee; wherever an epsilon is stated, state both.
 
 The sum of the parts is not exactly a discrete Gaussian. Kairouz, Liu and Steinke, "The Distributed
 Discrete Gaussian Mechanism for Federated Learning with Secure Aggregation" (ICML 2021,
@@ -20,15 +21,25 @@ of d words with an L2 sensitivity of D have rho = e^2 / 2 with
 import math
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Final, Literal
 
 import numpy as np
 
 from fedeas.errors import InputError
 from fedeas_private.noise import SumNoise
 
-# Both units are stated wherever an epsilon is.
-UNIT = "one sample of this site, added or removed"
-UNIT_REPLACED = "one sample of this site, replaced by any other"
+Unit = Literal["sample", "group"]  # what an owner chooses from
+SAMPLE: Final = "sample"
+GROUP: Final = "group"
+# Both guarantees of a unit are stated wherever an epsilon is.
+ADDED: dict[str, str] = {
+    SAMPLE: "one sample of this site, added or removed",
+    GROUP: "one group of this site with all its samples, added or removed",
+}
+REPLACED: dict[str, str] = {
+    SAMPLE: "one sample of this site, replaced by any other",
+    GROUP: "one group of this site with all its samples, replaced by any other",
+}
 # The chance with which the guarantee may fail: far below 1 / N_k for up to 100,000 samples, and one
 # for simulations and sites, so that epsilons can be compared.
 DELTA = 1e-6
@@ -46,8 +57,8 @@ def rho_of(noise: SumNoise, sensitivity: float, words: int) -> float:
     noise : SumNoise
         The promised standard deviation, and the number of parts that it is made of.
     sensitivity : float
-        The most by which one sample changes the words of its site, in the L2 norm; changes are
-        whole numbers.
+        The most by which one unit, a sample or a group, changes the words of its site, in the L2
+        norm; changes are whole numbers.
     words : int
         Length of the sum.
 
@@ -104,14 +115,14 @@ def epsilon_of(rhos: Iterable[float], delta: float = DELTA) -> float:
 
 
 def replace_one_epsilon(rho: float, delta: float = DELTA) -> float:
-    """Return the epsilon of one sample replaced by any other, where adding or removing costs rho.
+    """Return the epsilon of one unit replaced by any other, where adding or removing costs rho.
 
     To replace is to remove and to add: a sum moves twice as far, and rho grows with the square.
 
     Parameters
     ----------
     rho : float
-        What all releases cost together, for one sample added or removed.
+        What all releases cost together, for one unit added or removed.
     delta : float
         The chance with which the guarantee may fail.
 

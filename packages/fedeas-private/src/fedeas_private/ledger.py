@@ -1,5 +1,8 @@
 """A site's ledger: what every answer has cost its samples, on disk before the answer is sent.
 
+A ledger is of one unit of privacy for good: of a sample, or of a group of samples by the name of
+their column or file. Opened with another unit it refuses everything.
+
 Two files in a folder of the site's own. `entries.jsonl` has a line per answer, each with a checksum
 and the checksum of the line before. `head.json` has their number, the last checksum and what they
 cost together; it is written after the line and before `enter` returns. So a line that the head does
@@ -33,8 +36,10 @@ from fedeas._util.files import (
 )
 from fedeas.errors import InputError
 from fedeas_private.accounting import (
+    ADDED,
     DELTA,
-    UNIT,
+    GROUP,
+    SAMPLE,
     epsilon_of,
     replace_one_epsilon,
     rho_for,
@@ -46,6 +51,7 @@ _LONGEST = 100  # characters of a name that a server chose
 _START = "0" * 64  # stands for the checksum before the first line
 _MOST_ANSWERS = 10_000  # that a budget is enough for, however little each of them costs
 _RECENT = 1 << 20  # bytes of the last entries, some 2,500, in which an answer sent again is found
+_SAMPLE = ("group", "")  # is not written: earlier versions wrote no unit
 _RESTORE = "restore the folder from a backup, or remove it to begin at zero: what was spent is lost"
 
 
@@ -60,6 +66,7 @@ class LedgerEntry(NamedTuple):
     key: str  # hash of what tells this answer from others
     epsilon: float  # the budget at that time
     delta: float
+    group: str = ""  # what the site's groups are named by; empty: the unit is a sample
 
 
 class _LedgerState(NamedTuple):
@@ -73,19 +80,26 @@ class _LedgerState(NamedTuple):
 
 
 class Ledger:
-    """What a site's answers have cost one of its samples, and what may still be spent.
+    """What a site's answers have cost one of its samples or groups, and what may still be spent.
 
     Open one with `Ledger.open`. Amounts are in rho (zero-concentrated differential privacy), which
-    adds up; they hold for one sample of the site, added or removed. No answer counts for less than
-    a ten-thousandth of the budget.
+    adds up; they hold for one unit of the site, added or removed. No answer counts for less than a
+    ten-thousandth of the budget.
     """
 
-    def __init__(self, folder: Path, epsilon: float, delta: float) -> None:
-        self.folder, self.epsilon, self.delta = folder, epsilon, delta
+    def __init__(self, folder: Path, epsilon: float, delta: float, group: str = "") -> None:
+        self.folder, self.epsilon, self.delta, self.group = folder, epsilon, delta, group
         self.budget = rho_for(epsilon, delta)
 
+    @property
+    def unit(self) -> str:
+        """Whose privacy the amounts are: 'sample' or 'group'."""
+        return GROUP if self.group else SAMPLE
+
     @classmethod
-    def open(cls, folder: Path | str, epsilon: float = 3.0, delta: float = DELTA) -> "Ledger":
+    def open(
+        cls, folder: Path | str, epsilon: float = 3.0, delta: float = DELTA, group: str = ""
+    ) -> "Ledger":
         """Open the ledger in a folder; the first entry makes it.
 
         Parameters
@@ -95,9 +109,24 @@ class Ledger:
         epsilon, delta : float
             The budget for all answers together, past and future. A lower one than before is obeyed
             at once; raising it is up to the site's owner.
+        group : str
+            The column or file that names the groups, if the unit is a group. A ledger with answers
+            for another unit is refused when it is used.
 
         """
-        return cls(Path(folder), epsilon, delta)
+        return cls(Path(folder), epsilon, delta, group)
+
+    @classmethod
+    def reopen(cls, folder: Path | str) -> "Ledger":
+        """Open a ledger with the budget and the unit of its last answer."""
+        ledger = cls(Path(folder), 3.0, DELTA)
+        if not ledger.exists():
+            return ledger
+        with ledger._locked():
+            entries, _ = ledger._read(any_unit=True)
+        for last in entries[-1:]:
+            ledger = cls(Path(folder), last.epsilon, last.delta, last.group)
+        return ledger
 
     def exists(self) -> bool:
         """Whether anything was ever entered; looking makes no folder, nor changes its mode."""
@@ -126,13 +155,13 @@ class Ledger:
 
     @property
     def epsilon_spent(self) -> float:
-        """What the answers have cost together, as epsilon of one sample added or removed."""
+        """What the answers have cost together, as epsilon of one unit added or removed."""
         spent = self.spent
         return epsilon_of([spent] if spent else [], self.delta)
 
     @property
     def epsilon_spent_replaced(self) -> float:
-        """What the answers have cost together, as epsilon of one sample replaced by any other."""
+        """What the answers have cost together, as epsilon of one unit replaced by any other."""
         spent = self.spent
         return replace_one_epsilon(spent, self.delta) if spent else 0.0
 
@@ -172,7 +201,7 @@ class Ledger:
             self._check_budget(query, rho, state.spent)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             names = (query, rho, _plain(server), _plain(run), digest)
-            self._append(state, LedgerEntry(now, *names, self.epsilon, self.delta))
+            self._append(state, LedgerEntry(now, *names, self.epsilon, self.delta, self.group))
 
     def amount(self, rho: float) -> float:
         """Return what an answer is entered with: a server cannot fill the disk with tiny ones."""
@@ -184,7 +213,7 @@ class Ledger:
         if spent + Fraction(rho) > self.budget * (1 + 1e-12):
             raise InputError(
                 f"this would pass the site's privacy budget of epsilon {self.epsilon:g} "
-                f"at delta {self.delta:g} ({UNIT})",
+                f"at delta {self.delta:g} ({ADDED[self.unit]})",
                 got=f"rho {rho:.4g} for {query}",
                 allowed=f"{max(0.0, self.budget - float(spent)):.4g} is left",
                 fix="the owner decides whether to raise epsilon in the site's configuration",
@@ -204,12 +233,25 @@ class Ledger:
             return self._read()[1]
         if head.get("file") != [file.st_size, file.st_mtime_ns]:
             return self._read()[1]
+        if head["entries"]:
+            self._check_unit(str(head.get("group", "")))
         spent = Fraction(str(head["spent"]))
         entries, last = int(head["entries"]), str(head["last"])
         return _LedgerState(entries, last, spent, file.st_size, settled=True)
 
-    def _read(self) -> tuple[tuple[LedgerEntry, ...], _LedgerState]:
-        """Read both files; refuse a ledger that is not what was written."""
+    def _check_unit(self, group: str) -> None:
+        """Refuse a ledger of another unit: what was spent for one says nothing of the other."""
+        if group != self.group:
+            raise InputError(
+                "the privacy ledger is of another unit",
+                got=_unit_of(self.group),
+                allowed=_unit_of(group),
+                fix="set `group` back, or begin with another `state` folder: answers until then "
+                "keep the promise of the old unit alone",
+            )
+
+    def _read(self, any_unit: bool = False) -> tuple[tuple[LedgerEntry, ...], _LedgerState]:
+        """Read both files; refuse a ledger that is not what was written, or of another unit."""
         head = self._head()
         known, checksum = head["entries"], head["last"]
         path = self.folder / _ENTRIES
@@ -236,6 +278,8 @@ class Ledger:
             raise self._damaged(f"{path} has {len(entries)} of {known} entries")
         if len(entries) + torn > known + 1:
             raise self._damaged(f"{self.folder / _HEAD} is missing or old")
+        for group in dict.fromkeys(entry.group for entry in entries if not any_unit):
+            self._check_unit(group)
         complete = not lines or lines[-1].endswith(b"\n")
         settled = len(entries) == known and not torn and complete
         spent = sum((Fraction(entry.rho) for entry in entries), Fraction(0))
@@ -290,7 +334,8 @@ class Ledger:
         return self._write(state, b"")
 
     def _append(self, state: _LedgerState, entry: LedgerEntry) -> None:
-        line = sealed({**entry._asdict(), "number": state.entries, "previous": state.last}).encode()
+        about = {name: value for name, value in entry._asdict().items() if (name, value) != _SAMPLE}
+        line = sealed({**about, "number": state.entries, "previous": state.last}).encode()
         _, last = _parsed(line, state.entries, state.last)
         spent = state.spent + Fraction(entry.rho)
         self._write(state._replace(entries=state.entries + 1, last=last, spent=spent), line)
@@ -315,6 +360,8 @@ class Ledger:
                 "entries": state.entries, "last": state.last, "spent": str(state.spent),
                 "file": [written.st_size, written.st_mtime_ns],
             }  # fmt: skip
+            if self.group:
+                head["group"] = self.group
             write_json(self.folder / _HEAD, head)  # which syncs the folder too
         except OSError as error:
             raise unwritable(path, error) from None
@@ -335,6 +382,10 @@ def _parsed(line: bytes, number: int, previous: str) -> tuple[LedgerEntry, str]:
     except (AttributeError, KeyError, TypeError):
         raise InputError("not an entry") from None
     return entry, hashlib.sha256(text.rstrip("\n").encode()).hexdigest()
+
+
+def _unit_of(group: str) -> str:
+    return f"a group by {_plain(group)}" if group else "a sample"
 
 
 def _plain(name: str) -> str:

@@ -1,25 +1,27 @@
 """Noisy sums over the sites of a federation: one entry, for a simulation and for real sites.
 
 A site may send any numbers. A secure sum hides who sent what, but not what all of it adds up to. A
-sample counts once, and its row has a bounded norm. So there have to be as many samples as the sites
-say they have, and no mean and no second moment can be larger than the counts allow, up to the noise
-(`check_sums`). A site that stays within its number of samples passes: what its own samples are,
-only it knows.
+sample counts once (a group does, where it is the unit), and its row has a bounded norm. So there
+have to be as many of them as the sites say they have, and no mean and no second moment can be
+larger than the counts allow, up to the noise (`check_sums`). A site that stays within its number of
+samples passes: what its own samples are, only it knows.
 """
 
 import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedeas._util.progress import Update
 from fedeas._util.seeds import child_rng
 from fedeas.data.dataset import Dataset
-from fedeas.errors import InfeasibleError
-from fedeas_private.accounting import DELTA, epsilon_of, rho_for, sigma_for
+from fedeas.errors import InfeasibleError, InputError
+from fedeas_private.accounting import DELTA, GROUP, SAMPLE, epsilon_of, rho_for, sigma_for
+from fedeas_private.groups import Groups
 from fedeas_private.noise import SumNoise
 from fedeas_private.queries.features import FeatureMeans, FeatureProducts
 from fedeas_private.queries.moments import UNITS, ImageProducts, MomentSum, triangle
@@ -31,14 +33,15 @@ _ROUNDING = 1e-3  # of a sample: words are whole numbers
 
 
 class Release(NamedTuple):
-    """A sum with the noise of all sites, and what it costs one sample of a site."""
+    """A sum with the noise of all sites, and what it costs one unit of a site."""
 
     sums: Ints
     sigma: float  # standard deviation of the noise of a word; 0 without noise
     sites: int
     epsilon: float  # infinite without a guarantee: no noise, or noise that can be drawn again
     delta: float
-    samples: int | None = None  # that the sites in the sum say they have, where that is known
+    samples: int | None = None  # or groups, that the sites say they have, where that is known
+    unit: str = SAMPLE  # whose privacy it is
 
 
 # Asks all sites a query, for a share of a privacy budget that is fixed beforehand.
@@ -65,14 +68,14 @@ class PrivateSums(ABC):
         query
             What is asked.
         epsilon
-            What the answer may cost one sample of a site, added or removed; an infinite one asks
-            for a sum without noise.
+            What the answer may cost one unit of a site, added or removed; an infinite one asks for
+            a sum without noise.
         share
             The share of that budget, in rho, that this sum may cost where several split it.
         """
 
     def get_epsilon(self) -> float:
-        """Return what all sums so far cost one sample together, as epsilon."""
+        """Return what all sums so far cost one unit together, as epsilon."""
         if math.inf in self._costs:
             return math.inf
         return epsilon_of(self._costs, self._delta)
@@ -93,6 +96,9 @@ class SimulatedSums(PrivateSums):
         Draws the noise of every sum again, for experiments: such sums have no guarantee.
     progress : callable, optional
         Called after every site, with a description.
+    groups : Groups, optional
+        The group of every sample of `data`, if groups are the unit of privacy; one that has samples
+        at several sites is a group of each.
 
     >>> import tempfile, pathlib
     >>> from fedeas_private.queries.query import ClassTotals
@@ -114,9 +120,11 @@ class SimulatedSums(PrivateSums):
         delta: float = DELTA,
         seed: int | None = None,
         progress: Update | None = None,
+        groups: Groups | None = None,
     ) -> None:
         super().__init__(delta)
         self._data, self._sites, self._seed, self._progress = data, sites, seed, progress
+        self._groups = None if groups is None else [groups.at(site) for site in sites]
 
     def ask(self, query: AnyQuery, epsilon: float = 1.0, share: float = 1.0) -> Release:
         """Ask all sites a query, and return the noisy sum of their answers.
@@ -134,17 +142,62 @@ class SimulatedSums(PrivateSums):
         )
         guaranteed = math.isfinite(released.epsilon)
         self._costs.append(share * rho_for(epsilon, self._delta) if guaranteed else math.inf)
-        return released._replace(samples=sum(map(len, self._sites)))
+        if self._groups is None:
+            return released._replace(samples=sum(map(len, self._sites)))
+        return released._replace(samples=sum(map(len, self._groups)), unit=GROUP)
 
     def _answers(self, query: AnyQuery) -> Iterator[Ints]:
         for done, site in enumerate(self._sites, start=1):
+            groups = None if self._groups is None else self._groups[done - 1]
             if isinstance(query, SampleSum):
-                yield query.answer(self._data.samples, self._data.labels, site)
+                yield answer_samples(query, self._data.samples, self._data.labels, groups, site)
             elif isinstance(query, Query):
-                labels = np.asarray(self._data.labels[site])
-                yield query.answer(np.bincount(labels, minlength=query.classes))
+                yield answer_labels(query, np.asarray(self._data.labels[site]), groups)
             if self._progress is not None:
                 self._progress(done, len(self._sites), f"sites in the sum {query.name}")
+
+
+def answer_samples(
+    query: SampleSum,
+    samples: NDArray[Any],
+    labels: Ints,
+    groups: Groups | None = None,
+    places: Ints | None = None,
+) -> Ints:
+    """Return a site's words for a sum over samples, in which every sample or group counts once.
+
+    Parameters
+    ----------
+    query
+        What the site was asked.
+    samples, labels
+        The samples and their classes.
+    groups
+        The group of every sample of the site, if groups are the unit of privacy.
+    places
+        Where the site's samples are in these arrays; all of them by default.
+    """
+    if groups is None:
+        return query.answer(samples, labels, places)
+    _check_grouped(groups, len(labels) if places is None else len(places))
+    taken = np.flatnonzero(groups.weights)
+    weights = groups.weights[taken]
+    return query.answer(samples, labels, taken if places is None else places[taken], weights)
+
+
+def answer_labels(query: Query, labels: Ints, groups: Groups | None = None) -> Ints:
+    """Return a site's words for a question about its histogram, in which a group counts once."""
+    if groups is not None:
+        _check_grouped(groups, len(labels))
+        labels = labels[groups.one_each]
+    return query.answer(np.bincount(labels, minlength=query.classes))
+
+
+def _check_grouped(groups: Groups, samples: int) -> None:
+    if len(groups.codes) != samples:
+        raise InputError(
+            "not a group for every sample", got=len(groups.codes), allowed=f"{samples} of them"
+        )
 
 
 def release(
@@ -168,8 +221,8 @@ def release(
         How many there are. All of them are counted on for the noise: none drops out or colludes in
         a simulation.
     epsilon, delta
-        What the sum may cost one sample of a site, added or removed; an infinite epsilon releases
-        the plain sum.
+        What the sum may cost one unit of a site, added or removed; an infinite epsilon releases the
+        plain sum.
     share
         The share of that budget, in rho, that this sum may cost where several split it.
     noise_seed
@@ -223,6 +276,8 @@ def check_sums(query: SampleSum, released: Release) -> None:
         _refuse_above("samples of a class, below none", -most, 0.0, most_error)
     if sizes.totals is not None and samples is not None:
         totals, error = sizes.totals
+        if released.unit == GROUP:  # the rows of a group are rounded one by one
+            error += _ROUNDING * samples / _SIGMAS
         what = "samples, where the sites say they have others"
         _refuse_above(what, np.abs(totals - samples), 0.0, error)
     for what, size in (("means", sizes.norms), ("second moments", sizes.traces)):

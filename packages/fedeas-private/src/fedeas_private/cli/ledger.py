@@ -35,10 +35,11 @@ def ledger(
     account = _open(path)
     entries = account.entries
     added, replaced = account.epsilon_spent, account.epsilon_spent_replaced
+    unit, unit_replaced = accounting.ADDED[account.unit], accounting.REPLACED[account.unit]
     if as_json:
         amounts = {
-            "unit": accounting.UNIT, "epsilon": account.epsilon, "delta": account.delta,
-            "epsilon_spent": added, "unit_replaced": accounting.UNIT_REPLACED,
+            "unit": unit, "group": account.group, "epsilon": account.epsilon,
+            "delta": account.delta, "epsilon_spent": added, "unit_replaced": unit_replaced,
             "epsilon_spent_replaced": replaced, "rho": account.budget,
             "rho_spent": account.spent, "rho_left": account.left,
         }  # fmt: skip
@@ -57,9 +58,11 @@ def ledger(
         typer.echo("left:  nothing; more was spent before the budget was lowered")
     else:
         typer.echo(f"left:  rho {account.left:.4g} ({show.percent(account.left / budget)})")
-    typer.echo(f"Epsilon {added:.3g} is the privacy of {accounting.UNIT}.")
+    typer.echo(f"Epsilon {added:.3g} is the privacy of {unit}.")
+    if account.group:
+        typer.echo(f"A group is all samples with the same {account.group}.")
     typer.echo(
-        f"Servers know how many samples there are; then it is that of {accounting.UNIT_REPLACED}: "
+        f"Servers know how many {account.unit}s there are; then it is that of {unit_replaced}: "
         f"epsilon {replaced:.3g}."
     )
     typer.echo("Percentages are of rho: costs add up in rho, while epsilon grows more slowly.")
@@ -89,15 +92,13 @@ def _open(path: Path) -> "Ledger":
         from fedeas._util.settings import read_settings
 
         site = read_settings(SiteConfig, path)
-        return Ledger.open(site.ledger_folder, site.epsilon, site.delta)
+        return site.open_ledger()
     if not path.exists():
         raise InputError(f"there is no {path}", fix=_ALTERNATIVES)
-    account = Ledger.open(path)
+    account = Ledger.reopen(path)
     if not account.exists():
         # Of a folder that holds something else, "nothing spent" would be a wrong answer.
         inside = path / LEDGER_FOLDER
         fix = f"pass {inside}" if Ledger.open(inside).exists() else _ALTERNATIVES
         raise InputError(f"no ledger in {path}", fix=fix)
-    for last in account.entries[-1:]:
-        return Ledger.open(path, last.epsilon, last.delta)
     return account

@@ -4,6 +4,7 @@ What the server sends is hostile until it is checked, and whether a request is r
 depend on the site's samples: see `fedeas.flower.deployed`, which this is built from.
 """
 
+import os
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from fedeas.cache import Cache
 from fedeas.cache.store import caches, remove
+from fedeas.data import Dataset
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
 from fedeas.flower.deployed import (
@@ -32,7 +34,7 @@ from fedeas_private.flower.queries import QueryContext, answer_queries
 from fedeas_private.flower.secure_client import SecureUpdates
 from fedeas_private.flower.settings import SiteConfig
 from fedeas_private.generator.card import FINGERPRINT, PRIVATE
-from fedeas_private.ledger import Ledger
+from fedeas_private.groups import Groups, owner_key, read_ids
 from fedeas_private.secure_sum.identity import Identity, Members, load_identity
 
 
@@ -47,9 +49,11 @@ def client_app() -> ClientApp:
 def open_site(config: SiteConfig) -> Site:
     """Open the site that a configuration describes, with labels numbered as in its `classes`."""
     identity = site_identity(config)
-    site = open_site_with(config, partial(_generator, config))
+    site = open_site_with(config, partial(_generator, config), group_column(config))
     updates = SecureUpdates(lambda: identity, _sums_folder(config), config)
-    return replace(site, aggregation=updates)
+    # The server is told how many units there are: of a person, the number of samples would tell.
+    units = len(site_groups(config, site.real.data)) if config.group else None
+    return replace(site, aggregation=updates, units=units)
 
 
 def hold_counts(context: Context) -> QueryContext:
@@ -60,7 +64,6 @@ def hold_counts(context: Context) -> QueryContext:
         raise InputError(
             "this site takes part in no secure sums", fix="set identity-key and members"
         )
-    ledger = Ledger.open(config.ledger_folder, epsilon=config.epsilon, delta=config.delta)
 
     @cache
     def real() -> Samples:  # at most once for a message
@@ -73,12 +76,45 @@ def hold_counts(context: Context) -> QueryContext:
         lambda: real().counts(),
         _sums_folder(config),
         identity,
-        ledger,
+        config.open_ledger(),
         tuple(config.allow.split()),
         samples,
         len(read_classes(config.classes, "the site")),
         lambda: real().data.samples.shape[1:],
+        (lambda: site_groups(config, real().data)) if config.group else None,
     )
+
+
+def group_column(config: SiteConfig) -> str:
+    """Return the column of the site's groups; none if it has no groups, or a file of ids."""
+    return "" if os.sep in config.group else config.group
+
+
+def site_groups(config: SiteConfig, data: Dataset, key: bytes = b"") -> Groups:
+    """Return the group of every sample of a site, as its owner names them.
+
+    Parameters
+    ----------
+    config, data
+        What the owner says, and the site's samples.
+    key
+        Decides which samples of a group are taken; by default the one in the site's folder.
+    """
+    key = key or owner_key(Path(config.state))
+    if data.schema is not None and config.group in data.schema.names:
+        raise InputError(
+            f"{config.group!r} names the groups, and is learnt from", fix="take it out of `schema`"
+        )
+    if data.sites is not None:
+        return Groups(data.sites.names, data.sites.codes, key, config.per_group)
+    ids = read_ids(Path(config.group))
+    if len(ids) != data.train_size:
+        raise InputError(
+            f"{config.group} has another number of ids than there are samples",
+            got=len(ids),
+            allowed=f"{data.train_size} lines, in the order of the samples",
+        )
+    return Groups.of(ids, key, config.per_group)
 
 
 def site_identity(config: SiteConfig) -> Identity | None:

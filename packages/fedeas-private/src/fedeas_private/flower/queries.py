@@ -28,9 +28,10 @@ from fedeas._util.settings import read_settings
 from fedeas.errors import InputError
 from fedeas.planning.beta import check_conditions
 from fedeas.planning.policies import check_total
-from fedeas_private.accounting import DELTA, rho_for, sigma_for
+from fedeas_private.accounting import ADDED, DELTA, GROUP, SAMPLE, rho_for, sigma_for
 from fedeas_private.flower.secure_sum import SumParticipant, answer_secure_sum, secure_sum
 from fedeas_private.flower.settings import RoundSum
+from fedeas_private.groups import Groups
 from fedeas_private.ledger import Ledger
 from fedeas_private.noise import SumNoise
 from fedeas_private.queries import QUERIES, encode_query, read_query
@@ -44,7 +45,7 @@ from fedeas_private.queries.effects import (
 from fedeas_private.queries.query import AnyQuery, ClassTotals, Prior, Query, SampleSum
 from fedeas_private.secure_sum.identity import Identity, Members
 from fedeas_private.secure_sum.messages import RefusedError, Vector
-from fedeas_private.sums import PrivateSums, Release
+from fedeas_private.sums import PrivateSums, Release, answer_labels, answer_samples
 
 _LOG = logging.getLogger("flwr")
 TIMEOUT = 600.0  # seconds that each of the five stages may take
@@ -75,6 +76,10 @@ class QueryContext(NamedTuple):
     shape
         Returns the shape of one sample. It is asked before `samples` is, and a query of another
         shape, or of another number of classes, is refused whatever the samples are.
+    groups
+        Returns the group of every sample, if the owner's unit of privacy is a group, such as a
+        person. Then histograms are counted from `samples`, and a request that names another unit is
+        refused.
     """
 
     histogram: ArrayLike | Callable[[], ArrayLike]
@@ -85,6 +90,12 @@ class QueryContext(NamedTuple):
     samples: Callable[[], tuple[NDArray[Any], NDArray[np.int64]]] | None = None
     classes: int | None = None
     shape: Callable[[], tuple[int, ...]] | None = None
+    groups: Callable[[], Groups] | None = None
+
+    @property
+    def unit(self) -> str:
+        """Whose privacy the owner promises: 'sample' or 'group'."""
+        return SAMPLE if self.groups is None else GROUP
 
 
 class Answer(NamedTuple):
@@ -135,12 +146,16 @@ def answer_queries(app: ClientApp, hold: Callable[[Context], QueryContext]) -> N
 
 def _answer(query: AnyQuery, holding: QueryContext) -> NDArray[np.int64]:
     """Return a site's words, from its counts or from its samples."""
-    if isinstance(query, Query):
+    groups = None if holding.groups is None else holding.groups()
+    if isinstance(query, Query) and groups is None:
         counts = holding.histogram
         return query.answer(counts() if callable(counts) else counts)
-    if not isinstance(query, SampleSum) or holding.samples is None:
+    if not isinstance(query, Query | SampleSum) or holding.samples is None:
         raise RefusedError("this site answers no sums over samples")
-    return query.answer(*holding.samples())
+    samples, labels = holding.samples()
+    if isinstance(query, Query):
+        return answer_labels(query, labels, groups)
+    return answer_samples(query, samples, labels, groups)
 
 
 def ask(
@@ -153,6 +168,7 @@ def ask(
     delta: float = DELTA,
     timeout: float = TIMEOUT,
     part: float = 1.0,
+    unit: str = SAMPLE,
 ) -> Answer:
     """Ask all sites a query, and return the noisy sum of their answers.
 
@@ -165,21 +181,41 @@ def ask(
     members
         The members of the federation.
     epsilon, delta
-        What the answer may cost one sample of a site, added or removed. An epsilon of infinity asks
+        What the answer may cost one unit of a site, added or removed. An epsilon of infinity asks
         for an exact sum, which sites refuse unless their owner allows `exact`.
     timeout
         Seconds that each of the five stages may take.
     part
         The part of that cost, in rho, that this sum has where several of them share it.
+    unit
+        Whose privacy epsilon is: 'sample' or 'group'. Sites whose owner chose another one refuse.
     """
     rho = part * asked_rho(epsilon, delta)
-    asked = {**encode_query(query), "rho": rho}
+    asked = {**encode_query(query), "rho": rho, **_named_unit(unit)}
     noise = _noise(query, rho, members)
     found = secure_sum(grid, nodes, asked, query.length, members, timeout)
     sigma = 0.0
     if noise is not None:  # all parts of the sum, not only those that were promised
         sigma = noise.part_sigma * math.sqrt(len(found.nodes))
     return Answer(found.words.view(np.int64), sigma, found.nodes, found.left_out)
+
+
+def _named_unit(unit: str) -> dict[str, str]:
+    """Return how a request names its unit; none is a sample, as earlier versions ask."""
+    if unit not in ADDED:
+        raise InputError("unknown unit of privacy", got=unit, allowed=" or ".join(ADDED))
+    return {} if unit == SAMPLE else {"unit": unit}
+
+
+def check_unit(asked: object, unit: str) -> None:
+    """Refuse a request for another unit of privacy than the owner's."""
+    if asked != unit:
+        raise RefusedError(
+            "the owner of this site chose another unit of privacy",
+            got=asked,
+            allowed=unit,
+            fix=f'the run must say unit = "{unit}"',
+        )
 
 
 def asked_rho(epsilon: float, delta: float = DELTA) -> float:
@@ -207,6 +243,8 @@ class FlowerSums(PrivateSums):
         How many samples each node says it has, where that is known.
     timeout
         Seconds that each of the five stages of a sum may take.
+    unit
+        Whose privacy an epsilon is, as for `ask`; `samples` are then numbers of these.
     """
 
     def __init__(
@@ -217,10 +255,11 @@ class FlowerSums(PrivateSums):
         delta: float = DELTA,
         samples: Mapping[int, int] | None = None,
         timeout: float = TIMEOUT,
+        unit: str = SAMPLE,
     ) -> None:
         super().__init__(delta)
         self._grid, self._nodes, self._members = grid, list(nodes), members
-        self._samples, self._timeout = samples or {}, timeout
+        self._samples, self._timeout, self._unit = samples or {}, timeout, unit
 
     def ask(self, query: AnyQuery, epsilon: float = 1.0, share: float = 1.0) -> Release:
         """Ask all sites a query, and return the noisy sum of their answers.
@@ -234,14 +273,14 @@ class FlowerSums(PrivateSums):
         self._costs.append(math.inf if exact else share * asked_rho(epsilon, self._delta))
         answer = ask(
             self._grid, self._nodes, query, self._members, epsilon=epsilon, delta=self._delta,
-            timeout=self._timeout, part=share,
+            timeout=self._timeout, part=share, unit=self._unit,
         )  # fmt: skip
         for node, reason in answer.left_out.items():
             _LOG.warning("the sum %s is without node %s: %s", query.name, node, reason)
         sizes = [self._samples[node] for node in answer.nodes if node in self._samples]
         total = sum(sizes) if len(sizes) == len(answer.nodes) else None
         sites = len(answer.nodes)
-        return Release(answer.sums, answer.sigma, sites, epsilon, self._delta, total)
+        return Release(answer.sums, answer.sigma, sites, epsilon, self._delta, total, self._unit)
 
 
 class Negotiated(NamedTuple):
@@ -263,6 +302,7 @@ def negotiate_beta(
     min_reduction: float = 0.5,
     max_share: float = 0.25,
     timeout: float = TIMEOUT,
+    unit: str = SAMPLE,
 ) -> Negotiated:
     """Choose beta among ten round numbers per decade from 1 to 80, for the default FedEAS rule.
 
@@ -275,17 +315,21 @@ def negotiate_beta(
     members
         The members of the federation.
     epsilon, delta
-        What the answer may cost one sample of a site, added or removed.
+        What the answer may cost one unit of a site, added or removed.
     min_reduction, max_share
         The paper's two conditions. The smallest beta that meets both is chosen; if none does, the
         largest within `max_share`, and `choice.met` is not True.
     timeout
         Seconds that each of the five stages may take.
+    unit
+        As for `ask`.
 
     """
     check_conditions(min_reduction, max_share)
     query = BetaQuery(classes)
-    answer = ask(grid, nodes, query, members, epsilon=epsilon, delta=delta, timeout=timeout)
+    answer = ask(
+        grid, nodes, query, members, epsilon=epsilon, delta=delta, timeout=timeout, unit=unit
+    )
     effects = query.read(answer.sums, answer.sigma, len(answer.nodes))
     choice = choose_by_conditions(query, effects, min_reduction, max_share)
     return Negotiated(choice, answer.nodes, answer.left_out)
@@ -301,6 +345,7 @@ def negotiate_price(
     epsilon: float = 1.0,
     delta: float = DELTA,
     timeout: float = TIMEOUT,
+    unit: str = SAMPLE,
 ) -> Negotiated:
     """Choose the price of water-filling that spends most within a total, on a grid.
 
@@ -315,13 +360,17 @@ def negotiate_price(
     total
         The most samples of all clients together.
     epsilon, delta
-        What the answer may cost one sample of a site, added or removed.
+        What the answer may cost one unit of a site, added or removed.
     timeout
         Seconds that each of the five stages may take.
+    unit
+        As for `ask`.
     """
     check_total(total)
     query = PriceQuery(classes)
-    answer = ask(grid, nodes, query, members, epsilon=epsilon, delta=delta, timeout=timeout)
+    answer = ask(
+        grid, nodes, query, members, epsilon=epsilon, delta=delta, timeout=timeout, unit=unit
+    )
     effects = query.read(answer.sums, answer.sigma, len(answer.nodes))
     return Negotiated(choose_within(query, effects, total), answer.nodes, answer.left_out)
 
@@ -335,6 +384,7 @@ def class_prior(
     epsilon: float = 1.0,
     delta: float = DELTA,
     timeout: float = TIMEOUT,
+    unit: str = SAMPLE,
 ) -> Prior:
     """Return the federation's share of every class, with the errors that the noise gives them.
 
@@ -347,26 +397,32 @@ def class_prior(
     members
         The members of the federation.
     epsilon, delta
-        What the answer may cost one sample of a site, added or removed.
+        What the answer may cost one unit of a site, added or removed.
     timeout
         Seconds that each of the five stages may take.
+    unit
+        As for `ask`.
     """
     query = ClassTotals(classes)
-    answer = ask(grid, nodes, query, members, epsilon=epsilon, delta=delta, timeout=timeout)
+    answer = ask(
+        grid, nodes, query, members, epsilon=epsilon, delta=delta, timeout=timeout, unit=unit
+    )
     return query.read(answer.sums, answer.sigma, len(answer.nodes))
 
 
 def _cost(asked: object, holding: QueryContext) -> tuple[str, float]:
     """Return what a sum is called in the ledger, and what it costs."""
     if isinstance(asked, dict) and asked.get("query") == TRAIN:
-        return TRAIN, training_cost(read_question(asked), holding.allow)
+        return TRAIN, training_cost(read_question(asked), holding.allow, holding.unit)
     query, _, rho = _read(asked, holding)
     return query.name, rho
 
 
 def encode_question(question: RoundSum) -> dict[str, object]:
     """Return what a round's sum is of, as it is sent."""
-    return {"query": TRAIN, **question.to_dict()}
+    content = question.to_dict()
+    unit = content.pop("unit")
+    return {"query": TRAIN, **content, **_named_unit(unit)}
 
 
 def read_question(asked: object) -> RoundSum:
@@ -380,7 +436,7 @@ def read_question(asked: object) -> RoundSum:
         raise RefusedError(str(error)) from None
 
 
-def training_cost(question: RoundSum, allow: Collection[str]) -> float:
+def training_cost(question: RoundSum, allow: Collection[str], unit: str = SAMPLE) -> float:
     """Return what a round's sum costs, if the owner of the site allows it.
 
     Whether there is noise is the owner's choice and not the server's: a sum without any needs
@@ -393,6 +449,7 @@ def training_cost(question: RoundSum, allow: Collection[str]) -> float:
             fix=f"add {' and '.join(missing)} to `allow` in site.toml, or train with "
             "clip-norm and epsilon",
         )
+    check_unit(question.unit, unit)
     if question.drift:
         raise RefusedError("the direction of an update shows its length: it is not added up here")
     return question.rho
@@ -402,7 +459,7 @@ def _read(asked: object, holding: QueryContext) -> tuple[AnyQuery, SumNoise | No
     """Read what another party asks, as far as the owner of the site allows it."""
     try:
         settings: dict[str, Any] = dict(asked)  # type: ignore[call-overload]
-        rho = settings.pop("rho")
+        rho, unit = settings.pop("rho"), settings.pop("unit", SAMPLE)
     except (TypeError, ValueError, KeyError):
         raise RefusedError("not a query that this site answers") from None
     if type(rho) is not float or not 0 <= rho < 1e6:
@@ -411,8 +468,11 @@ def _read(asked: object, holding: QueryContext) -> tuple[AnyQuery, SumNoise | No
     if not_allowed(str(settings.get("query")), rho, holding.allow):
         raise RefusedError("the owner of this site does not allow this query")
     query = read_query(settings)
+    check_unit(unit, holding.unit)
     if rho and holding.ledger is None:
         raise RefusedError("this site has no ledger, so it adds no noise")
+    if holding.ledger is not None and holding.ledger.unit != holding.unit:
+        raise RefusedError("this site's ledger is of another unit of privacy")
     _check_data(query, holding)
     try:
         return query, _noise(query, rho, holding.identity.members), rho

@@ -26,7 +26,6 @@ from fedeas_private.flower.secure_sum import (
     reply_with,
 )
 from fedeas_private.flower.settings import SiteConfig
-from fedeas_private.ledger import Ledger
 from fedeas_private.secure_sum.identity import FEWEST, Identity, Members
 from fedeas_private.secure_sum.keys import identity_of
 from fedeas_private.secure_sum.memory import end_sums
@@ -86,10 +85,10 @@ class SecureUpdates:
         """Refuse a round's sum that the owner does not allow, or that the site cannot pay for."""
         if self.limits is None:
             return
-        rho = training_cost(read_question(asked), self.limits.allow.split())
+        limits = self.limits
+        rho = training_cost(read_question(asked), limits.allow.split(), limits.unit)
         if rho:  # before other sites pay for the sum
-            ledger = Ledger.open(self.limits.ledger_folder, self.limits.epsilon, self.limits.delta)
-            ledger.check(TRAIN, rho)
+            limits.open_ledger().check(TRAIN, rho)
 
 
 def simulated_app(open_site: OpenSite, clients: int, mods: "Sequence[Mod]" = ()) -> ClientApp:

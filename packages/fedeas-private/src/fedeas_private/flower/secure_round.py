@@ -23,6 +23,7 @@ from fedeas.flower.client import LocalTraining
 from fedeas.flower.exchange import exchange
 from fedeas.flower.rounds import RoundAggregator, RoundRequest, RoundSums, clip_update
 from fedeas.flower.settings import Deployment
+from fedeas.generators.card import PrivacyGuarantee
 from fedeas.training.methods.method import Method
 from fedeas.training.models import Classifier
 from fedeas.training.settings import Federated
@@ -34,7 +35,7 @@ from fedeas.training.tensors import (
     direction,
     tensors_digest,
 )
-from fedeas_private.accounting import DELTA, rho_for, sigma_for
+from fedeas_private.accounting import DELTA, SAMPLE, Unit, rho_for, sigma_for
 from fedeas_private.flower.queries import encode_question, read_question
 from fedeas_private.flower.secure_sum import finish_sum, new_session, read_replies
 from fedeas_private.flower.settings import RoundSum
@@ -82,7 +83,7 @@ def update_words(asked: object, training: LocalTraining, members: Members) -> Ve
     words = layout.words(
         dict(trained.model.state_dict()),
         trained.outcome.summed,
-        len(training.site.real),
+        training.site.size,
         trained.trained_on,
         trained.steps,
     )
@@ -118,7 +119,8 @@ class Layout:
         """How far one sample moves a client's words under noise: each has a norm of up to _UNITS.
 
         That is all that is used of them, so it holds whatever the server sends, whatever training
-        leads to, and for a sample replaced as well as added or removed.
+        leads to, and for a sample, a group or all samples of a site, replaced as well as added or
+        removed.
         """
         return 2.0 * _UNITS
 
@@ -257,18 +259,28 @@ class SecureAggregation:
     members
         The members of the federation.
     epsilon, delta
-        What the noise of the whole run lets one sample of a site cost; an epsilon of 0: no noise.
+        What the noise of the whole run lets one unit of a site cost; an epsilon of 0: no noise.
+    unit
+        Whose privacy that is: 'sample' or 'group'.
     """
 
     def __init__(
-        self, members: Members | None, *, epsilon: float = 0.0, delta: float = DELTA
+        self,
+        members: Members | None,
+        *,
+        epsilon: float = 0.0,
+        delta: float = DELTA,
+        unit: Unit = SAMPLE,
     ) -> None:
-        self._members, self._epsilon, self._delta = members, epsilon, delta
+        self._members, self._epsilon, self._delta, self._unit = members, epsilon, delta, unit
 
     @property
-    def guarantee(self) -> tuple[float, float] | None:
-        """The epsilon and delta of the whole run; None without noise."""
-        return (self._epsilon, self._delta) if self._epsilon else None
+    def guarantee(self) -> PrivacyGuarantee | None:
+        """What the noise of the whole run promises; None without noise."""
+        if not self._epsilon:
+            return None
+        text = f"one {self._unit} of a site, added, removed or replaced by another, over all rounds"
+        return PrivacyGuarantee(self._epsilon, self._delta, text)
 
     def check(self, federated: Federated, deployment: Deployment | None) -> None:
         """Refuse settings that a secure sum cannot serve."""
@@ -312,6 +324,7 @@ class SecureAggregation:
             drift=deployment is None,
             clip=0.0 if deployment is None else deployment.clip_norm,
             rho=rho,
+            unit=self._unit,
         )
 
 

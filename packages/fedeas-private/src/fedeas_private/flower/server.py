@@ -18,11 +18,11 @@ from fedeas.errors import InputError
 from fedeas.flower.deployed import row_policy
 from fedeas.flower.exchange import log_errors_in_one_line, wait_for_nodes
 from fedeas.flower.roster import ask_sizes
-from fedeas.flower.rounds import PLAIN, Trained
+from fedeas.flower.rounds import PLAIN, Aggregation, Trained
 from fedeas.flower.server import StageResult, check_policy, train_sites
 from fedeas.planning.policies import FedEAS, with_target
 from fedeas.planning.targets import FEDERATION, inline_shares
-from fedeas_private.accounting import DELTA
+from fedeas_private.accounting import DELTA, SAMPLE
 from fedeas_private.flower.generator import give_generator
 from fedeas_private.flower.queries import (
     FlowerSums,
@@ -62,8 +62,11 @@ def run_server(grid: Grid, config: Mapping[str, object]) -> Trained:
     settings = read_settings(RunConfig, config, "the run's configuration")
     members = _members(settings)
     stages = (partial(_policy, members), partial(_generator, members))
-    noise = {"epsilon": settings.epsilon, "delta": settings.delta}
-    aggregation = SecureAggregation(members, **noise) if settings.secure else PLAIN
+    aggregation: Aggregation = PLAIN
+    if settings.secure:
+        aggregation = SecureAggregation(
+            members, epsilon=settings.epsilon, delta=settings.delta, unit=settings.unit
+        )
     return train_sites(grid, settings, stages, aggregation)
 
 
@@ -84,13 +87,15 @@ def _policy(
         else:
             agreed = _aimed(grid, settings, classes, members)
         write_json(path, {"asked": settings.policy, **agreed})
-    if agreed.get("asked", settings.policy) != settings.policy:
-        raise InputError(
-            f"the run in {path.parent} began with another policy",
-            got=settings.policy,
-            allowed=str(agreed["asked"]),
-            fix="choose another folder `out`",
-        )
+    began = {"policy": agreed.get("asked", settings.policy), "unit": agreed.get("unit", SAMPLE)}
+    for what, before in began.items():
+        if before != getattr(settings, what):
+            raise InputError(
+                f"the run in {path.parent} began with another {what}",
+                got=getattr(settings, what),
+                allowed=str(before),
+                fix="choose another folder `out`",
+            )
     return StageResult(str(agreed["policy"]))
 
 
@@ -106,7 +111,9 @@ def _aimed(
     row_policy(with_target(spec, like)).local([1] * classes)  # before anything is spent
     needed = _needed(members, "the federation's class distribution")
     nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
-    prior = class_prior(grid, nodes, classes, needed, epsilon=epsilon, timeout=settings.timeout)
+    prior = class_prior(
+        grid, nodes, classes, needed, epsilon=epsilon, timeout=settings.timeout, unit=settings.unit
+    )
     policy = with_target(spec, inline_shares(prior.known_shares()))
     _LOG.info("class distribution of the federation, at epsilon %s: %s", epsilon, policy)
     return {
@@ -117,6 +124,7 @@ def _aimed(
         "epsilon": epsilon,
         "delta": DELTA,
         "sites": len(nodes),
+        "unit": settings.unit,
     }
 
 
@@ -130,7 +138,9 @@ def _generator(
     needed = _needed(members, "the federation's own generator")
     nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
     samples = ask_sizes(grid, nodes, settings.federated(), settings.seed, settings.largest)
-    sums = FlowerSums(grid, nodes, needed, samples=samples, timeout=settings.timeout)
+    sums = FlowerSums(
+        grid, nodes, needed, samples=samples, timeout=settings.timeout, unit=settings.unit
+    )
 
     def ask(query: SampleSum, share: float) -> Release:
         return sums.ask(query, settings.generator_epsilon, share)
@@ -139,7 +149,7 @@ def _generator(
     request = {
         "epsilon": settings.generator_epsilon, "delta": DELTA,
         "method": check_method(settings.generator_method, data.kind),
-        "steps": settings.generator_steps, "seed": settings.seed,
+        "steps": settings.generator_steps, "seed": settings.seed, "unit": settings.unit,
         "members": needed.fingerprint, "classes": list(data.classes),
         "shape": list(data.samples.shape[1:]),
         "columns": None if data.schema is None else data.schema.to_list(),
@@ -175,7 +185,9 @@ def _negotiated(
     needed = _needed(members, "a negotiation")
     nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
     ask: Callable[..., Negotiated] = negotiate_price if "total" in asked else negotiate_beta
-    negotiated = ask(grid, nodes, classes, needed, **asked, timeout=settings.timeout)
+    negotiated = ask(
+        grid, nodes, classes, needed, **asked, timeout=settings.timeout, unit=settings.unit
+    )
     choice, left_out = negotiated.choice, negotiated.left_out
     if isinstance(choice.policy, FedEAS):
         policy = f"fedeas(beta={choice.policy.beta!r})"
@@ -197,6 +209,7 @@ def _negotiated(
         "reduction": choice.reduction.value,
         "conditions_met": choice.met,
         "sure": choice.sure,
+        "unit": settings.unit,
         "left_out": {str(node): why for node, why in left_out.items()},
     }
 

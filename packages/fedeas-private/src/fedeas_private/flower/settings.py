@@ -21,6 +21,9 @@ from fedeas._util.settings import (
 )
 from fedeas.errors import InputError
 from fedeas.flower import settings as plain
+from fedeas_private.accounting import GROUP, SAMPLE, Unit
+from fedeas_private.groups import MOST_PER_GROUP, PER_GROUP
+from fedeas_private.ledger import Ledger
 
 LEDGER_FOLDER = "ledger"  # in a site's state
 # Far above what any site should promise: at 1 / N, giving away one sample of N is allowed.
@@ -36,15 +39,18 @@ class RunConfig(plain.RunConfig, frozen=True, kw_only=True, rename="kebab"):
     """The configuration of a run with secure sums. Its policy may be `negotiate`."""
 
     secure: Annotated[bool, NOT_IDENTITY] = False  # whether the server sees only sums of updates
-    # With secure and clip-norm: noise that makes the whole run cost one sample of a site this
+    # Whose privacy every epsilon is: one sample of a site, or one group such as a person. Sites
+    # whose owner chose another unit refuse the run's sums.
+    unit: Annotated[Unit, UNLESS_DEFAULT] = SAMPLE
+    # With secure and clip-norm: noise that makes the whole run cost one unit of a site this
     # epsilon, at delta; 0: none.
     epsilon: Annotated[float, Meta(ge=0, lt=1e6), UNLESS_DEFAULT] = 0.0
     delta: Annotated[Delta, UNLESS_DEFAULT] = 1e-6
     members: Place = ""  # members.toml of the federation, on the server; needed for secure sums
-    # What a policy's `target=federation` may cost one sample of a site.
+    # What a policy's `target=federation` may cost one unit of a site.
     prior_epsilon: Annotated[float, Meta(gt=0), NOT_IDENTITY] = 1.0
     # The federation's own generator, made before the first round from a noisy sum that costs one
-    # sample of a site this epsilon; 0: none. Its fingerprint is part of the experiment.
+    # unit of a site this epsilon; 0: none. Its fingerprint is part of the experiment.
     generator_epsilon: Annotated[float, Meta(ge=0), NOT_IDENTITY] = 0.0
     # moments or features
     generator_method: Annotated[str, NOT_IDENTITY, recorded_as("generator-way")] = ""
@@ -73,19 +79,34 @@ class SiteConfig(plain.SiteConfig, frozen=True, kw_only=True, rename="kebab"):
     `generator = "private"` is the generator that the federation makes.
     """
 
-    # The privacy of one sample of this site, added or removed, in all noisy sums together: across
-    # queries, runs and servers.
+    # The privacy of one sample of this site, or of one group, added or removed, in all noisy sums
+    # together: across queries, runs and servers.
     epsilon: Annotated[float, Meta(gt=0, lt=1e6)] = 3.0
     delta: Delta = 1e-6
     allow: str = _QUERIES  # sums that it answers, with noise; with `exact`, also without
     identity_key: str = ""  # file of its private key, for secure sums: fedeas keys new-key
     members: str = ""  # members.toml of the federation, compared with the other sites
     secure: bool = False  # whether updates leave it only in secure sums
+    # The unit of privacy is a sample, or a group, all samples with the same value: a column of its
+    # data, such as patient_id, or a file of ids, a line for every sample in their order.
+    group: str = ""
+    # Samples of a group that are in a sum at most; together they count as one.
+    per_group: Annotated[int, Meta(ge=1, le=MOST_PER_GROUP)] = PER_GROUP
+
+    @property
+    def unit(self) -> Unit:
+        """Whose privacy epsilon is: 'sample' or 'group'."""
+        return GROUP if self.group else SAMPLE
 
     @property
     def ledger_folder(self) -> Path:
         """Where every noisy answer is entered before it is sent."""
         return Path(self.state) / LEDGER_FOLDER
+
+    def open_ledger(self) -> Ledger:
+        """Open the ledger of the owner's budget and unit; a file of ids may be moved elsewhere."""
+        group = Path(self.group).name or self.group
+        return Ledger.open(self.ledger_folder, self.epsilon, self.delta, group)
 
 
 class RoundSum(Settings, frozen=True):
@@ -103,6 +124,7 @@ class RoundSum(Settings, frozen=True):
     drift: bool = False  # whether the directions of updates are added up too
     clip: Annotated[float, Meta(ge=0, lt=1e9)] = 0.0  # norm of an update; 0: as it is
     rho: Annotated[float, Meta(ge=0, lt=1e6)] = 0.0  # cost of the noise; 0: none
+    unit: Unit = SAMPLE  # whose privacy it is
 
     def __post_init__(self) -> None:
         super().__post_init__()

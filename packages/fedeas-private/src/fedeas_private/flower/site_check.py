@@ -7,13 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from fedeas._util.specs import parse
 from fedeas.errors import InputError
 from fedeas.flower import site_check as plain
 from fedeas.flower.site_check import Finding
 from fedeas.planning.targets import FEDERATION
 from fedeas_private.accounting import epsilon_of
-from fedeas_private.flower.deployed import generator_folder, site_identity
+from fedeas_private.flower.deployed import (
+    generator_folder,
+    group_column,
+    site_groups,
+    site_identity,
+)
 from fedeas_private.flower.generator import taken_generator
 from fedeas_private.flower.queries import EXACT, TRAIN, asked_rho, not_allowed
 from fedeas_private.flower.secure_round import check_secure
@@ -21,7 +28,6 @@ from fedeas_private.flower.server import NEGOTIATE
 from fedeas_private.flower.settings import RoundSum, RunConfig, SiteConfig
 from fedeas_private.generator.card import PRIVATE
 from fedeas_private.generator.make import queries_for
-from fedeas_private.ledger import Ledger
 from fedeas_private.queries import query_names
 from fedeas_private.secure_sum.identity import Members
 
@@ -57,8 +63,12 @@ def check_site(site: SiteConfig, run: RunConfig | None = None) -> Iterator[Findi
 
 
 def _data(site: SiteConfig) -> str | Finding:
-    with plain.opened_data(site) as data:
+    with plain.opened_data(site, group_column(site)) as data:
         said, size = plain.describe_data(data), data.train_size
+        if site.group:
+            groups = site_groups(site, data, bytes(32))  # no key is made by looking
+            most, size = int(np.bincount(groups.codes).max()), len(groups)
+            said += f"; the unit is a group: {size:,} by {site.group}, of up to {most:,} samples"
     if not site.members or site.delta * size <= _MOST_DELTA:
         return said
     said += (
@@ -94,7 +104,7 @@ def _budget(site: SiteConfig) -> str:
         return "not needed without secure sums"
     if not site.ledger_folder.exists():
         return f"epsilon {site.epsilon:g} at delta {site.delta:g}, nothing spent"
-    ledger = Ledger.open(site.ledger_folder, site.epsilon, site.delta)
+    ledger = site.open_ledger()
     if ledger.left <= 0:
         raise InputError(
             "nothing is left of the privacy budget",
@@ -195,6 +205,13 @@ def _run_sums(site: SiteConfig, run: RunConfig) -> str:
     sums, allow = _sums(site, run), site.allow.split()
     if not sums:
         return "asks for no sums"
+    if run.unit != site.unit:
+        raise InputError(
+            "the run's sums are for another unit of privacy",
+            got=run.unit,
+            allowed=site.unit,
+            fix="agree on `unit` in the run's configuration; `group` in site.toml is the owner's",
+        )
     lacking = [each for one in sums for each in not_allowed(one.name, one.rho, allow)]
     if lacking := list(dict.fromkeys(lacking)):
         fix = "add that to `allow` if the site is to answer"
@@ -204,7 +221,7 @@ def _run_sums(site: SiteConfig, run: RunConfig) -> str:
             )
         raise InputError("the run needs what `allow` lacks", got=" ".join(lacking), fix=fix)
     names = ", ".join(one.name for one in sums)
-    ledger = Ledger.open(site.ledger_folder, site.epsilon, site.delta)
+    ledger = site.open_ledger()
     if not (cost := sum(ledger.amount(one.rho) * one.times for one in sums if one.rho)):
         return f"asks for {names}, without noise"
     ledger.check(f"the whole run ({names})", cost)

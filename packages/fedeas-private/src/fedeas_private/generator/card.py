@@ -10,13 +10,14 @@ from fedeas.generators.card import (
     TrainingData,
     TrainingRecord,
 )
-from fedeas_private.accounting import UNIT, replace_one_epsilon, rho_for
+from fedeas_private.accounting import ADDED, GROUP, replace_one_epsilon, rho_for
 from fedeas_private.queries.query import Floats
 from fedeas_private.sums import Release
 
 PRIVATE = "private"  # the generator's name in specs and cards
 FINGERPRINT = f"{PRIVATE}-"  # how the fingerprint of every such generator begins
 WEIGHTS = "weights.safetensors"
+_COUNTED = "counted"  # what the sums count, where that is not samples
 _GOOD_FOR = "further training samples of classes that a site lacks"
 _MAY_SEE = "anybody who may know the classes and about how many samples the federation has"
 _NOBODY = (
@@ -51,19 +52,22 @@ def make_card(
     releases
         The sums. Each states what all of them cost together; the worst counts.
     counts, quality
-        Per class: how many samples the sums say there are, and the quality from 0 to 1.
+        Per class: how many samples, or groups, the sums say there are, and the quality from 0 to 1.
     settings
         What the generator needs to open its files.
     """
     epsilon = max(released.epsilon for released in releases)
     delta = max(released.delta for released in releases)
+    unit = releases[0].unit
     privacy, who = None, {"warning": _NOBODY}
     if math.isfinite(epsilon):
         replaced = replace_one_epsilon(rho_for(epsilon, delta), delta)
         privacy, who = (
-            PrivacyGuarantee(epsilon, delta, UNIT, replaced),
+            PrivacyGuarantee(epsilon, delta, ADDED[unit], replaced),
             {"may_be_given_to": _MAY_SEE},
         )
+    if unit == GROUP:
+        who[_COUNTED] = unit
     return GeneratorCard(
         PRIVATE,
         classes,
@@ -82,4 +86,5 @@ def training_data(card: GeneratorCard) -> TrainingData:
     """Return what a generator was made of, as far as the sums tell."""
     noise = "sums without a guarantee" if card.privacy is None else "noisy sums"
     count, sites = sum(card.counts), card.training.sites
-    return TrainingData(f"{noise} over about {count:,.0f} samples of {sites:,} sites")
+    counted = "groups of samples" if card.notes.get(_COUNTED) == GROUP else "samples"
+    return TrainingData(f"{noise} over about {count:,.0f} {counted} of {sites:,} sites")

@@ -22,10 +22,11 @@ from fedeas.data.dataset import Dataset
 from fedeas.errors import InputError
 from fedeas.generators.card import CARD, GeneratorCard
 from fedeas.training.tensors import load_tensors, save_tensors
-from fedeas_private.accounting import DELTA, epsilon_of, rho_for
+from fedeas_private.accounting import DELTA, SAMPLE, epsilon_of, rho_for
 from fedeas_private.generator import features, images, rows
 from fedeas_private.generator.base import PrivateGenerator
 from fedeas_private.generator.card import PRIVATE
+from fedeas_private.groups import Groups
 from fedeas_private.queries import encode_query
 from fedeas_private.queries.features import FeatureMeans, FeatureProducts
 from fedeas_private.queries.moments import ImageMoments, ImageProducts
@@ -57,6 +58,7 @@ def make_private(
     out: Path | None = None,
     progress: Update | None = None,
     seeded_noise: bool = False,
+    groups: Groups | None = None,
 ) -> PrivateGenerator:
     """Make a generator from the noisy sums over the sites of a simulation.
 
@@ -67,7 +69,7 @@ def make_private(
     sites : sequence of arrays
         Where each site's samples are in `data`.
     epsilon, delta : float
-        What the sums may cost one sample of a site, added or removed; an infinite epsilon makes a
+        What the sums may cost one unit of a site, added or removed; an infinite epsilon makes a
         generator without any guarantee, to compare with.
     method : str
         'moments' or 'features'; moments by default.
@@ -84,19 +86,26 @@ def make_private(
         Draw the noise from `seed`, so that an experiment can be repeated bit by bit. Anybody can
         draw it again and subtract it: the card then states no epsilon. By default noise comes from
         the operating system.
+    groups : Groups, optional
+        The group of every sample of `data`, such as a person, if groups are the unit of privacy.
     """
     if not epsilon > 0 or math.isnan(epsilon):
         raise InputError("epsilon is out of range", got=epsilon, allowed="above 0")
     if not sites:
         raise InputError("a sum needs at least one site", got=0)
     method = check_method(method, data.kind)
-    sums = SimulatedSums(data, sites, delta, seed if seeded_noise else None, progress)
+    noise_seed = seed if seeded_noise else None
+    sums = SimulatedSums(data, sites, delta, noise_seed, progress, groups)
 
     def ask(query: SampleSum, share: float) -> Release:
         return sums.ask(query, epsilon, share)
 
     if out is None:
         return make_from_sums(data, ask, method, seed, steps, progress)
+    if groups is not None:
+        raise InputError(
+            "a generator by group keeps no sums in a folder", fix="leave `out` away, and save it"
+        )
     request = simulated_request(data, sites, epsilon, delta, method, seed, steps, seeded_noise)
     return make_once(data, ask, request, out, progress, simulated=True)
 
@@ -243,7 +252,8 @@ def claim_folder(folder: Path, request: Mapping[str, Any]) -> None:
         write_json(path, request)
         return
     content = read_json(path) if path.exists() else {}
-    earlier = content if isinstance(content, dict) else {}
+    # Earlier versions knew no other unit.
+    earlier = {"unit": SAMPLE, **content} if isinstance(content, dict) else {}
     if differ := [key for key in request if earlier.get(key) != request[key]]:
         raise InputError(
             f"{folder} holds a generator that was made for another request",
@@ -323,7 +333,7 @@ def keep_sums(ask: Ask, folder: Path, epsilon: float, delta: float, simulated: b
             guarantee = epsilon_paid() if about["guarantee"] else math.inf
             return Release(
                 tensors["sums"].numpy(), about["sigma"], about["sites"], guarantee,
-                about["delta"], about["samples"],
+                about["delta"], about["samples"], about.get("unit", SAMPLE),
             )  # fmt: skip
         make_folder(folder)
         if not simulated:
@@ -333,7 +343,7 @@ def keep_sums(ask: Ask, folder: Path, epsilon: float, delta: float, simulated: b
         guaranteed = math.isfinite(released.epsilon)
         about = {
             "sigma": released.sigma, "sites": released.sites, "delta": released.delta,
-            "guarantee": guaranteed, "samples": released.samples,
+            "guarantee": guaranteed, "samples": released.samples, "unit": released.unit,
         }  # fmt: skip
         sums = torch.from_numpy(np.asarray(released.sums, np.int64))
         save_tensors(path_of(name), {"sums": sums}, about)

@@ -33,6 +33,7 @@ MOST_SAMPLES = 2**26  # of one site
 # parts of many sites is still fine-grained.
 SCALE = 256.0
 _MOST_CLASSES = 2**14
+WHOLE = 256  # the weight of a sample, or of all samples of a group together
 _BLOCK = 256  # samples at a time: their rows are never held together
 _BLOCK_WORDS = 2**20  # of their rows, which a single one may exceed
 _MOST_WORDS = 2**22
@@ -45,7 +46,8 @@ class AnyQuery(ABC):
     """A question to a site, answered in whole numbers that are summed under noise.
 
     The fields are the query's settings: they are sent as JSON, and whoever asks may be hostile.
-    The unit of privacy is one sample of one site, added or removed.
+    The unit of privacy is one sample of one site, added or removed; sites whose unit is a group,
+    such as a person, answer so that a group moves no answer further (docs/people.md).
 
     Parameters
     ----------
@@ -150,7 +152,11 @@ class SampleSum(AnyQuery):
         return self.classes if self.by_label else 1
 
     def answer(
-        self, samples: NDArray[Any], labels: NDArray[np.int64], places: Ints | None = None
+        self,
+        samples: NDArray[Any],
+        labels: NDArray[np.int64],
+        places: Ints | None = None,
+        weights: Ints | None = None,
     ) -> Ints:
         """Return a site's words, read in blocks; samples may be memory-mapped.
 
@@ -160,6 +166,8 @@ class SampleSum(AnyQuery):
             The samples and their classes.
         places
             Where the site's samples are in these arrays; all of them by default.
+        weights
+            What the sample at each place counts, out of `WHOLE`; all of it by default.
         """
         if samples.shape[1:] != self.shape:
             raise RefusedError("this site's samples have another shape")
@@ -176,12 +184,19 @@ class SampleSum(AnyQuery):
         for start in range(0, len(places), size):
             block = slice(start, start + size)
             order = np.argsort(classes[block], kind="stable")
-            self.add(sums, np.asarray(samples[places[block][order]]), classes[block][order])
+            own = (np.asarray(samples[places[block][order]]), classes[block][order])
+            if weights is None:
+                self.add(sums, *own)
+            else:
+                self.add_rows(sums, weighted(self.rows(*own), weights[block][order]), own[1])
         return sums.reshape(-1)
 
     def add(self, sums: Ints, samples: NDArray[Any], labels: NDArray[np.int64]) -> None:
         """Add the rows of samples, sorted by class, to the sums."""
-        rows = self.rows(samples, labels)
+        self.add_rows(sums, self.rows(samples, labels), labels)
+
+    def add_rows(self, sums: Ints, rows: Ints, labels: NDArray[np.int64]) -> None:
+        """Add rows of samples that are sorted by class to the sums."""
         places = labels if self.by_label else np.zeros_like(labels)
         present, firsts = np.unique(places, return_index=True)
         sums[present] += np.add.reduceat(rows, firsts, axis=0, dtype=np.int64)
@@ -202,6 +217,18 @@ class SampleSum(AnyQuery):
                 fix="ask more sites, or spend a larger epsilon",
             )
         return np.maximum(counts, max(1.0, error))
+
+
+def weighted(rows: Ints, weights: Ints) -> Ints:
+    """Return rows times their weights out of `WHOLE`, rounded towards zero: no norm is above that.
+
+    >>> weighted(np.array([[300, -300], [7, -7]]), np.array([128, 85]))
+    array([[ 150, -150],
+           [   2,   -2]])
+    """
+    scaled = rows * weights[:, np.newaxis]
+    shorter: Ints = np.sign(scaled) * (np.abs(scaled) // WHOLE)
+    return shorter
 
 
 def towards_zero(x: Floats) -> Ints:

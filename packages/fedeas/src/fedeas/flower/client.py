@@ -52,7 +52,7 @@ def hello(message: Message, site: Site) -> Message:
     asked = records.settings(message.content)
     rng = child_rng(asked["seed"], "hello", site.partition)
     known = _method(asked, site).client_init(site.real, rng)
-    numbers = {"partition": site.partition, "num-examples": len(site.real)}
+    numbers = {"partition": site.partition, "num-examples": site.size}
     return Message(records.pack({"known": known}, numbers=numbers), reply_to=message)
 
 
@@ -259,7 +259,7 @@ class LocalTraining:
         }  # fmt: skip
         numbers = {
             "partition": self.site.partition,
-            "num-examples": len(self.site.real),
+            "num-examples": self.site.size,
             "trained-on": found.trained_on,
             "steps": found.steps,
         }

@@ -187,12 +187,17 @@ def open_site(config: SiteConfig) -> Site:
     return open_site_with(config, lambda: SiteGenerator(config.generator))
 
 
-def open_site_with(config: SiteConfig, generator: Callable[[], SiteGenerator]) -> Site:
-    """Open a site whose generator is asked for when synthetic samples are."""
+def open_site_with(
+    config: SiteConfig, generator: Callable[[], SiteGenerator], column: str = ""
+) -> Site:
+    """Open a site whose generator is asked for when synthetic samples are.
+
+    `column` says whose the samples are: it is not learnt from, and becomes the data's `sites`.
+    """
     owner_only_folder(Path(config.state))
     classes = read_classes(config.classes, "the site")
     store = str(Path(config.state) / "store")
-    data = open_part("train", config.data, store, classes, config.schema, config.label)
+    data = open_part("train", config.data, store, classes, config.schema, config.label, column)
     real = Samples.of(data, np.arange(data.train_size))
     return Site(
         config.partition_id,
@@ -335,7 +340,13 @@ def _augmented(
 
 
 def open_part(
-    part: str, place: str, store: str, classes: tuple[str, ...], schema: str, label: str
+    part: str,
+    place: str,
+    store: str,
+    classes: tuple[str, ...],
+    schema: str,
+    label: str,
+    column: str = "",
 ) -> Dataset:
     """Open a site's or the server's own data, all of it for 'train' or for 'test'.
 
@@ -344,14 +355,14 @@ def open_part(
     """
     name = {"train": "site", "test": "server"}[part]
     if not Path(place).is_file():
-        return _numbered(load_images(name, place, store, parts=(part,)), classes)
+        return _numbered(load_images(name, place, store, parts=(part,), site=column), classes)
     if not schema:
         raise InputError(
             "a table in a federation needs the columns that all sites agreed on",
             got=place,
             fix="set `schema` to the JSON file that every site has",
         )
-    options = TableOptions(label, schema=schema)
+    options = TableOptions(label, column, schema=schema)
     table = open_dataset(name, place, options, kind="table", parts=(part,), store=store)
     return _numbered(table, classes)
 

@@ -29,6 +29,7 @@ from fedeas.flower.client import TRAIN
 from fedeas.flower.exchange import exchange, reason
 from fedeas.flower.roster import Node, Roster, read_size
 from fedeas.flower.settings import INSTALL_PRIVATE, Deployment
+from fedeas.generators.card import PrivacyGuarantee
 from fedeas.training.loop import use_threads
 from fedeas.training.methods import make_method
 from fedeas.training.methods.method import Method, RoundSummary
@@ -333,8 +334,8 @@ class Aggregation(Protocol):
     """How the updates of a round reach the server: each by itself, or as a sum."""
 
     @property
-    def guarantee(self) -> tuple[float, float] | None:
-        """The epsilon and delta of one sample of a site in the whole run; None without noise."""
+    def guarantee(self) -> PrivacyGuarantee | None:
+        """What noise promises of the whole run; None without noise."""
         ...
 
     def check(self, federated: Federated, deployment: Deployment | None) -> None:

@@ -27,7 +27,6 @@ from fedeas.training.samples import Samples, Task
 from fedeas.training.tensors import Tensors, choose_device, save_tensors
 
 Config = TypeVar("Config", bound=RunConfig)
-_UNIT = "one sample of a site, added, removed or replaced by another, over all rounds"
 _LOG = logging.getLogger("flwr")  # Flower streams it to `flwr run --stream`
 
 
@@ -105,8 +104,8 @@ def train_sites(
         )
         save_tensors(folder / "model.safetensors", trained.weights, {"experiment": experiment})
         if settings.federated().model.is_generator:
-            noise = aggregation.guarantee
-            _save_generator(folder / "generator", trained, settings, task, data.classes, noise)
+            privacy = aggregation.guarantee
+            _save_generator(folder / "generator", trained, settings, task, data.classes, privacy)
     return trained
 
 
@@ -121,7 +120,7 @@ def _save_generator(
     settings: RunConfig,
     task: Task,
     classes: Sequence[str],
-    noise: tuple[float, float] | None,
+    privacy: PrivacyGuarantee | None,
 ) -> None:
     """Write the generator that the sites trained, with a card of how they did."""
     federated = settings.federated()
@@ -132,7 +131,6 @@ def _save_generator(
         rounds=federated.rounds,
         secure=federated.secure,
     )
-    privacy = None if noise is None else PrivacyGuarantee(*noise, _UNIT)
     writer = import_extra("fedeas.generators.diffusion", "a generator's folder", "diffusion")
     writer.save_federated_model(folder, trained.weights, federated, task, classes, record, privacy)
     _LOG.info("generator: diffusion(model=%s)", folder)

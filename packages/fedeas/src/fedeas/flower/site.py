@@ -61,6 +61,13 @@ class Site:
     models: "dict[object, Classifier]" = field(default_factory=dict)
     steps: int | None = None  # of a turn, whatever it trains on; None: as the server says
     aggregation: ClientAggregation | None = None  # None: updates leave it as they are
+    # Units of privacy that it has, where these are not samples: told in place of N_k.
+    units: int | None = None
+
+    @property
+    def size(self) -> int:
+        """N_k as the server is told it, and the client's weight."""
+        return len(self.real) if self.units is None else self.units
 
 
 OpenSite = Callable[[Context], Site]

@@ -99,7 +99,7 @@ def describe_data(data: Dataset) -> str:
 
 
 @contextmanager
-def opened_data(site: SiteConfig) -> Iterator[Dataset]:
+def opened_data(site: SiteConfig, column: str = "") -> Iterator[Dataset]:
     """Open the site's data as a turn does; a site that never ran gets no store by this."""
     if not Path(site.data).exists():
         raise InputError(f"there is no {site.data}", fix="set `data` to the site's own samples")
@@ -107,7 +107,7 @@ def opened_data(site: SiteConfig) -> Iterator[Dataset]:
     store = Path(site.state) / "store"
     with tempfile.TemporaryDirectory() as other:
         place = str(store if _writable(store) and store.exists() else other)
-        yield open_part("train", site.data, place, classes, site.schema, site.label)
+        yield open_part("train", site.data, place, classes, site.schema, site.label, column)
 
 
 def check_generator(site: SiteConfig) -> str:

@@ -1,0 +1,161 @@
+"""Groups of samples, such as those of a person, as the unit of privacy that a site's owner chooses.
+
+Every group counts once in every sum, however many samples it has (proofs in docs/people.md). A sum
+over samples takes up to `per_group` of a group's samples, whose weights add up to one; a question
+about a histogram takes one of them. Which ones follows from the group's name, its number of samples
+and a key of the owner's: other groups, the query and the server have no say in it.
+"""
+
+import os
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedeas._util.files import check_regular, owner_only_folder, sync_folder, unreadable
+from fedeas.errors import InputError
+from fedeas.planning.counts import distinct, names
+from fedeas_private.queries.query import WHOLE
+
+Ints = NDArray[np.int64]
+PER_GROUP = 16  # more samples of a group cost no privacy, and beyond this they add little
+MOST_PER_GROUP = 64  # then rounding weighted rows towards zero takes off less than a thousandth
+_KEY = "group.key"
+_KEY_BYTES = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which group every sample is of, and which samples of a group are in a site's sums.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The names of the groups.
+    codes : array of int
+        The group of every sample.
+    key : bytes
+        The owner's: without it nobody can tell which samples of a group are taken.
+    per_group : int
+        At most so many samples of a group are in a sum.
+
+    >>> groups = Groups.of(["ann", "bob", "ann", "ann"], bytes(32), per_group=2)
+    >>> len(groups), groups.weights.tolist(), groups.one_each.tolist()
+    (2, [128, 256, 0, 128], [0, 1])
+    """
+
+    names: tuple[str, ...]
+    codes: Ints
+    key: bytes
+    per_group: int = PER_GROUP
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.per_group <= MOST_PER_GROUP:
+            allowed = f"1 to {MOST_PER_GROUP}"
+            raise InputError("per_group is out of range", got=self.per_group, allowed=allowed)
+        if len(self.key) < _KEY_BYTES:
+            raise InputError(
+                "the key of groups is too short", got=len(self.key), allowed="32 bytes"
+            )
+
+    @classmethod
+    def of(cls, ids: ArrayLike, key: bytes, per_group: int = PER_GROUP) -> "Groups":
+        """Group samples by their ids, one per sample in their order.
+
+        Parameters
+        ----------
+        ids : sequence of str or int
+            The group of every sample.
+        key, per_group
+            As for `Groups`.
+        """
+        values, codes = distinct(ids, "group")
+        texts = tuple(map(str, values.tolist()))
+        names(texts, len(texts), "group")
+        return cls(texts, codes.astype(np.int64), key, per_group)
+
+    def at(self, places: Ints) -> "Groups":
+        """Return the groups of some of the samples, such as those of one site of a simulation."""
+        return replace(self, codes=self.codes[places])
+
+    def __len__(self) -> int:
+        return len(np.unique(self.codes))
+
+    @cached_property
+    def weights(self) -> Ints:
+        """What every sample counts in a sum over samples; those of a group add up to `WHOLE`."""
+        taken = np.minimum(np.bincount(self.codes), self.per_group)[self.codes]
+        # What does not divide evenly goes to the first ones.
+        weights = WHOLE // np.maximum(taken, 1) + (self._places < WHOLE % np.maximum(taken, 1))
+        return np.where(self._places < taken, weights, 0)
+
+    @cached_property
+    def one_each(self) -> Ints:
+        """Where the one sample of every group is that counts in a histogram."""
+        firsts = np.flatnonzero(self._places == 0)
+        return firsts[np.argsort(self.codes[firsts])]
+
+    @cached_property
+    def _places(self) -> Ints:
+        """The place of every sample among those of its group, in an order that the key decides."""
+        ranks = _ranks(self.codes, np.zeros(len(self.codes), np.uint64))
+        pairs = zip(self.codes.tolist(), ranks.tolist(), strict=True)
+        drawn = [
+            int.from_bytes(
+                blake2b(f"{rank} {self.names[code]}".encode(), key=self.key, digest_size=8).digest()
+            )
+            for code, rank in pairs
+        ]
+        return _ranks(self.codes, np.array(drawn, np.uint64))
+
+
+def _ranks(codes: Ints, by: NDArray[np.uint64]) -> Ints:
+    """Return the rank of every sample within its group; equal ones stay in their order."""
+    order = np.lexsort((by, codes))
+    sizes = np.bincount(codes) if len(codes) else np.zeros(0, np.int64)
+    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    ranks = np.empty(len(codes), np.int64)
+    ranks[order] = np.arange(len(codes)) - starts
+    return ranks
+
+
+def read_ids(path: Path) -> list[str]:
+    """Read a file of ids: a line for every sample, in the order of the samples."""
+    check_regular(path)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text", fix="write one id per line, in UTF-8") from None
+    ids = [line.strip() for line in lines]
+    if "" in ids:
+        raise InputError(
+            f"{path} has no id in line {ids.index('') + 1}", fix="give every sample an id"
+        )
+    return ids
+
+
+def owner_key(folder: Path) -> bytes:
+    """Return the key in a site's folder, which is made on first use."""
+    path = folder / _KEY
+    if not path.exists():
+        owner_only_folder(folder)
+        unfinished = folder / f".{_KEY}.{os.getpid()}"
+        handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(os.urandom(_KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(unfinished, path)  # whoever comes second takes the first one's
+        except FileExistsError:
+            pass
+        finally:
+            unfinished.unlink()
+        sync_folder(folder)
+    check_regular(path)
+    return path.read_bytes()
