@@ -801,6 +801,7 @@ def test_the_quick_start_is_ready_for_flower_hub(tmp_path, capsys):
     app = hub_app(tmp_path)
     config, advice = load_and_validate(app / "pyproject.toml", check_module=True)
     assert not advice
+    shutil.rmtree(app / "quickstart" / "__pycache__", ignore_errors=True)  # it was imported
     publish._validate_app_name(app.name, "Flower App directory name")
     publish._validate_description(config["project"]["description"])
     files = publish._collect_file_paths(app)

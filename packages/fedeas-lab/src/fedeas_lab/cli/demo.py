@@ -40,6 +40,7 @@ def demo(
     """
     if images and data is not None:
         raise InputError("give --data or --images, not both", got=str(data))
+    import_extra("fedeas_lab.resolve", "the demo", "demo")  # before anything is written
     make_folder(out)
     clock = _Clock(out / "seconds.json")
     try:
