@@ -183,7 +183,8 @@ def test_a_query_that_the_owner_does_not_allow_is_not_even_imported(package, tmp
     asked = {"query": "classes-held", "classes": 3, "rho": 0.1}
     sys.modules.pop("more_of_all", None)
     member = SimpleNamespace(members=SimpleNamespace(honest=3))
-    site = QueryContext([9, 0, 1], tmp_path, member, object(), allow=("beta",))
+    ledger = SimpleNamespace(unit="sample")
+    site = QueryContext([9, 0, 1], tmp_path, member, ledger, allow=("beta",))
     with pytest.raises(RefusedError, match="does not allow"):
         _read(asked, site)
     assert "more_of_all" not in sys.modules
