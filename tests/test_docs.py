@@ -65,6 +65,18 @@ def test_the_advice_beside_what_paid_is_that_of_its_record(monkeypatch):
     )
 
 
+def test_the_pages_stay_short():
+    """Words have a letter or a digit: bars of tables are none."""
+    count = {
+        path.relative_to(ROOT).as_posix(): len(re.findall(r"\S*\w\S*", path.read_text("utf-8")))
+        for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+    }
+    assert count.pop("README.md") <= 500
+    assert sum(count.values()) <= 20_000
+    long = {page for page, words in count.items() if words > 2_500}
+    assert all("reference" in page for page in long), long
+
+
 def test_every_record_says_how_and_when_it_was_made():
     data = ROOT / "docs" / "data"
     with (data / "records.csv").open(newline="", encoding="utf-8") as file:
