@@ -129,7 +129,8 @@ def read_study() -> dict[str, dict[str, BySeed]]:
         if row.grid != "again":
             way = WEIGHTS if row.way == "class weights" else row.way
             found.setdefault(row.data, {}).setdefault(way, {})[row.seed] = row.accuracy
-    return found
+    compared = {"none", "copies", "fedeas", WEIGHTS}
+    return {data: ways for data, ways in found.items() if compared <= ways.keys()}
 
 
 def read_free(record: Path) -> dict[str, BySeed]:
