@@ -372,3 +372,10 @@ def test_a_command_of_a_package_that_is_not_installed_names_the_extra(fedeas, mo
     monkeypatch.setattr(commands.app, "registered_commands", commands.app.registered_commands[:6])
     result = fedeas("sweep", "x.toml")
     assert (result.code, "fedeas[lab]" in result.err) == (2, True)
+
+
+@pytest.mark.parametrize("words", [["plann"], ["cache", "lst"]])
+def test_a_misspelled_command_is_corrected_once(fedeas, words):
+    result = fedeas(*words)
+    assert result.code == 2
+    assert result.err.count("Did you mean") == 1

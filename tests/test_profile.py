@@ -171,6 +171,21 @@ def test_the_page_of_nvflares_statistics(fedeas, tmp_path):
     assert fedeas("profile", clean, "--out", tmp_path / "a.html").code == 0
 
 
+def test_samples_with_several_labels_are_left_to_the_plan(fedeas, tmp_path):
+    (tmp_path / "samples.csv").write_text("site,labels\nA,flu|cough\nA,flu\nB,cough\nB,no label\n")
+    for command in (["profile", "--out", tmp_path / "a.html"], ["compare"]):
+        refusal = fedeas(*command, tmp_path / "samples.csv")
+        assert (refusal.code, "fedeas plan" in refusal.err) == (2, True)
+        assert "--label" not in refusal.err  # would make a class 'flu|cough'
+
+
+@pytest.mark.parametrize(("n", "reached"), [([[90, 9], [9, 90]], True), ([[9, 0, 0]] * 9, False)])
+def test_a_plan_short_of_its_aim_says_so(n, reached):
+    plan = fedeas.plan(LabelCounts(n))
+    assert (plan.reduction >= 0.5) == reached
+    assert ("removes as much as it can" in profile(LabelCounts(n), threshold=1).html) != reached
+
+
 # A partition
 
 

@@ -148,6 +148,7 @@ def run_app(app: typer.Typer) -> None:
 
 def _with_advice(message: str) -> str:
     """Say what to write for a command or an option that is not here."""
+    message = re.sub(r"( Did you mean [^?]*\?)\1", r"\1", message)  # typer's, and click's again
     unknown = re.match(r"No such (command|option):? '?([\w-]+)", message)
     advice = unknown and advise(unknown[2], sys.argv[1:])
     return f"no such {unknown[1]} {unknown[2]!r}; {advice}" if unknown and advice else message

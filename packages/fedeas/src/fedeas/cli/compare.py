@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import typer
 
-from fedeas.cli import label_counts, show
+from fedeas.cli import label_counts, label_sets, show
 
 if TYPE_CHECKING:
     from fedeas import Comparison, FedEAS
@@ -44,6 +44,7 @@ def compare(
 
     if plot is not None:
         show.check_picture(plot)
+    label_sets.refuse_label_sets(counts_file, "compare")
     source = options.load(counts_file)
     counts = source.counts
     reference, _ = choose_policy(counts, "fedeas", total, beta=beta, target=make_target(target))

@@ -25,6 +25,16 @@ def holds_label_sets(path: Path) -> bool:
     return find_label_sets(path) is not None
 
 
+def refuse_label_sets(path: Path, command: str) -> None:
+    """Refuse samples with several labels where a command counts one label per sample."""
+    if holds_label_sets(path):
+        raise InputError(
+            f"{path}: samples have several labels; fedeas {command} takes one label per sample",
+            allowed="a row per client and a column per class",
+            fix=f"use fedeas plan {path}, which reads them",
+        )
+
+
 def plan_sets(
     path: Path, spec: str, beta: float | None, target: "Target | None", total: int | None,
     limits: Path | None, out: Path | None, rows: int, unused: Mapping[str, object], as_json: bool,
@@ -112,14 +122,14 @@ def _print_plan(plan: "LabelSetPlan", rows: int) -> None:
     shown = f" (beta {beta:.9g})" if beta else ""
     table = show.new_table(
         f"{plan.wanted.policy}{shown}: {show.count_of(plan.total, 'sample')}",
-        ("client", False), ("generate", True), ("labels", False), ("real, in all", True),
+        ("client", False), ("generate", True), ("labels", False), ("real, all clients", True),
     )  # fmt: skip
     real = dict(zip(counts.set_names, counts.n.sum(axis=0).tolist(), strict=True))
     order = (-plan.per_client).argsort(kind="stable")
     for k in order[:rows]:
         sets = list(plan.sets_of(k).items())
         table.add_row(
-            show.shortened(counts.client_names[k], 24), f"{plan.per_client[k]:,}", "in all", ""
+            show.shortened(counts.client_names[k], 24), f"{plan.per_client[k]:,}", "total", ""
         )
         for labels, number in sets[:_SETS]:
             listed = labels.replace("|", " | ")  # long ones are wrapped
@@ -136,8 +146,8 @@ def _print_outcome(plan: "LabelSetPlan", choice: "BetaChoice | None") -> None:
     """Print what the plan makes and removes, and what cannot be reached."""
     if choice is not None and choice.chosen_by != "total":
         _line("beta", f"{choice.beta:.9g}, counting positives: {choice}")
-    least = "the least" if plan.total == plan.bound else f"at least {plan.bound:,} are needed"
-    _line("positives", f"{plan.wanted.total:,} wanted, by {plan.total:,} samples: {least}")
+    least = "the fewest" if plan.total == plan.bound else f"at least {plan.bound:,} are needed"
+    _line("positives", f"{plan.wanted.total:,} wanted, in {plan.total:,} samples: {least}")
     before, after = plan.score_before, plan.score_after
     removed = show.percent(plan.reduction)
     typer.echo(f"imbalance        {before:.4f} -> {after:.4f}, {removed} removed")

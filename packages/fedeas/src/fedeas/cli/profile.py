@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fedeas.cli import label_counts, show
+from fedeas.cli import label_counts, label_sets, show
 from fedeas.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 
 
 def profile(
-    counts_file: Path = typer.Argument(
-        ...,
-        metavar="COUNTS",
-        help="What `fedeas plan` reads; a partition (.npz); NVFlare's statistics or noisy counts "
-        "(.json).",
-    ),
+    counts_file: Path = label_counts.counts_argument(),
     out: Path = typer.Option(..., help="Write the page (.html)."),
     threshold: int = typer.Option(
         10, help="Withhold counts from 1 to below this, and what would give them away; 1 shows all."
@@ -32,6 +27,9 @@ def profile(
     title: str | None = typer.Option(None, help="Title of the page."),
 ) -> None:
     """Write a page about the labels of a federation, for people who decide and do not program.
+
+    COUNTS is what `fedeas plan` reads, with one label per sample; or a partition (.npz), NVFlare's
+    statistics or noisy counts (.json).
 
     Who has what, how sites differ, what would help and why, what it costs, and what is not known:
     one file that needs no other, to be read on a screen, a phone or on paper.
@@ -58,6 +56,7 @@ def _read(path: Path, data: str | None) -> "LabelCounts | NoisyCounts":
         raise InputError("--data belongs to a partition", got=str(path), fix="leave it out")
     if has_noisy_counts(path):
         return NoisyCounts.load(path)
+    label_sets.refuse_label_sets(path, "profile")
     source = label_counts.load_counts(path)
     label_counts.note_counts(path, source)
     return source.counts

@@ -44,7 +44,7 @@ def read_statistics(path: Path, content: Mapping[str, Any], label: str | None) -
     if label is None and len(features) > 1:
         likely = next(filter(names_labels, features), features[0])
         raise TableError(
-            f"{path}: which feature is the label?",
+            f"{path}: several features, and none is named as the label",
             ({"label": likely}, "for example"),
             allowed=listed(features),
         )

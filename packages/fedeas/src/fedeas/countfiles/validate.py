@@ -267,7 +267,7 @@ def _labels(labels: Sequence[str]) -> Iterator[Doubt]:
         if lists := _lists(labels, sign):
             yield Doubt(
                 f"{len(lists)} labels such as {shown(lists[0])} are lists of others",
-                fix="write one label per sample, or plan label sets: fedeas.LabelSetCounts",
+                fix="write one label per sample, or use fedeas plan, which reads lists",
             )
             break
     signs = set(labels) == {"-1", "1"}

@@ -254,8 +254,8 @@ def _differences(shown: Published, cases: Sequence[_Case]) -> list[Part]:
         ),
         text,
         _class_table(shown, cases),
-        f"Rare: less than half of an equal part of all samples, {100 / C:.1f}\u00a0%. At few "
-        "sites: at fewer than half of them.",
+        f"Rare: below {50 / C:.1f}\u00a0% of all samples, half of an equal share. At few sites: at "
+        "fewer than half of them.",
     ]
 
 
@@ -362,6 +362,9 @@ def _plan(shown: Published, cases: Sequence[_Case], cost: Cost | None) -> list[P
     )  # fmt: skip
     needed = all(case.diagnosis.advice == GENERATE for case in cases)
     optional = "This plan fits the advice." if needed else "This plan is optional."
+    missed = "" if max(plan.reduction for plan in plans) >= 0.5 else (
+        " No plan that small removes half; this one removes as much as it can."
+    )  # fmt: skip
     samples = np.median([plan.samples for plan in plans], axis=0)
     order = np.argsort(-samples.sum(axis=1), kind="stable")[:_MOST_PLANS]
     lines = []
@@ -373,7 +376,7 @@ def _plan(shown: Published, cases: Sequence[_Case], cost: Cost | None) -> list[P
     which = "the sites" if len(order) == len(shown.clients) else f"the {len(order)} sites"
     return [
         f"{optional} It aims to remove at least half of the imbalance while fewer than a quarter "
-        "of all samples are synthetic.",
+        f"of all samples are synthetic.{missed}",
         Numbers(numbers),
         f"{spent} To give every class as many samples as the largest one at its site would take "
         f"{_range(_ends([plan.total for plan in full]))} synthetic samples. Repeating a site's own "
