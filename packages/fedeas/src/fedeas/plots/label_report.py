@@ -440,7 +440,8 @@ def _revealed(shown: Published) -> Grid:
             lines.append([
                 "What remains",
                 "Somebody who knows a site's exact total from elsewhere can subtract what is shown "
-                "here. Then use a higher threshold, or counts with noise.",
+                "here; so can whoever has a page of the same counts with another threshold. Then "
+                "use a higher threshold, or counts with noise.",
             ])  # fmt: skip
     return Grid(["", ""], lines, facts=True)
 
