@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import LinearConstraint, linprog, milp
 
 from fedeas import FedEAS, FullBalance, InputError, LabelCounts, MissingOnly, WaterFill, plan
-from fedeas.planning import skew
+from fedeas.planning import covering, skew
 from fedeas.planning.covering import least_cover
 from fedeas.planning.label_set_plan import label_scores, plan_label_sets, target_prevalence
 from fedeas.planning.label_sets import LabelSetCounts
@@ -540,3 +540,21 @@ def people_of_the_archives() -> tuple[dict[str, int], dict[str, int]]:
         people[site] = people.get(site, 0) + int(persons)
         images[site] = images.get(site, 0) + int(number)
     return people, images
+
+
+@pytest.mark.parametrize("solved", [0, 1, 3])
+def test_a_program_that_takes_too_long_leaves_a_cover_and_a_bound(monkeypatch, solved):
+    simplex, calls = covering.dual_simplex, []
+
+    def slow(matrix, right):
+        calls.append(1)
+        if len(calls) > solved:
+            monkeypatch.setattr(covering, "_PIVOTS", 0)
+        return simplex(matrix, right)
+
+    monkeypatch.setattr(covering, "dual_simplex", slow)
+    rng = np.random.default_rng(1)
+    holds, demand = rng.random((12, 60)) < 0.3, rng.integers(1, 90, 12)
+    cover = covering.least_cover(holds, demand)
+    assert (holds @ cover.samples >= demand).all()
+    assert demand.max() <= cover.bound <= cover.samples.sum()

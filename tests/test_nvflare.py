@@ -153,3 +153,18 @@ def test_any_content_is_counts_or_refused(histogram, count):
             continue
         assert table.values.shape == (len(table.clients), len(table.classes))
         assert (table.values >= 0).all()
+
+
+def test_a_site_without_a_histogram_is_named_even_where_nobody_counted():
+    bins = [[-0.5, 0.5, 1], [0.5, 1.5, 2]]
+    for other in ({}, {"test": bins}):
+        histogram = {"a": {"train": bins}, "b": other}
+        table = read_statistics(Path("labels.json"), {"y": {"histogram": histogram}}, None)
+        assert ["b" in doubt.what for doubt in table.doubts] == [True]
+
+
+def test_the_global_histogram_has_the_bins_of_the_sites():
+    bins, others = ([[k + at, k + at + 1, 3] for k in range(2)] for at in (-0.5, 9.5))
+    file = {"y": {"histogram": {"a": {"train": bins}, "Global": {"train": others}}}}
+    with pytest.raises(InputError, match="Global"):
+        read_statistics(Path("labels.json"), file, None)

@@ -45,7 +45,7 @@ from fedeas_private.queries.moments import ImageMoments, ImageProducts
 from fedeas_private.queries.query import WHOLE, ClassTotals, Query
 from fedeas_private.queries.table import ColumnCounts, RowMoments
 from fedeas_private.secure_sum.messages import RefusedError
-from fedeas_private.sums import check_sums
+from fedeas_private.sums import answer_labels, check_sums
 from rows import CLASSES as LEVELS
 from rows import SCHEMA, draw_rows, to_table
 from sums import identities
@@ -432,13 +432,61 @@ def test_a_file_of_ids_names_the_people_of_images(sites, tmp_path):  # noqa: F81
     hello = Message(records.pack({}, {"seed": 1, "method": "fedavg"}), node, HELLO)
     (told,) = grid.pull_messages(grid.push_messages([hello]))
     assert records.whole(told.content, "num-examples") == 8  # people, not images
-    assert own.open_ledger().group == "ids.txt"
+    assert own.open_ledger().group == "/ids.txt"
     for text in ("p1\n" * 31, "p1\n" * 31 + "\n", "p1\n" * 33):
         ids.write_text(text)
         with pytest.raises(InputError, match=r"ids|id in line"):
             open_site(own)
     with pytest.raises(InputError):
         read_ids(tmp_path / "nothing.txt")
+
+
+def csv_site(folder, k, ids):
+    """A site whose table is CSV, with these ids."""
+    rows, labels = draw_rows(len(ids))
+    table = to_table(rows, labels).append_column("patient", [ids])
+    with (folder / f"{k}.csv").open("w") as file:
+        file.write(",".join(table.column_names) + "\n")
+        for row in table.to_pylist():
+            file.write(",".join("" if x is None else str(x) for x in row.values()) + "\n")
+    return table_site(folder, k, data=str(folder / f"{k}.csv"))
+
+
+def test_one_persons_id_does_not_change_the_names_of_others(tmp_path):
+    """By its name a group's samples are chosen: a column of 007 and A1 is read as one of 007 is."""
+    SCHEMA.save(tmp_path / "schema.json")
+    ids = [f"{k // 5:03}" for k in range(60)]
+    answers = []
+    for k, own in enumerate((ids, [*ids, *["A1"] * 5])):
+        data = open_site(csv_site(tmp_path, k, own)).real.data
+        groups = site_groups(table_site(tmp_path, 0), data, KEY)
+        assert groups.names == tuple(dict.fromkeys(own))
+        answers.append(answer_labels(ClassTotals(3), np.asarray(data.labels), groups))
+    assert np.abs(answers[1] - answers[0]).sum() == 256
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_long_ids_that_differ_in_a_digit_are_two_people(tmp_path, kind):
+    SCHEMA.save(tmp_path / "schema.json")
+    ids = [20231118123456780 + k // 5 for k in range(30)]
+    if kind == "csv":
+        own = csv_site(tmp_path, 0, [str(each) for each in ids])
+    else:
+        table = to_table(*draw_rows(30)).append_column("patient", [ids])
+        pq.write_table(table, tmp_path / "0.parquet")
+        own = table_site(tmp_path, 0)
+    assert open_site(own).size == 6
+
+
+def test_a_ledger_by_a_column_is_not_one_by_a_file_of_that_name(tmp_path):
+    column, file = (
+        table_site(tmp_path, 0, group=group).open_ledger() for group in ("patient", "./patient")
+    )
+    column.enter("beta", 0.01, server="", run="7", key=b"a")
+    with pytest.raises(InputError, match="another unit"):
+        file.check("beta", 0.01)
+    moved = table_site(tmp_path, 0, group=str(tmp_path / "patient")).open_ledger()
+    assert moved.group == file.group
 
 
 class SitesOfPatients(RealSites):

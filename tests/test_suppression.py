@@ -1,5 +1,6 @@
 """No withheld count can be worked out from a label report, whatever is on the page."""
 
+import json
 import re
 
 import numpy as np
@@ -12,7 +13,7 @@ import fedeas
 from fedeas import LabelCounts
 from fedeas.errors import InputError
 from fedeas.planning import published
-from fedeas.planning.published import publish, sum_ranges
+from fedeas.planning.published import NoisyCounts, publish, sum_ranges
 from fedeas.plots import canvas, label_report
 from pages import span, table_of
 from strategies import matrices
@@ -143,3 +144,16 @@ def test_a_threshold_of_two_would_withhold_nothing():
     with pytest.raises(InputError):
         publish([[1, 5], [3, 1]], 2)
     assert not publish([[1, 5], [3, 1]], 1).withheld.any()
+
+
+def test_noisy_counts_of_people_are_not_called_a_guarantee_for_samples(tmp_path):
+    body = {
+        "noisy_counts": {"all sites": {"flu": 812.4, "cold": 93.1}}, "std": 11.2, "epsilon": 1.0,
+        "delta": 1e-06, "sites": 5,
+    }  # fmt: skip
+    pages = []
+    for unit in ({}, {"unit": "group"}):
+        (tmp_path / "policy.json").write_text(json.dumps(body | unit))
+        pages.append(fedeas.profile(NoisyCounts.load(tmp_path / "policy.json")).html)
+    assert ["one sample of a site" in page for page in pages] == [True, False]
+    assert ["one group of a site" in page for page in pages] == [False, True]

@@ -3,6 +3,7 @@
 Both are configurations of Flower's: flat, with '-' for '_'.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -105,7 +106,8 @@ class SiteConfig(plain.SiteConfig, frozen=True, kw_only=True, rename="kebab"):
 
     def open_ledger(self) -> Ledger:
         """Open the ledger of the owner's budget and unit; a file of ids may be moved elsewhere."""
-        group = Path(self.group).name or self.group
+        # With a separator in its name a file is not taken for a column.
+        group = f"{os.sep}{Path(self.group).name}" if os.sep in self.group else self.group
         return Ledger.open(self.ledger_folder, self.epsilon, self.delta, group)
 
 

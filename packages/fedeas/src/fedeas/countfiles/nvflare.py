@@ -68,7 +68,8 @@ def read_statistics(path: Path, content: Mapping[str, Any], label: str | None) -
                 fix='give the histogram a "range" in NVFlare\'s configuration',
             )
     values = np.array([list(histograms[site].values()) for site in sites], np.int64)
-    if total is not None and list(total.values()) != values.sum(axis=0).tolist():
+    sums_of_bins = dict(zip(ends, values.sum(axis=0).tolist(), strict=True))
+    if total is not None and total != sums_of_bins:
         raise InputError(
             f"{where}: {_GLOBAL!r} is not the sum of the sites",
             got=list(total.values()),
@@ -139,12 +140,13 @@ def _closed_end(ends: list[tuple[float, float]], classes: tuple[str, ...]) -> It
 def _missing(feature: Mapping[str, Any], dataset: str, sums: Mapping[str, int]) -> Iterator[Doubt]:
     """Doubt samples that are counted and in no bin, and sites without a histogram."""
     by_site = feature.get("count")
+    listed_sites = set(feature["histogram"]) - {_GLOBAL}
     counts = {
         site: of[dataset]
         for site, of in (by_site.items() if isinstance(by_site, dict) else ())
         if site != _GLOBAL and isinstance(of, dict) and isinstance(of.get(dataset), int | float)
     }
-    if hidden := sorted(set(counts) - set(sums)):
+    if hidden := sorted((set(counts) | listed_sites) - set(sums)):
         yield Doubt(
             f"no histogram of {listed(hidden)}: NVFlare's privacy filter may have removed it",
             fix="let these sites allow more bins (max_bins_percent), or fewer samples (min_count)",

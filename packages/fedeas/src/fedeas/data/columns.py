@@ -130,8 +130,19 @@ def encode(table: OpenTable, options: TableOptions) -> Encoded:
 
 
 def label_codes(table: OpenTable, name: str) -> tuple[tuple[str, ...], Codes]:
-    """Return the different values of a column of labels or sites, and which one each row has."""
-    values = table.read(name).as_texts()
+    """Return the different values of a column of labels, and which one each row has."""
+    return _codes_of(table, name, table.read(name).as_texts())
+
+
+def site_codes(table: OpenTable, name: str) -> tuple[tuple[str, ...], Codes]:
+    """Return the different ids of a column of sites or people, and which one each row has.
+
+    The name of one does not depend on the others: people's samples are chosen by it.
+    """
+    return _codes_of(table, name, table.read_ids(name))
+
+
+def _codes_of(table: OpenTable, name: str, values: Values) -> tuple[tuple[str, ...], Codes]:
     if values.codes is None:
         raise InputError(
             f"{table.where} column {name!r} holds {values.kind}", allowed="text or numbers"

@@ -34,7 +34,14 @@ from fedeas._util.files import (
 from fedeas._util.progress import Progress
 from fedeas._util.seeds import child_rng
 from fedeas.data import parquet
-from fedeas.data.columns import INFER_ALL, TableOptions, encode, label_codes, read_labels_of
+from fedeas.data.columns import (
+    INFER_ALL,
+    TableOptions,
+    encode,
+    label_codes,
+    read_labels_of,
+    site_codes,
+)
 from fedeas.data.dataset import Dataset, Sites
 from fedeas.data.decode import decoded
 from fedeas.data.schema import Schema
@@ -47,7 +54,7 @@ _SHARD = re.compile(r"-(\d+)-of-(\d+)$")
 _EVERY = 5  # of a class's images, one is for testing
 _MOST_BYTES = 4 * MAX_PIXELS  # of an encoded image
 _BLOCK = 65_536  # rows that are written at a time
-_FORMAT = 2  # of what files become: a change reads them again
+_FORMAT = 3  # of what files become: a change reads them again
 
 
 @dataclass(frozen=True)
@@ -257,7 +264,7 @@ def _write_images(
         classes = class_names or tuple(map(str, range(int(labels.max()) + 1)))
         if site:
             table.check_column(site)
-            sites = Sites(site, *label_codes(table, site))
+            sites = Sites(site, *site_codes(table, site))
         train = sum(table.sizes[: len(files.parts["train"])])
         encoded = ((path, image) for path in files.paths for image in parquet.encoded_images(path))
     names(classes, len(classes), "class")  # printable: they end up on terminals and in reports
@@ -301,7 +308,7 @@ def _write_table(
             f"{table.where} column {options.label!r} has one class", got=classes[0],
             allowed="at least two", fix="name the label column",
         )  # fmt: skip
-    sites = Sites(options.site, *label_codes(table, options.site)) if options.site else None
+    sites = Sites(options.site, *site_codes(table, options.site)) if options.site else None
     encoded = encode(table, options)
     origin = "from the test files"
     if in_test is None:

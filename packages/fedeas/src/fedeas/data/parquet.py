@@ -6,6 +6,7 @@ Tables are also read from CSV, a data frame or a Hugging Face data set.
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,8 @@ class OpenTable:
     sizes: tuple[int, ...]
     _column: Callable[[str], Any]  # as a chunked array of Arrow's
     _class_names: dict[str, tuple[str, ...]]  # of Hugging Face's ClassLabel columns
+    # The same as it is written, if what a column holds depends on all of its rows.
+    _written: Callable[[str], Any] | None = None
 
     def checked(self) -> "OpenTable":
         """Return this table if it has rows, distinct names, and fits into memory."""
@@ -89,11 +92,23 @@ class OpenTable:
 
     def read(self, name: str) -> Values:
         """Read one column."""
-        refused = pyarrow("").ArrowException
-        try:
+        with self._named(name):
             column = self._column(name)
             known = self._class_names.get(name)
             return _classes(column, known) if known else _values(column)
+
+    def read_ids(self, name: str) -> Values:
+        """Read a column of ids: what is 007 stays so, whatever ids the other rows have."""
+        if name in self._class_names:
+            return self.read(name)
+        with self._named(name):
+            return _values(_with_all_digits((self._written or self._column)(name))).as_texts()
+
+    @contextmanager
+    def _named(self, name: str) -> Iterator[None]:
+        refused = pyarrow("").ArrowException
+        try:
+            yield
         except refused as error:
             raise InputError(f"{self.where} column {name!r}: {first_line(error)}") from None
 
@@ -109,13 +124,15 @@ def open_tables(paths: Sequence[Path]) -> OpenTable:
             )
 
     def column(name: str) -> Any:
-        parts = [one._column(name) for one in opened]
-        return parts[0] if len(parts) == 1 else _joined(parts)
+        return _joined([one._column(name) for one in opened])
+
+    def written(name: str) -> Any:
+        return _joined([_with_all_digits((one._written or one._column)(name)) for one in opened])
 
     where = str(paths[0]) if len(paths) == 1 else str(paths[0].parent)
     known = opened[0]._class_names
     sizes = tuple(size for one in opened for size in one.sizes)
-    return OpenTable(where, opened[0].names, sizes, column, known).checked()
+    return OpenTable(where, opened[0].names, sizes, column, known, written).checked()
 
 
 def open_frame(frame: Any) -> OpenTable:
@@ -161,22 +178,31 @@ def _open_parquet(path: Path) -> OpenTable:
 
 def _open_csv(path: Path) -> OpenTable:
     check_regular(path, MAX_TEXT, "save it as Parquet")
-    refused = pyarrow("").ArrowException
-    csv = pyarrow("csv")
+    pa, csv = pyarrow(""), pyarrow("csv")
     with path.open("rb") as file:
         first = file.readline(1 << 20).decode(errors="replace")
     delimiter = "\t" if path.suffix.lower() == ".tsv" else most_frequent_delimiter(first)
+    parsing = csv.ParseOptions(delimiter=delimiter)
     try:
         table = csv.read_csv(
             path,
-            parse_options=csv.ParseOptions(delimiter=delimiter),
+            parse_options=parsing,
             convert_options=csv.ConvertOptions(strings_can_be_null=True),
         )
         names = tuple(name.strip() for name in table.column_names)
-    except (refused, UnicodeDecodeError) as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not CSV in UTF-8: {first_line(error)}") from None
+    given = dict(zip(names, table.column_names, strict=True))
     renamed = table.rename_columns(list(names))
-    return OpenTable(str(path), names, (len(table),), renamed.column, {})
+
+    def written(name: str) -> Any:
+        text = csv.ConvertOptions(
+            include_columns=[given[name]], column_types={given[name]: pa.string()},
+            strings_can_be_null=True,
+        )  # fmt: skip
+        return csv.read_csv(path, parse_options=parsing, convert_options=text).column(0)
+
+    return OpenTable(str(path), names, (len(table),), renamed.column, {}, written)
 
 
 def _known_classes(metadata: Any) -> dict[str, tuple[str, ...]]:
@@ -192,8 +218,21 @@ def _known_classes(metadata: Any) -> dict[str, tuple[str, ...]]:
         return {}
 
 
+def _with_all_digits(column: Any) -> Any:
+    """Return whole numbers as text: beyond 2**53, different ones are the same fraction."""
+    pa, types = pyarrow(""), pyarrow("types")
+    if types.is_dictionary(column.type) and not _is_text(column.type.value_type):
+        column = column.cast(column.type.value_type)
+    whole = types.is_integer(column.type) or (
+        types.is_decimal(column.type) and column.type.scale <= 0
+    )
+    return column.cast(pa.string()) if whole else column
+
+
 def _joined(parts: Sequence[Any]) -> Any:
     """Return chunked arrays one after the other; whole numbers and fractions become fractions."""
+    if len(parts) == 1:
+        return parts[0]
     pa, types = pyarrow(""), pyarrow("types")
     numeric = [types.is_integer(p.type) or types.is_floating(p.type) for p in parts]
     if all(numeric) and any(p.type != parts[0].type for p in parts):

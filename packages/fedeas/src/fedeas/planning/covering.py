@@ -74,6 +74,10 @@ def _largest(holds: Bools) -> Bools:
     return kept
 
 
+class _NotSolvedError(Exception):
+    """A program took too many pivots."""
+
+
 class _Search:
     """Branch and bound: `best` is the best choice so far, `bound` what none can be below."""
 
@@ -85,10 +89,17 @@ class _Search:
     def run(self) -> None:
         """Solve the relaxed program, then split it in two where an amount is not whole."""
         start = np.zeros(self.holds.shape[1]), np.full(self.holds.shape[1], np.inf)
+        self.bound = int(self.demand.max())  # a sample holds a label at most once
+        try:
+            self._branch(*start)
+        except _NotSolvedError:
+            return  # what was found until then is a choice, and the bound holds
+
+    def _branch(self, *start: Floats) -> None:
         relaxed = self._solve(*start)
         if relaxed is None:
             raise InfeasibleError("a label that is wanted occurs in no label set")
-        self.bound = _least(relaxed)
+        self.bound = max(self.bound, _least(relaxed))
         nodes = [(relaxed, *start)]
         for _ in range(_NODES):
             if not nodes:
@@ -173,4 +184,4 @@ def dual_simplex(matrix: Floats, right: Floats) -> Floats | None:
         table -= np.outer(others, table[r])
         cost -= cost[j] * table[r, :-1]
         basis[r] = j
-    raise InfeasibleError("the program of label sets did not converge")
+    raise _NotSolvedError

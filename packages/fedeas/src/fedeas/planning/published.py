@@ -125,11 +125,13 @@ class NoisyCounts:
     std : float
         The standard deviation of the noise of each.
     epsilon, delta : float
-        What they cost one sample of a site.
+        What they cost one unit of a site.
     sites : int
         How many sites are in them; a row may be the sum of several.
     clients, classes : tuple of str
         Names of the rows and columns.
+    unit : str
+        What is counted, and whose privacy epsilon is: 'sample', or 'group', such as a person.
     """
 
     raw: NDArray[np.float64]
@@ -139,6 +141,7 @@ class NoisyCounts:
     sites: int
     clients: tuple[str, ...]
     classes: tuple[str, ...]
+    unit: str = "sample"
     threshold = 1  # noise is the protection
 
     @classmethod
@@ -159,7 +162,9 @@ class NoisyCounts:
             classes = tuple(next(iter(rows.values())))
             raw = np.array([[float(row[name]) for name in classes] for row in rows.values()])
             std, epsilon, delta = (float(content[key]) for key in ("std", "epsilon", "delta"))
-            counts = cls(raw, std, epsilon, delta, int(content["sites"]), tuple(rows), classes)
+            unit = str(content.get("unit", "sample"))
+            sites = int(content["sites"])
+            counts = cls(raw, std, epsilon, delta, sites, tuple(rows), classes, unit)
         except (KeyError, TypeError, ValueError, AttributeError, StopIteration, OverflowError):
             raise InputError(
                 f"{path} has no noisy counts", allowed="noisy_counts, std, epsilon, delta, sites"

@@ -414,8 +414,13 @@ def _revealed(shown: Published) -> Grid:
     if isinstance(shown, NoisyCounts):
         guarantee = (
             f"Differential privacy with epsilon {shown.epsilon:g} and delta {shown.delta:g} for "
-            "one sample of a site, added or removed; a smaller epsilon protects more. Somebody "
-            "with several samples is protected less."
+            f"one {shown.unit} of a site, added or removed; a smaller epsilon protects more. "
+        )
+        guarantee += (
+            "Somebody with several samples is protected less."
+            if shown.unit == "sample"
+            else "A group is all samples of one person or the like, and every group is counted "
+            "once: the counts on this page are of groups, not of samples."
         )
         if not math.isfinite(shown.epsilon):
             guarantee = "None: this noise can be drawn again and subtracted."
@@ -443,7 +448,8 @@ def _revealed(shown: Published) -> Grid:
             lines.append([
                 "What remains",
                 "Somebody who knows a site's exact total from elsewhere can subtract what is shown "
-                "here. Then use a higher threshold, or counts with noise.",
+                "here; so can whoever has a page of the same counts with another threshold. Then "
+                "use a higher threshold, or counts with noise.",
             ])  # fmt: skip
     return Grid(["", ""], lines, facts=True)
 
