@@ -146,8 +146,9 @@ def how_sure_it_is() -> str:
     return (
         "FedEAS with a generator that the sites make from private sums is "
         f"{in_study('forest', 'none')} points ahead of real samples alone with as many training "
-        f"steps, and {in_study('forest', 'copies')} ahead of copies (ten seeds). *Where* samples "
-        f"go matters little so far: FedEAS minus `uniform` is {forest} there and "
+        f"steps, and {in_study('forest', 'copies')} ahead of copies at the same learning rate "
+        "(ten seeds). "
+        f"*Where* samples go matters little so far: FedEAS minus `uniform` is {forest} there and "
         f"{in_study('satimage', 'uniform', 2)} on satimage (corrected p = {p:.2f}); earlier runs "
         f"had {ahead} on CIFAR-10 with an oracle of real images and "
         f"{behind.value:.1f} ± {behind.half:.1f} on loans by state"
