@@ -21,7 +21,7 @@ from fedeas.training.models import make_model
 from fedeas.training.samples import Samples
 from fedeas_lab.resolve import Run, resolve
 from fedeas_lab.sweep import read_sweep, run_specs
-from reproduction.study import DATA
+from reproduction.study import DATA, write_record
 
 RECORD = Path(__file__).parent / "recorded" / "central.csv"
 
@@ -90,10 +90,10 @@ def seen(run: Run) -> NDArray[np.int64]:
 
 def write_central(path: Path, runs: Sequence[CentralRun]) -> None:
     """Write every run as a line of CSV, after those of other data sets that are there."""
-    known = list(csv.DictReader(path.open(encoding="utf-8"))) if path.exists() else []
+    known: list[dict[str, str]] = []
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            known = list(csv.DictReader(file))
     data = {run.data for run in runs}
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [f.name for f in fields(CentralRun)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(line for line in known if line["data"] not in data)
-        writer.writerows(asdict(run) for run in runs)
+    others = [line for line in known if line["data"] not in data]
+    write_record(path, [f.name for f in fields(CentralRun)], [*others, *map(asdict, runs)])

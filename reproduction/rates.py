@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from fedeas_lab.results import find_runs
-from reproduction.study import DATA, last_tenth
+from reproduction.study import DATA, last_tenth, write_record
 
 RECORD = Path(__file__).parent / "recorded" / "rates.csv"
 WAYS = {
@@ -84,11 +84,8 @@ def best_rates(runs: Sequence[RateRun]) -> dict[tuple[str, str], float]:
 
 def write_rates(path: Path, runs: Sequence[RateRun]) -> None:
     """Write every run as a line of CSV."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [f.name for f in fields(RateRun)], lineterminator="\n")
-        writer.writeheader()
-        for run in sorted(runs, key=lambda r: (r.data, r.way, r.learning_rate, r.seed)):
-            writer.writerow(asdict(run))
+    ordered = sorted(runs, key=lambda r: (r.data, r.way, r.learning_rate, r.seed))
+    write_record(path, [f.name for f in fields(RateRun)], map(asdict, ordered))
 
 
 def read_rates(path: Path = RECORD) -> list[RateRun]:

@@ -8,7 +8,7 @@ import csv
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -172,18 +172,20 @@ def difference(all_rows: Sequence[StudyRun], data: str, a: str, b: str) -> Diffe
 def primary(all_rows: Sequence[StudyRun]) -> list[tuple[Difference, float, str]]:
     """Return FedEAS minus uniform on each data set, its corrected p, and the verdict."""
     all_rows = [row for row in all_rows if row.grid != "first-step"]
-    known = [d for data in PRIMARY if (d := difference(all_rows, data, "fedeas", "uniform"))]
-    # The family is of four, also while some are not there yet.
-    corrected = holm_p_values([*(d.p for d in known), *[1.0] * (len(PRIMARY) - len(known))])
-    return [(d, p, _verdict(d, p)) for d, p in zip(known, corrected, strict=False)]
+    return _family([difference(all_rows, data, "fedeas", "uniform") for data in PRIMARY])
 
 
 def first_step(all_rows: Sequence[StudyRun]) -> list[tuple[Difference, float, str]]:
     """Return the comparisons of the first step on a GPU, corrected over them alone."""
     of_step = [row for row in all_rows if row.grid == "first-step"]
-    known = [d for other in FIRST_STEP if (d := difference(of_step, "CIFAR-10", "fedeas", other))]
-    corrected = holm_p_values([*(d.p for d in known), *[1.0] * (len(FIRST_STEP) - len(known))])
-    return [(d, p, _verdict(d, p)) for d, p in zip(known, corrected, strict=False)]
+    return _family([difference(of_step, "CIFAR-10", "fedeas", other) for other in FIRST_STEP])
+
+
+def _family(planned: Sequence[Difference | None]) -> list[tuple[Difference, float, str]]:
+    """Correct over all planned comparisons, also while some are not there yet."""
+    corrected = holm_p_values([1.0 if d is None else d.p for d in planned])
+    pairs = zip(planned, corrected, strict=True)
+    return [(d, p, _verdict(d, p)) for d, p in pairs if d is not None]
 
 
 def _verdict(found: Difference, p: float) -> str:
@@ -220,14 +222,21 @@ def means(all_rows: Sequence[StudyRun]) -> dict[str, dict[str, Mean]]:
 
 def write_rows(path: Path, all_rows: Sequence[StudyRun]) -> None:
     """Write every run as a line of CSV."""
+    lines = []
+    for row in sorted(all_rows, key=lambda r: (r.data, r.grid, r.way, r.seed)):
+        content = asdict(row)
+        for name in ("accuracy", "class_mean", "worst_site", "before_last"):
+            content[name] = "" if content[name] is None else f"{content[name]:.5f}"
+        lines.append(content)
+    write_record(path, [f.name for f in fields(StudyRun)], lines)
+
+
+def write_record(path: Path, columns: Sequence[str], lines: Iterable[Mapping[str, object]]) -> None:
+    """Write lines of a record as CSV, with the same bytes on every system."""
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [f.name for f in fields(StudyRun)], lineterminator="\n")
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
-        for row in sorted(all_rows, key=lambda r: (r.data, r.grid, r.way, r.seed)):
-            content = asdict(row)
-            for name in ("accuracy", "class_mean", "worst_site", "before_last"):
-                content[name] = "" if content[name] is None else f"{content[name]:.5f}"
-            writer.writerow(content)
+        writer.writerows(lines)
 
 
 def write_curves(path: Path, folder: Path) -> None:
@@ -246,10 +255,8 @@ def write_curves(path: Path, folder: Path) -> None:
         if accuracy is not None
     ]
     lines.sort(key=lambda line: (line[0], line[2], line[1]))
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("way", "round", "seed", "accuracy"))
-        writer.writerows(lines)
+    columns = ("way", "round", "seed", "accuracy")
+    write_record(path, columns, (dict(zip(columns, line, strict=True)) for line in lines))
 
 
 def read_rows(path: Path) -> list[StudyRun]:
