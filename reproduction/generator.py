@@ -17,7 +17,7 @@ from fedeas.data.federation import pool_indices
 from fedeas.generators.train import PRESETS, TrainingProgress, train
 from fedeas.training.loop import use_threads
 
-PER_CLASS, POOL_SEED, STEPS = 3000, 0, 24_000
+PER_CLASS, POOL_SEED, STEPS = 3000, 0, 6_000
 
 
 def held_out(data: Dataset, per_class: int = PER_CLASS) -> Dataset:
