@@ -182,7 +182,9 @@ def study(
     again: list[Path] | None = typer.Option(
         None, metavar="DIR", help="Folder with the grid `again`, for the noise floor; repeatable."
     ),
-    out: Path | None = typer.Option(None, help="File for every run as a line of CSV."),
+    out: Path | None = typer.Option(
+        None, help="CSV file with a line per run; runs that it has already stay in it."
+    ),
     page: Path | None = typer.Option(
         None, help="Fill in the tables between a page's markers `<!-- study:NAME -->`."
     ),
@@ -200,6 +202,7 @@ def study(
         RECORD,
         first_step,
         means,
+        merge_rows,
         primary,
         read_rows,
         rows,
@@ -215,6 +218,7 @@ def study(
         return
     everything = list(rows(runs, again or ())) if runs else read_rows(RECORD)
     if out is not None:
+        everything = merge_rows(read_rows(out) if out.exists() else [], everything)
         write_rows(out, everything)
     if page is not None:
         text = page.read_text(encoding="utf-8")
@@ -263,7 +267,9 @@ def rates(
     runs: list[Path] | None = typer.Argument(
         None, metavar="[RUNS]...", help="Folders of the study's sweeps, instead of the record."
     ),
-    out: Path | None = typer.Option(None, help="File for every run as a line of CSV."),
+    out: Path | None = typer.Option(
+        None, help="CSV file with a line per run; those of other data sets stay in it."
+    ),
 ) -> None:
     """Print the accuracy on validation samples by learning rate, which chose the study's rates.
 
@@ -274,6 +280,9 @@ def rates(
 
     everything = list(rate_runs(runs)) if runs else read_rates()
     if out is not None:
+        new = {run.data for run in everything}
+        known = read_rates(out) if out.exists() else []
+        everything += [run for run in known if run.data not in new]
         write_rates(out, everything)
     table = show.new_table(
         "Accuracy on validation samples by learning rate, percent; * is the best",

@@ -259,6 +259,17 @@ def write_curves(path: Path, folder: Path) -> None:
     write_record(path, columns, (dict(zip(columns, line, strict=True)) for line in lines))
 
 
+def merge_rows(known: Sequence[StudyRun], new: Sequence[StudyRun]) -> list[StudyRun]:
+    """Return a record's runs with new ones added, or in the place of the same runs.
+
+    All runs of the study have one code: a difference between two versions is not one between ways.
+    """
+    if len(codes := {row.code for row in (*known, *new)}) > 1:
+        raise InputError("runs of several versions of the code", got=", ".join(sorted(codes)))
+    by_run = {(r.data, r.grid, r.way, r.seed): r for r in (*known, *new)}
+    return list(by_run.values())
+
+
 def read_rows(path: Path) -> list[StudyRun]:
     """Read what `write_rows` wrote."""
     with path.open(newline="", encoding="utf-8") as file:

@@ -21,6 +21,7 @@ from reproduction.study import (
     difference,
     first_step,
     means,
+    merge_rows,
     primary,
     read_rows,
     secondary,
@@ -98,6 +99,15 @@ def test_runs_are_written_and_read_and_repetitions_do_not_count(tmp_path):
     read = read_rows(tmp_path / "study.csv")
     assert sorted(read, key=repr) == sorted([*LETTER, *again], key=repr)
     assert means(read)["letter"]["fedeas"].value == pytest.approx(0.64)
+
+
+def test_a_record_grows_by_runs_of_its_own_code_only():
+    new = [*runs("letter", "fedeas", [0.9]), *runs("satimage", "fedeas", [0.8])]
+    merged = merge_rows(LETTER, new)
+    assert len(merged) == len(LETTER) + 1
+    assert means(merged)["letter"]["fedeas"].value == pytest.approx((0.9 + 0.64 + 0.66) / 3)
+    with pytest.raises(InputError, match="several versions"):
+        merge_rows(LETTER, [replace(new[0], code="other")])
 
 
 def test_the_sweeps_train_at_the_rates_that_were_best_on_validation_samples():
