@@ -36,7 +36,9 @@ from reproduction.study import RECORD, read_rows
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "data"
 EVIDENCE = ROOT / "reproduction" / "configs" / "evidence"
-FILES = {"CIFAR-10": "cifar10", "Fashion-MNIST": "fashion"}  # of the study's data sets
+# The study's sweep files and data sets whose names are not the same.
+FILES = {"CIFAR-10": "cifar10", "Fashion-MNIST": "fashion"}
+NAMES = {"CIFAR-10": "cifar10", "Fashion-MNIST": "fashion_mnist"}
 WEIGHTS = "class-weights"
 WORTH = 0.5  # points that generated samples have to be ahead by
 FREE_SEED = 42  # of reproduction/configs/cpu/free.toml
@@ -84,7 +86,7 @@ def settings() -> Iterator[dict[str, object]]:
     yield row_of("cifar10-0_1 (real images)", content, read_free(DATA / "free.csv"), "fedeas")
     for data, runs in read_study().items():
         content = read_toml(EVIDENCE / f"{FILES.get(data, data)}.toml")["base"]
-        yield row_of(f"{FILES.get(data, data)}-equal steps", content, runs, "fedeas")
+        yield row_of(f"{NAMES.get(data, data)}-equal steps", content, runs, "fedeas")
 
 
 def row_of(
@@ -107,8 +109,8 @@ def row_of(
         "half": "" if mean.half is None else f"{100 * mean.half:.1f}",
     }
     for title, way in (("generated", generated), ("copies", "copies"), ("weights", WEIGHTS)):
-        gain = statistics.mean(minus(runs[way], runs["none"]).values())
-        row[f"{title} - none"] = f"{100 * gain:+.1f}"
+        gains = minus(runs[way], runs["none"]).values() if way in runs else ()
+        row[f"{title} - none"] = f"{100 * statistics.mean(gains):+.1f}" if gains else ""
     return row
 
 
@@ -129,7 +131,7 @@ def read_study() -> dict[str, dict[str, BySeed]]:
         if row.grid != "again":
             way = WEIGHTS if row.way == "class weights" else row.way
             found.setdefault(row.data, {}).setdefault(way, {})[row.seed] = row.accuracy
-    compared = {"none", "copies", "fedeas", WEIGHTS}
+    compared = {"none", "copies", "fedeas"}
     return {data: ways for data, ways in found.items() if compared <= ways.keys()}
 
 

@@ -58,11 +58,11 @@ def test_the_advice_beside_what_paid_is_that_of_its_record(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     advice = importlib.import_module("advice")
     rows = advice.markdown(ROOT / "docs" / "data" / "advice.csv").splitlines()[2:]
-    assert len(rows) == 15
-    assert sum("**" in row for row in rows) == 5
-    assert "generating is ahead of copies with its whole interval in 5" in " ".join(
-        (ROOT / "docs" / "findings.md").read_text().split()
-    )
+    bold = sum("**" in row for row in rows)
+    assert 0 < bold < len(rows)
+    said = f"Of {len(rows)} recorded settings ([data/advice.csv](data/advice.csv)) generating is "
+    said += f"ahead of copies with its whole interval in {bold};"
+    assert said in " ".join((ROOT / "docs" / "findings.md").read_text("utf-8").split())
 
 
 def test_the_pages_stay_short():

@@ -22,7 +22,16 @@ from fedeas.errors import InputError
 from fedeas.planning.beta import plan as make_plan
 from fedeas.planning.cost import Cost, cost_text
 from fedeas.planning.counts import CountsLike, LabelCounts
-from fedeas.planning.diagnosis import COPIES, FEW, GENERATE, LITTLE, NOTHING, Diagnosis, diagnose
+from fedeas.planning.diagnosis import (
+    COPIES,
+    FEW,
+    GENERATE,
+    LITTLE,
+    NOTHING,
+    WRONG_ADVICE,
+    Diagnosis,
+    diagnose,
+)
 from fedeas.planning.plan import Plan
 from fedeas.planning.policies import FullBalance, copyable
 from fedeas.planning.published import THRESHOLD, NoisyCounts, PublishedCounts, Range, publish
@@ -308,6 +317,11 @@ def _help(shown: Published, cases: Sequence[_Case]) -> list[Part]:
         f"The advice looks at label counts alone. Where fewer than {FEW} samples of a class are at "
         "a site, there is too little to copy, so new ones have to come from a generator: a program "
         "that draws samples which resemble real ones."
+    )
+    wrong, settings = WRONG_ADVICE
+    parts.append(
+        f"It is a rule of thumb: of {settings} settings whose results are recorded with fedeas, it "
+        f"was wrong in {wrong}."
     )
     return parts
 
