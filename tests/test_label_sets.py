@@ -16,7 +16,12 @@ from scipy.optimize import LinearConstraint, linprog, milp
 from fedeas import FedEAS, FullBalance, InputError, LabelCounts, MissingOnly, WaterFill, plan
 from fedeas.planning import covering, skew
 from fedeas.planning.covering import least_cover
-from fedeas.planning.label_set_plan import label_scores, plan_label_sets, target_prevalence
+from fedeas.planning.label_set_plan import (
+    LabelSetPlan,
+    label_scores,
+    plan_label_sets,
+    target_prevalence,
+)
 from fedeas.planning.label_sets import LabelSetCounts
 
 ROOT = Path(__file__).parents[1]
@@ -362,6 +367,44 @@ def test_a_saved_plan_is_a_table_of_label_sets(tmp_path):
             for s, m in zip(table.set_names, row, strict=True) if m}  # fmt: skip
     assert rows == {(k, s): m for k, s, m in answer.rows()}
     assert json.loads(json.dumps(answer.to_dict()))["total"] == answer.total
+
+
+@settings(max_examples=30, deadline=None)
+@given(counts=label_set_counts(), ending=st.sampled_from(["csv", "tsv", "json"]))
+def test_a_saved_plan_is_loaded_as_it_was(counts, ending, tmp_path_factory):
+    file = tmp_path_factory.mktemp("saved") / f"plan.{ending}"
+    policy = FedEAS(beta=12, target="federation")
+    try:
+        answer = plan_label_sets(counts, policy, min_samples=0)
+    except InputError:  # all samples have the same label
+        return
+    answer.save(file)
+    loaded = LabelSetPlan.load(file)
+    assert (loaded.counts, loaded.wanted) == (answer.counts, answer.wanted)
+    assert loaded.samples.tolist() == answer.samples.tolist()
+    assert (loaded.bound, loaded.obstacles) == (answer.bound, answer.obstacles)
+    assert loaded.to_dict() == answer.to_dict()
+
+
+@pytest.mark.parametrize("change", ["table", "client", "facts", "gone", "other"])
+def test_a_plan_that_was_changed_is_not_loaded(change, tmp_path):
+    file = tmp_path / "plan.csv"
+    answer = plan_label_sets(small(), FedEAS(beta=12), min_samples=0)
+    answer.save(file)
+    facts, text = tmp_path / "plan.csv.json", file.read_text()
+    if change == "table":
+        _, _, number = answer.rows()[0]
+        file.write_text(text.replace(f",{number}\n", f",{number + 1}\n", 1))
+    elif change == "client":
+        file.write_text(text.replace("South", "West"))
+    elif change == "facts":
+        facts.write_text(facts.read_text().replace('"bound": ', '"bound": 1'))
+    elif change == "gone":
+        facts.unlink()
+    else:
+        plan(LabelCounts([[90, 10], [5, 5]])).save(file)
+    with pytest.raises(InputError, match=r"plan\.csv"):
+        LabelSetPlan.load(file)
 
 
 def test_plans_are_below_greedy_and_near_the_bound(monkeypatch):

@@ -17,6 +17,7 @@ from fedeas.countfiles.label_sets import (
     NO_LABEL,
     SEPARATOR,
     find_label_sets,
+    find_sets_of_labels,
     read_label_sets,
     split_labels,
     write_label_sets,
@@ -178,12 +179,15 @@ class LabelSetCounts:
 
     @classmethod
     def from_counts(cls, counts: CountsLike) -> "LabelSetCounts":
-        """Return the counts of samples with one label each.
+        """Return label counts as counts of label sets; a class may be one, such as 'flu|cough'.
 
         >>> LabelSetCounts.from_counts([[90, 10, 0]]).set_names
         ('0', '1', '2')
         """
         table = LabelCounts.of(counts)
+        sets = find_sets_of_labels(table.class_names)
+        if sets is not None:
+            return cls(sets.table, table.n, table.clients, sets.labels)
         return cls(np.eye(table.C, dtype=bool), table.n, table.clients, table.classes)
 
     @classmethod
@@ -339,6 +343,25 @@ class LabelSetCounts:
             f"LabelSetCounts({clients} x {len(self.sets):,} label sets of {self.L:,} "
             f"label{'s' * (self.L != 1)}, {self.total:,} samples, {each:.2f} labels per sample)"
         )
+
+
+def name_label_sets(columns: ArrayLike, labels: Sequence[str]) -> NDArray[np.str_]:
+    """Return the class of every sample, the name of its label set, from a column per label.
+
+    Parameters
+    ----------
+    columns : array_like
+        Samples x labels, 0 or 1.
+    labels : sequence of str
+        The name of every label.
+
+    >>> name_label_sets([[1, 1], [0, 0], [0, 1]], ["flu", "cough"]).tolist()
+    ['cough|flu', 'no label', 'cough']
+    """
+    ordered = sorted(range(len(labels)), key=lambda c: str(labels[c]))
+    held = zero_or_one(columns, "columns of labels")[:, ordered]
+    names = np.array([str(labels[c]) for c in ordered], object)
+    return np.array([SEPARATOR.join(names[row]) or NO_LABEL for row in held])
 
 
 def zero_or_one(values: ArrayLike, what: str) -> Bools:
