@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch.nn import functional
 
-from fedeas import FedEAS, InputError, LabelCounts
+from fedeas import FedEAS, FedEASSampler, InputError, LabelCounts, augment
 from fedeas._util.settings import read_settings
 from fedeas.cache import Cache, ClientSamples, FixedPlan, fill
 from fedeas.data import Column, Dataset, Federation, Schema, federate, open_dataset
@@ -192,6 +192,21 @@ def test_a_judge_takes_label_sets_as_classes(pairs):
     judge = Judge.train(pairs[0].data, epochs=1, training=np.arange(32))
     assert judge.classes == SETS
     assert 0 <= judge.accuracy <= 1
+
+
+def test_columns_of_labels_are_refused_where_a_row_has_one_class(tmp_path):
+    rng = np.random.default_rng(0)
+    rows, columns = rng.normal(size=(60, 3)).astype(np.float32), rng.integers(0, 2, (60, 3))
+    with pytest.raises(ValueError, match="Multilabel"):
+        FedEASSampler(beta=5).fit_resample(rows, columns)
+    with pytest.raises(InputError, match="name_label_sets"):
+        augment(rows, labels=columns, generator="smote", beta=5, client="a", cache=tmp_path)
+    names = name_label_sets(columns, ["x", "y", "z"])
+    _, labels = augment(
+        rows, labels=names, generator="copies", beta=500, client="a", cache=tmp_path
+    )
+    assert set(labels[60:]) <= set(names)
+    assert len(labels) > 60
 
 
 # Training

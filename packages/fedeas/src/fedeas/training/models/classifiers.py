@@ -125,10 +125,11 @@ class Classifier(nn.Module):
         return self.body(self.normalise(samples))
 
     @staticmethod
-    def batch_loss(model: nn.Module, samples: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def batch_loss(
+        model: "Classifier", samples: torch.Tensor, labels: torch.Tensor
+    ) -> torch.Tensor:
         """Return what plain training makes small; `model` is this one, or its compiled form."""
-        loss: torch.Tensor = model.label_loss(model(samples), labels)
-        return loss
+        return model.label_loss(model(samples), labels)
 
     def label_loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return the cross-entropy of logits: of classes, or of each label of a label set."""
