@@ -1,5 +1,6 @@
 """Samples with several labels, from data to a trained model: a label set is a class by its name."""
 
+import importlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch.nn import functional
 
-from fedeas import FedEAS, FedEASSampler, InputError, LabelCounts, augment
+from fedeas import FedEAS, FedEASSampler, InputError, LabelCounts, Plan, augment
 from fedeas._util.settings import read_settings
 from fedeas.cache import Cache, ClientSamples, FixedPlan, fill
 from fedeas.data import Column, Dataset, Federation, Schema, federate, open_dataset
@@ -35,6 +36,7 @@ from fedeas_lab.config import Config
 from fedeas_private.generator.make import make_private, open_private
 from pictures import CLASSES, draw_shapes
 
+ROOT = Path(__file__).parents[1]
 SETS = ("bar", "dot", "frame", "bar|dot", "bar|frame", "dot|frame")
 ONE_CLASS = {"fedgen", "fedmix", "class-weights", "fedlc", "fedrs", "fedvls"}
 LOCAL = Local(epochs=1, batch=16, learning_rate=0.1)
@@ -125,7 +127,7 @@ def test_counts_of_classes_are_counts_of_label_sets(pairs):
     )
 
 
-def test_a_plan_of_label_sets_is_a_plan_of_their_classes(pairs):
+def test_a_plan_of_label_sets_is_a_plan_of_their_classes(pairs, tmp_path):
     _, plan = pairs
     turned = ("dot|bar", *reversed(SETS[4:]), *SETS[:3])  # another order, within a name too
     by_class = plan.for_classes(turned)
@@ -134,6 +136,8 @@ def test_a_plan_of_label_sets_is_a_plan_of_their_classes(pairs):
     assert by_class.samples.T.tolist() == [
         expected["|".join(sorted(name.split("|")))] for name in turned
     ]
+    by_class.save(tmp_path / "plan.csv")
+    assert Plan.load(tmp_path / "plan.csv") == by_class
     used = plan.counts.set_names[int(np.argmax(plan.samples.sum(axis=0)))]
     with pytest.raises(InputError, match=used.replace("|", r"\|")):
         plan.for_classes([name for name in SETS if name != used])
@@ -314,3 +318,15 @@ def test_fedeas_run_compares_accuracies_and_says_so(tmp_path):
     content = {"data": {"name": "t", "folder": str(tmp_path / "rows.csv")}}
     with pytest.raises(InputError, match="several labels"):
         run(read_settings(Config, content, "test"), tmp_path / "out")
+
+
+# The page
+
+
+def test_the_table_of_the_page_is_that_of_the_record(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    benchmark = importlib.import_module("label_sets_federation")
+    record = ROOT / "docs" / "data" / "label-sets.csv"
+    assert {len(runs) for runs in benchmark.read_figures(record, "auroc").values()} == {5}
+    table = benchmark.markdown(record)
+    assert table in (ROOT / "docs" / "howto" / "several_labels.md").read_text()

@@ -71,12 +71,12 @@ class LabelSets(NamedTuple):
     table: NDArray[np.bool_]
 
 
-def find_sets_of_labels(classes: Sequence[str]) -> LabelSets | None:
+def label_sets_of(classes: Sequence[str]) -> LabelSets | None:
     """Return the labels of classes that are label sets; None where a class is one label.
 
     They are label sets if the name of one lists several labels: a sample then still has one class.
 
-    >>> find_sets_of_labels(["cough", "flu|cough", "no label"]).table.astype(int).tolist()
+    >>> label_sets_of(["cough", "flu|cough", "no label"]).table.astype(int).tolist()
     [[1, 0], [1, 1], [0, 0]]
     """
     if not any(SEPARATOR in name for name in classes):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas._util.files import check_regular, content_hash, file_hash, unwritable
-from fedeas.countfiles.label_sets import LabelSets, find_sets_of_labels
+from fedeas.countfiles.label_sets import LabelSets, label_sets_of
 from fedeas.data.kinds import Array, find_kind
 from fedeas.data.schema import Schema
 from fedeas.errors import FileAccessError, InputError
@@ -166,7 +166,7 @@ class Dataset:
     @cached_property
     def label_sets(self) -> LabelSets | None:
         """The labels of every class, where classes are label sets such as 'flu|cough'."""
-        return find_sets_of_labels(self.classes)
+        return label_sets_of(self.classes)
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.samples.shape[1:]))

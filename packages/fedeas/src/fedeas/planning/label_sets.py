@@ -17,7 +17,7 @@ from fedeas.countfiles.label_sets import (
     NO_LABEL,
     SEPARATOR,
     find_label_sets,
-    find_sets_of_labels,
+    label_sets_of,
     read_label_sets,
     split_labels,
     write_label_sets,
@@ -185,7 +185,7 @@ class LabelSetCounts:
         ('0', '1', '2')
         """
         table = LabelCounts.of(counts)
-        sets = find_sets_of_labels(table.class_names)
+        sets = label_sets_of(table.class_names)
         if sets is not None:
             return cls(sets.table, table.n, table.clients, sets.labels)
         return cls(np.eye(table.C, dtype=bool), table.n, table.clients, table.classes)
