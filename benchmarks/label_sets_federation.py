@@ -3,9 +3,10 @@
     python benchmarks/label_sets_federation.py [OUT.csv] [--seeds 5] [--quick] [--record OUT.csv]
 
 A sample is two items of Fashion-MNIST (FEDEAS_DATA) side by side at half their size (14 x 28), with
-the labels of both: ten labels, 55 label sets. Label sets are shared out to 20 clients by a
-Dirichlet distribution (0.1). A model with a sigmoid per label is trained by FedAvg on Flower's
-inline backend. In every way each client takes the steps that it takes with FedEAS:
+the labels of both: ten labels, 55 label sets. Label sets are shared out to 20 clients by Dirichlet
+distributions: with 0.1 clients have nearly every label, in other combinations; with 0.02 they lack
+a quarter. A model with a sigmoid per label is trained by FedAvg on Flower's inline backend. In
+every way each client takes the steps that it takes with FedEAS:
 
 | none | real samples alone |
 | copies | FedEAS' plan from label sets that the client has, filled with moved copies |
@@ -15,11 +16,12 @@ inline backend. In every way each client takes the steps that it takes with FedE
 Everything is drawn anew for each seed: images, partition, weights, noise. The learning rate is the
 best of 0.001, 0.003 and 0.01 for `none` on another seed (101). Figures are means of the
 last five rounds: the AUROC of a label averaged over labels, and that of the worst label. OUT.csv
-has every run, `--record` prints the table of one, and the last line is JSON.
+has every run and is resumed, `--record` prints the table of one, and the last line is JSON.
 """
 
 import argparse
 import csv
+import itertools
 import json
 import tempfile
 import time
@@ -51,9 +53,10 @@ from fedeas_private.generator.make import make_private
 from reproduction.study import write_record
 
 WAYS = ("none", "copies", "private", "fresh")
-CLIENTS, ALPHA, EPSILON, LAST = 20, 0.1, 10.0, 5
+ALPHAS = (0.1, 0.02)
+CLIENTS, EPSILON, LAST = 20, 10.0, 5
 LOCAL = Local(epochs=1, batch=64, learning_rate=3e-3, optimizer="adam")
-COLUMNS = ("way", "seed", "generated", "auroc", "worst_auroc", "worst_label", "seconds")
+COLUMNS = ("alpha", "way", "seed", "generated", "auroc", "worst_auroc", "worst_label", "seconds")
 Ints = NDArray[np.int64]
 
 
@@ -152,36 +155,46 @@ def train(
     }  # fmt: skip
 
 
-def run_all(seeds: int, images: int, test: int, rounds: int) -> Iterator[dict[str, Any]]:
-    """Train every way on every seed."""
+def run_all(
+    seeds: int, images: int, test: int, rounds: int, done: set[tuple[str, ...]]
+) -> Iterator[dict[str, Any]]:
+    """Train every way on every seed, unless that is done."""
     items = load_images("fashion_mnist")
-    for seed in range(1, seeds + 1):
+    for alpha, seed in itertools.product(ALPHAS, range(1, seeds + 1)):
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
             data = draw_pairs(items, folder / "pairs", images, test, seed)
-            federation = federate(data, Dirichlet(CLIENTS, ALPHA, seed, min_samples=10))
+            federation = federate(data, Dirichlet(CLIENTS, alpha, seed, min_samples=10))
             for way in WAYS:
-                yield train(way, federation, items, folder, rounds, seed)
+                if (str(alpha), way, str(seed)) not in done:
+                    line = train(way, federation, items, folder, rounds, seed)
+                    yield {"alpha": alpha, **line}
 
 
-def read_figures(record: Path, column: str) -> dict[str, list[float]]:
-    """Return a column of a record by way, in the order of seeds."""
+def read_lines(record: Path) -> list[dict[str, str]]:
+    """Return the lines of a record."""
     with record.open(newline="", encoding="utf-8") as file:
-        rows = sorted(csv.DictReader(file), key=lambda row: int(row["seed"]))
+        return list(csv.DictReader(file))
+
+
+def read_figures(record: Path, column: str, alpha: float) -> dict[str, list[float]]:
+    """Return a column of a record by way, in the order of seeds."""
+    rows = sorted(read_lines(record), key=lambda row: int(row["seed"]))
+    rows = [row for row in rows if row["alpha"] == str(alpha)]
     return {way: [float(row[column]) for row in rows if row["way"] == way] for way in WAYS}
 
 
 def markdown(record: Path) -> str:
     """Return the table of a record: means, and gains over none seed by seed, in points."""
-    mean, worst = (read_figures(record, column) for column in ("auroc", "worst_auroc"))
-    generated = read_figures(record, "generated")
     lines = [
-        "| way | generated | mean AUROC | over none | worst label | over none |",
-        "|---|---|---|---|---|---|",
+        "| Dirichlet | way | generated | mean AUROC | over none | worst label | over none |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for way in WAYS:
-        cells = [way, f"{np.mean(generated[way]):,.0f}"]
-        for figures in (mean, worst):
+    for alpha, way in itertools.product(ALPHAS, WAYS):
+        generated = read_figures(record, "generated", alpha)[way]
+        cells = [str(alpha), way, f"{np.mean(generated):,.0f}"]
+        for column in ("auroc", "worst_auroc"):
+            figures = read_figures(record, column, alpha)
             gains = np.subtract(figures[way], figures["none"]).tolist()
             cells.append(Mean.of(figures[way]).points())
             cells.append("" if way == "none" else Mean.of(gains).points("+"))
@@ -202,15 +215,20 @@ def main() -> None:
         return
     use_threads(1)
     sizes = (1, 1000, 300, 5) if given.quick else (given.seeds, 4000, 2000, 20)
-    lines = []
     with tempfile.TemporaryDirectory() as temporary:
         out = given.out or Path(temporary) / "record.csv"
-        for line in run_all(*sizes):
+        lines: list[dict[str, Any]] = [*read_lines(out)] if out.exists() else []
+        done = {(line["alpha"], line["way"], line["seed"]) for line in lines}
+        for line in run_all(*sizes, done):
             lines.append(line)
             print(json.dumps(line), flush=True)
             write_record(out, COLUMNS, lines)
         print(markdown(out))
-        means = {way: round(float(np.mean(v)), 4) for way, v in read_figures(out, "auroc").items()}
+        means = {
+            f"{way}, {alpha}": round(float(np.mean(figures)), 4)
+            for alpha in ALPHAS
+            for way, figures in read_figures(out, "auroc", alpha).items()
+        }
     print(json.dumps(means))
 
 
