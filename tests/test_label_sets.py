@@ -22,7 +22,7 @@ from fedeas.planning.label_set_plan import (
     plan_label_sets,
     target_prevalence,
 )
-from fedeas.planning.label_sets import LabelSetCounts
+from fedeas.planning.label_sets import LabelSetCounts, name_label_sets
 
 ROOT = Path(__file__).parents[1]
 LABELS = ("flu", "cough", "rash")
@@ -141,6 +141,8 @@ def test_what_is_saved_is_loaded(counts, ending, tmp_path_factory):
         (lambda: LabelSetCounts.from_lists(["a"], ["x"], ["b"]), "'a'"),
         (lambda: LabelSetCounts.from_columns([[0, -1.0]], ["x"]), "-1"),
         (lambda: LabelSetCounts.from_columns([[0, 1]], ["x", "y"]), "length"),
+        (lambda: name_label_sets([[0, 1]], ["a|b", "c"]), "a|b"),
+        (lambda: name_label_sets([[0, 1]], ["a", "b", "c"]), "3"),
         (lambda: plan_label_sets([[1, 2]]), "list"),
         (lambda: plan_label_sets(small(), sets="site"), "'site'"),
     ],
