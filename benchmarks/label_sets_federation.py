@@ -50,7 +50,6 @@ from fedeas.training.samples import Samples, Task
 from fedeas.training.settings import Federated, Local, ModelSettings
 from fedeas_lab.results import Mean
 from fedeas_private.generator.make import make_private
-from reproduction.study import write_record
 
 WAYS = ("none", "copies", "private", "fresh")
 ALPHAS = (0.1, 0.02)
@@ -177,11 +176,12 @@ def read_lines(record: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def read_figures(record: Path, column: str, alpha: float) -> dict[str, list[float]]:
-    """Return a column of a record by way, in the order of seeds."""
-    rows = sorted(read_lines(record), key=lambda row: int(row["seed"]))
-    rows = [row for row in rows if row["alpha"] == str(alpha)]
-    return {way: [float(row[column]) for row in rows if row["way"] == way] for way in WAYS}
+def read_figures(record: Path, column: str) -> dict[tuple[str, str], list[float]]:
+    """Return a column of a record by alpha and way, in the order of seeds."""
+    figures: dict[tuple[str, str], list[float]] = {}
+    for row in sorted(read_lines(record), key=lambda row: int(row["seed"])):
+        figures.setdefault((row["alpha"], row["way"]), []).append(float(row[column]))
+    return figures
 
 
 def markdown(record: Path) -> str:
@@ -190,13 +190,12 @@ def markdown(record: Path) -> str:
         "| Dirichlet | way | generated | mean AUROC | over none | worst label | over none |",
         "|---|---|---|---|---|---|---|",
     ]
-    for alpha, way in itertools.product(ALPHAS, WAYS):
-        generated = read_figures(record, "generated", alpha)[way]
-        cells = [str(alpha), way, f"{np.mean(generated):,.0f}"]
+    for (alpha, way), generated in read_figures(record, "generated").items():
+        cells = [alpha, way, f"{np.mean(generated):,.0f}"]
         for column in ("auroc", "worst_auroc"):
-            figures = read_figures(record, column, alpha)
-            gains = np.subtract(figures[way], figures["none"]).tolist()
-            cells.append(Mean.of(figures[way]).points())
+            figures = read_figures(record, column)
+            gains = np.subtract(figures[alpha, way], figures[alpha, "none"]).tolist()
+            cells.append(Mean.of(figures[alpha, way]).points())
             cells.append("" if way == "none" else Mean.of(gains).points("+"))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -222,12 +221,14 @@ def main() -> None:
         for line in run_all(*sizes, done):
             lines.append(line)
             print(json.dumps(line), flush=True)
-            write_record(out, COLUMNS, lines)
+            with out.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(lines)
         print(markdown(out))
         means = {
             f"{way}, {alpha}": round(float(np.mean(figures)), 4)
-            for alpha in ALPHAS
-            for way, figures in read_figures(out, "auroc", alpha).items()
+            for (alpha, way), figures in read_figures(out, "auroc").items()
         }
     print(json.dumps(means))
 

@@ -327,8 +327,8 @@ def test_the_table_of_the_page_is_that_of_the_record(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     benchmark = importlib.import_module("label_sets_federation")
     record = ROOT / "docs" / "data" / "label-sets.csv"
-    for alpha in benchmark.ALPHAS:
-        runs = benchmark.read_figures(record, "auroc", alpha).values()
-        assert {len(each) for each in runs} == {5}
+    figures = benchmark.read_figures(record, "auroc")
+    assert {way for _, way in figures} == set(benchmark.WAYS)
+    assert {len(runs) for runs in figures.values()} == {5}
     table = benchmark.markdown(record)
     assert table in (ROOT / "docs" / "howto" / "several_labels.md").read_text()
