@@ -458,6 +458,18 @@ def test_the_command_plans_label_sets(sets_file, tmp_path):
     }
 
 
+def test_the_command_tells_positives_from_samples(sets_file):
+    answer = plan_label_sets(LabelSetCounts.load(sets_file), target="federation")
+    assert answer.wanted.total > answer.total > 0
+    heads = {}
+    for line in run(sets_file, "--target", "federation").stdout.splitlines():
+        head, _, text = line.partition(" ")
+        heads[head] = heads.get(head, "") + text
+    assert f"{answer.wanted.total:,} wanted; beta" in heads["positives"]
+    assert heads["samples"].split()[0] == f"{answer.total:,}"
+    assert "beta" not in heads["samples"]
+
+
 def test_the_command_reads_samples_with_several_labels(tmp_path):
     rows = [(k, s) for k, s, n in ROWS for _ in range(10 * n)]
     lists, columns = tmp_path / "lists.csv", tmp_path / "columns.csv"
