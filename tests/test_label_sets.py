@@ -16,8 +16,13 @@ from scipy.optimize import LinearConstraint, linprog, milp
 from fedeas import FedEAS, FullBalance, InputError, LabelCounts, MissingOnly, WaterFill, plan
 from fedeas.planning import covering, skew
 from fedeas.planning.covering import least_cover
-from fedeas.planning.label_set_plan import label_scores, plan_label_sets, target_prevalence
-from fedeas.planning.label_sets import LabelSetCounts
+from fedeas.planning.label_set_plan import (
+    LabelSetPlan,
+    label_scores,
+    plan_label_sets,
+    target_prevalence,
+)
+from fedeas.planning.label_sets import LabelSetCounts, name_label_sets
 
 ROOT = Path(__file__).parents[1]
 LABELS = ("flu", "cough", "rash")
@@ -136,6 +141,8 @@ def test_what_is_saved_is_loaded(counts, ending, tmp_path_factory):
         (lambda: LabelSetCounts.from_lists(["a"], ["x"], ["b"]), "'a'"),
         (lambda: LabelSetCounts.from_columns([[0, -1.0]], ["x"]), "-1"),
         (lambda: LabelSetCounts.from_columns([[0, 1]], ["x", "y"]), "length"),
+        (lambda: name_label_sets([[0, 1]], ["a|b", "c"]), "a|b"),
+        (lambda: name_label_sets([[0, 1]], ["a", "b", "c"]), "3"),
         (lambda: plan_label_sets([[1, 2]]), "list"),
         (lambda: plan_label_sets(small(), sets="site"), "'site'"),
     ],
@@ -364,6 +371,44 @@ def test_a_saved_plan_is_a_table_of_label_sets(tmp_path):
     assert json.loads(json.dumps(answer.to_dict()))["total"] == answer.total
 
 
+@settings(max_examples=30, deadline=None)
+@given(counts=label_set_counts(), ending=st.sampled_from(["csv", "tsv", "json"]))
+def test_a_saved_plan_is_loaded_as_it_was(counts, ending, tmp_path_factory):
+    file = tmp_path_factory.mktemp("saved") / f"plan.{ending}"
+    policy = FedEAS(beta=12, target="federation")
+    try:
+        answer = plan_label_sets(counts, policy, min_samples=0)
+    except InputError:  # all samples have the same label
+        return
+    answer.save(file)
+    loaded = LabelSetPlan.load(file)
+    assert (loaded.counts, loaded.wanted) == (answer.counts, answer.wanted)
+    assert loaded.samples.tolist() == answer.samples.tolist()
+    assert (loaded.bound, loaded.obstacles) == (answer.bound, answer.obstacles)
+    assert loaded.to_dict() == answer.to_dict()
+
+
+@pytest.mark.parametrize("change", ["table", "client", "facts", "gone", "other"])
+def test_a_plan_that_was_changed_is_not_loaded(change, tmp_path):
+    file = tmp_path / "plan.csv"
+    answer = plan_label_sets(small(), FedEAS(beta=12), min_samples=0)
+    answer.save(file)
+    facts, text = tmp_path / "plan.csv.json", file.read_text()
+    if change == "table":
+        _, _, number = answer.rows()[0]
+        file.write_text(text.replace(f",{number}\n", f",{number + 1}\n", 1))
+    elif change == "client":
+        file.write_text(text.replace("South", "West"))
+    elif change == "facts":
+        facts.write_text(facts.read_text().replace('"bound": ', '"bound": 1'))
+    elif change == "gone":
+        facts.unlink()
+    else:
+        plan(LabelCounts([[90, 10], [5, 5]])).save(file)
+    with pytest.raises(InputError, match=r"plan\.csv"):
+        LabelSetPlan.load(file)
+
+
 def test_plans_are_below_greedy_and_near_the_bound(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     benchmark = importlib.import_module("label_sets")
@@ -411,6 +456,18 @@ def test_the_command_plans_label_sets(sets_file, tmp_path):
     assert {row["client"]: row["sets"] for row in facts["clients"]} == {
         name: {s: m for k, s, m in answer.rows() if k == name} for name in counts.client_names
     }
+
+
+def test_the_command_tells_positives_from_samples(sets_file):
+    answer = plan_label_sets(LabelSetCounts.load(sets_file), target="federation")
+    assert answer.wanted.total > answer.total > 0
+    heads = {}
+    for line in run(sets_file, "--target", "federation").stdout.splitlines():
+        head, _, text = line.partition(" ")
+        heads[head] = heads.get(head, "") + text
+    assert f"{answer.wanted.total:,} wanted; beta" in heads["positives"]
+    assert heads["samples"].split()[0] == f"{answer.total:,}"
+    assert "beta" not in heads["samples"]
 
 
 def test_the_command_reads_samples_with_several_labels(tmp_path):

@@ -201,7 +201,7 @@ def test_a_loaded_plan_is_drawn_with_its_counts(paper, tmp_path):
 @pytest.mark.parametrize("ending", [".csv", ".json"])
 def test_a_plan_of_a_newer_version_is_read_or_its_version_is_named(paper, tmp_path, ending):
     plan = FedEAS().plan(paper)
-    facts = plan._facts()
+    facts = plan.facts()
     path = tmp_path / f"plan{ending}"
 
     def write(facts):

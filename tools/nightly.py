@@ -21,6 +21,7 @@ STEPS = {
     "first hour": ["benchmarks/first_hour.py"],
     "plan": ["benchmarks/plan.py"],
     "label_sets": ["benchmarks/label_sets.py"],
+    "label_sets_federation": ["benchmarks/label_sets_federation.py", "--quick"],
     "fill": ["benchmarks/fill.py"],
     "fill_rows": ["benchmarks/fill_rows.py"],
     "row_quality": ["benchmarks/row_quality.py"],

@@ -100,11 +100,17 @@ def resolve(config: Config) -> Run:
     config = config.replace(device=str(choose_device(config.device)))
     table = table_options(config)
     data = open_data(config, table)
+    if data.label_sets is not None:
+        raise InputError(
+            "runs are compared by accuracy, and these samples have several labels",
+            got=data.name,
+            fix="use fedeas.training.simulate, or Flower: docs/howto/several_labels.md",
+        )
     federation = partition_data(config, data)
     counts = federation.counts
     _check_every_client_trains(counts)
     method = make_method(config.federated.method)  # wrong ones before a generator is made
-    method.check_data(data.schema)
+    method.check_data(data)
     policy = make_policy(config.augment.policy)
     plan = make_plan(policy, counts)
     steps = local_steps(config, counts)

@@ -288,6 +288,7 @@ def augment_table(
             "rows and labels differ in length",
             got=(len(data), values.shape),
             allowed="a label per row",
+            fix="join the labels of a row: fedeas.planning.label_sets.name_label_sets",
         )
     samples = replace(samples, generator=tabular(samples.generator))
     generator = samples.open_generator()

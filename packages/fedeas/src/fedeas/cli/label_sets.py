@@ -144,10 +144,12 @@ def _print_plan(plan: "LabelSetPlan", rows: int) -> None:
 
 def _print_outcome(plan: "LabelSetPlan", choice: "BetaChoice | None") -> None:
     """Print what the plan makes and removes, and what cannot be reached."""
+    chosen = ""
     if choice is not None and choice.chosen_by != "total":
-        _line("beta", f"{choice.beta:.9g}, counting positives: {choice}")
+        chosen = f"; beta {choice.beta:.9g} is chosen as if each took a sample: {choice}"
+    _line("positives", f"{plan.wanted.total:,} wanted{chosen}")
     least = "the fewest" if plan.total == plan.bound else f"at least {plan.bound:,} are needed"
-    _line("positives", f"{plan.wanted.total:,} wanted, in {plan.total:,} samples: {least}")
+    _line("samples", f"{plan.total:,} hold them: {least}; the lines below count samples")
     before, after = plan.score_before, plan.score_after
     removed = show.percent(plan.reduction)
     typer.echo(f"imbalance        {before:.4f} -> {after:.4f}, {removed} removed")

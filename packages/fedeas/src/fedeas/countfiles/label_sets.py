@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,32 @@ class LabelSetColumns:
     lists: bool
     count: int | None = None
     people: int | None = None  # numbers beside a column of counts, else the person of the sample
+
+
+class LabelSets(NamedTuple):
+    """Labels, sorted, and which of them each class has: classes x labels."""
+
+    labels: tuple[str, ...]
+    table: NDArray[np.bool_]
+
+
+def label_sets_of(classes: Sequence[str]) -> LabelSets | None:
+    """Return the labels of classes that are label sets; None where a class is one label.
+
+    They are label sets if the name of one lists several labels: a sample then still has one class.
+
+    >>> label_sets_of(["cough", "flu|cough", "no label"]).table.astype(int).tolist()
+    [[1, 0], [1, 1], [0, 0]]
+    """
+    if not any(SEPARATOR in name for name in classes):
+        return None
+    lists = [frozenset(split_labels(name)) for name in classes]
+    if len(set(lists)) < len(lists):
+        twice = Counter(lists).most_common(1)[0][0]
+        same = [name for name, each in zip(classes, lists, strict=True) if each == twice]
+        raise InputError("two classes are the same label set", got=same, fix="use one name")
+    labels = tuple(sorted({label for each in lists for label in each}))
+    return LabelSets(labels, np.array([[label in each for label in labels] for each in lists]))
 
 
 def find_label_sets(path: Path, *, certain: bool = False) -> LabelSetColumns | None:

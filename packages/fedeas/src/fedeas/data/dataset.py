@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas._util.files import check_regular, content_hash, file_hash, unwritable
+from fedeas.countfiles.label_sets import LabelSets, label_sets_of
 from fedeas.data.kinds import Array, find_kind
 from fedeas.data.schema import Schema
 from fedeas.errors import FileAccessError, InputError
@@ -160,6 +162,11 @@ class Dataset:
     def train_labels(self) -> NDArray[np.int64]:
         """The labels of the training samples."""
         return self.labels[: self.train_size]
+
+    @cached_property
+    def label_sets(self) -> LabelSets | None:
+        """The labels of every class, where classes are label sets such as 'flu|cough'."""
+        return label_sets_of(self.classes)
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.samples.shape[1:]))

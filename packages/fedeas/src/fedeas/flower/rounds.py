@@ -450,7 +450,7 @@ class _Server:
     def __post_init__(self, owners: Path) -> None:
         federated, deployment, task = self.federated, self.deployment, self.task
         self.method = make_method(federated.method)
-        self.method.check_data(task.schema)
+        self.method.check_data(task)
         self.model = make_model(federated.model, task, torch_seed(self.seed, "weights"))
         self.members = Roster(self.grid, federated, task, self.seed, deployment, owners)
         self.aggregation.check(federated, deployment)

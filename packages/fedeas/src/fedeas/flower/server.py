@@ -152,7 +152,7 @@ def _measure(weights: Tensors, settings: RunConfig, task: Task, data: Dataset) -
 
 def _say(line: Line) -> None:
     """Log the result of a round."""
-    measured = "loss" if "loss" in line else "accuracy"
+    measured = next((name for name in ("loss", "auroc") if name in line), "accuracy")
     _LOG.info(
         "round %s: %s %.4f, %s sites, %.1f s",
         line["round"], measured, line.get(measured, float("nan")), line["clients"],

@@ -19,7 +19,7 @@ from fedeas._util.specs import parse
 from fedeas.cache import ClientSamples
 from fedeas.errors import InputError
 from fedeas.flower.settings import SiteConfig
-from fedeas.training.samples import Samples, Task
+from fedeas.training.samples import Samples, Task, outputs_of
 from fedeas.training.settings import Local, ModelSettings
 
 if TYPE_CHECKING:
@@ -140,8 +140,8 @@ def _check_numbers(kind: str, settings: Mapping[str, object], most: float) -> No
 def check_task(task: Task, samples: Samples) -> None:
     """Refuse a task that does not match the client's own data: a model is made for it."""
     data = samples.data
-    own = (data.kind, len(data.classes), tuple(data.samples.shape[1:]), data.schema)
-    if (task.kind, task.classes, task.shape, task.schema) != own:
+    own = (data.kind, *outputs_of(data), tuple(data.samples.shape[1:]), data.schema)
+    if (task.kind, task.classes, task.label_sets, task.shape, task.schema) != own:
         raise InputError(
             "the task does not match this client's data",
             got=(task.kind, task.classes, task.shape),

@@ -90,6 +90,9 @@ class Generator(Protocol):
     channels of uint8 for images, float32 for rows of a table. The same label and seed give the same
     sample in every batch, up to floating-point rounding.
 
+    A label is the place of a class. Where samples have several labels, a class is a label set, and
+    its name lists them: 'flu|cough'.
+
     A generator may also have `classes`, the names of the classes that it knows, `least_batch`, the
     number of samples below which drawing a batch is mostly overhead: fills then take as many; a
     `card` with a `quality` per class, from which runs plan; and `training_data`, for reports.

@@ -65,7 +65,7 @@ class Judge:
         if epochs is None:
             batches = max(1, math.ceil(len(train) / _LOCAL.batch))
             epochs = _EPOCHS if data.kind == "image" else math.ceil(_STEPS / batches)
-        task = Task.of(data)
+        task = Task.of(data).of_sets
         about: dict[str, Any] = {
             **task.to_dict(), "format": _FORMAT, "model": find_kind(data.kind).model,
             "classes": list(data.classes), "data": data.fingerprint, "seed": seed,
@@ -164,7 +164,7 @@ def accuracy_on_real(
         Of training.
     """
     mean, std = find_kind(data.kind).statistics(samples)
-    task = replace(Task.of(data), mean=mean, std=std)
+    task = replace(Task.of(data).of_sets, mean=mean, std=std)
     model = make_model(ModelSettings(find_kind(data.kind).model), task, seed)
     drawn = Samples.of(data, np.empty(0, np.int64), samples, labels)
     fit(model, drawn, _LOCAL.replace(steps=steps), child_rng(seed, "accuracy-on-real"))

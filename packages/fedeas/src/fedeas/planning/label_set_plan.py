@@ -20,7 +20,7 @@ of the target, the share of the label times the federation's labels per sample. 
 sample, the scores of all labels add up to the imbalance score.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,9 +29,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedeas._util.files import content_hash, read_json, write_json
 from fedeas._util.frames import html_lines
 from fedeas._util.scalars import integer
-from fedeas.countfiles.label_sets import write_label_sets
+from fedeas.countfiles.label_sets import (
+    find_label_sets,
+    read_label_sets,
+    split_labels,
+    write_label_sets,
+)
+from fedeas.countfiles.sidecar import facts_file
 from fedeas.errors import InputError
 from fedeas.planning.beta import plan
 from fedeas.planning.covering import least_cover
@@ -45,6 +52,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 FEDERATION, CLIENT = "federation", "client"
+_FORMAT = "label-set-plan/1"
 
 
 @dataclass(frozen=True)
@@ -166,12 +174,84 @@ class LabelSetPlan:
         return reduction(self.score_before, self.score_after)
 
     def save(self, path: Path | str) -> None:
-        """Write the samples as a table of label sets: CSV, TSV, or JSON records."""
+        """Write the samples as a table of label sets: CSV, TSV, or JSON records.
+
+        All else is in a second file, `plan.csv.json` beside `plan.csv`.
+        """
         counts, used = self.counts, np.flatnonzero(self.samples.any(axis=0))
         used = used if used.size else np.array([0])  # a plan of nothing is a table, too
         numbers = {"samples": self.samples[:, used]}
         names = counts.client_names, counts.label_names
         write_label_sets(Path(path), *names, counts.sets[used], numbers)
+        people = None if counts.people is None else counts.people.tolist()
+        write_json(
+            facts_file(Path(path)),
+            {
+                "format": _FORMAT,
+                "counts": {
+                    "sets": counts.sets.astype(int).tolist(), "n": counts.n.tolist(),
+                    "clients": counts.clients, "labels": counts.labels, "people": people,
+                },
+                "wanted": {"samples": self.wanted.samples.tolist(), **self.wanted.facts()},
+                "rows": content_hash(self.rows()),
+                "bound": self.bound,
+                "obstacles": [vars(each) for each in self.obstacles],
+            },
+        )  # fmt: skip
+
+    @classmethod
+    def load(cls, path: Path | str) -> "LabelSetPlan":
+        """Read a plan that `save` wrote: the table, and the file beside it."""
+        beside = facts_file(Path(path))
+        facts = read_json(beside)
+        table = find_label_sets(Path(path), certain=True)
+        try:
+            if facts["format"] != _FORMAT or table is None:
+                raise ValueError("not a plan of label sets")
+            counts = LabelSetCounts(**facts["counts"])
+            wanted = facts["wanted"]
+            columns = counts.positives.clients, counts.positives.classes
+            obstacles = tuple(Obstacle(**each) for each in facts["obstacles"])
+            plan = cls(
+                counts,
+                _read_samples(read_label_sets(Path(path), table), counts),
+                Plan.from_facts(wanted["samples"], *columns, wanted),
+                int(facts["bound"]),
+                obstacles,
+            )
+            if content_hash(plan.rows()) != facts["rows"]:
+                raise ValueError("another table")
+        except (TypeError, KeyError, ValueError, AttributeError):
+            raise InputError(
+                f"{path} and {beside.name} are not a plan of label sets that belongs together",
+                fix="make the plan again",
+            ) from None
+        return plan
+
+    def for_classes(self, classes: Sequence[str]) -> Plan:
+        """Return the samples as a plan of classes, each a label set: what generators are asked for.
+
+        Parameters
+        ----------
+        classes : sequence of str
+            The names of label sets in the order of the data, `Dataset.classes`.
+        """
+        place = {frozenset(split_labels(name)): c for c, name in enumerate(classes)}
+        columns = [frozenset(split_labels(name)) for name in self.counts.set_names]
+        samples = np.zeros((self.counts.K, len(classes)), np.int64)
+        for s in np.flatnonzero(self.samples.any(axis=0)):
+            if columns[s] not in place:
+                raise InputError(
+                    "the plan has a label set that is not a class",
+                    got=self.counts.set_names[s],
+                    allowed=", ".join(classes[:20]),
+                )
+            samples[:, place[columns[s]]] = self.samples[:, s]
+        settings = {k: v for k, v in self.wanted.settings.items() if k != "target"}  # of labels
+        return Plan(
+            samples, self.wanted.policy, settings, self.counts.fingerprint, self.counts.total,
+            self.score_before, self.score_after, 0, self.counts.clients, tuple(classes),
+        )  # fmt: skip
 
     def rows(self) -> list[tuple[str, str, int]]:
         """Return a row per client and label set to generate: their names and the samples."""
@@ -298,6 +378,18 @@ def plan_label_sets(
         obstacles += _obstacles(counts, int(k), wanted.samples[k], holds, chosen, alone)
     samples.setflags(write=False)
     return LabelSetPlan(counts, samples, wanted, bound, tuple(obstacles))
+
+
+def _read_samples(table: Mapping[str, Any], counts: LabelSetCounts) -> Ints:
+    """Return the samples of a table of label sets in the order of the counts."""
+    rows = [counts.client_names.index(client) for client in table["clients"]]
+    order = [list(table["labels"]).index(label) for label in counts.label_names]
+    sets = [row.tolist() for row in counts.sets]
+    columns = [sets.index(row.tolist()) for row in table["sets"][:, order]]
+    samples = np.zeros_like(counts.n)
+    samples[np.ix_(rows, columns)] = table["n"]
+    samples.setflags(write=False)
+    return samples
 
 
 def _usable(holds: Bools, demand: Ints, frequent: Bools) -> tuple[Bools, Bools]:

@@ -17,6 +17,7 @@ from fedeas.countfiles.label_sets import (
     NO_LABEL,
     SEPARATOR,
     find_label_sets,
+    label_sets_of,
     read_label_sets,
     split_labels,
     write_label_sets,
@@ -90,9 +91,7 @@ class LabelSetCounts:
             object.__setattr__(self, name, part)
         object.__setattr__(self, "clients", names(clients, len(matrix), "client"))
         object.__setattr__(self, "labels", names(labels, L, "label"))
-        for name in self.label_names:
-            if name == NO_LABEL or SEPARATOR in name:
-                raise InputError("not a label name", got=name, fix="give the label another name")
+        _check_label_names(self.label_names)
         _ = self.positives  # refuses what cannot be counted: no samples, too many, a single label
 
     @classmethod
@@ -178,12 +177,15 @@ class LabelSetCounts:
 
     @classmethod
     def from_counts(cls, counts: CountsLike) -> "LabelSetCounts":
-        """Return the counts of samples with one label each.
+        """Return label counts as counts of label sets; a class may be one, such as 'flu|cough'.
 
         >>> LabelSetCounts.from_counts([[90, 10, 0]]).set_names
         ('0', '1', '2')
         """
         table = LabelCounts.of(counts)
+        sets = label_sets_of(table.class_names)
+        if sets is not None:
+            return cls(sets.table, table.n, table.clients, sets.labels)
         return cls(np.eye(table.C, dtype=bool), table.n, table.clients, table.classes)
 
     @classmethod
@@ -341,6 +343,30 @@ class LabelSetCounts:
         )
 
 
+def name_label_sets(columns: ArrayLike, labels: Sequence[object]) -> NDArray[np.str_]:
+    """Return the class of every sample, the name of its label set, from a column per label.
+
+    Parameters
+    ----------
+    columns : array_like
+        Samples x labels, 0 or 1.
+    labels : sequence
+        The name of every label.
+
+    >>> name_label_sets([[1, 1], [0, 0], [0, 1]], ["flu", "cough"]).tolist()
+    ['cough|flu', 'no label', 'cough']
+    >>> name_label_sets([[1, 1]], range(2)).tolist()
+    ['0|1']
+    """
+    held = zero_or_one(columns, "columns of labels")
+    texts = tuple(map(str, labels))
+    names(texts, held.shape[1], "label")
+    _check_label_names(texts)
+    order = np.argsort(texts)
+    ordered = np.array(texts, object)[order]
+    return np.array([SEPARATOR.join(ordered[row]) or NO_LABEL for row in held[:, order]])
+
+
 def zero_or_one(values: ArrayLike, what: str) -> Bools:
     """Return a matrix of booleans from one that holds 0 and 1, or refuse it."""
     try:
@@ -369,6 +395,12 @@ def _order(sets: Bools) -> NDArray[np.intp]:
         twice = np.flatnonzero(sets[order[1:][same][0]]).tolist()
         raise InputError("a label set twice", got=f"labels {twice}", fix="add its counts up")
     return order
+
+
+def _check_label_names(given: Sequence[str]) -> None:
+    for name in given:
+        if name == NO_LABEL or SEPARATOR in name:
+            raise InputError("not a label name", got=name, fix="give the label another name")
 
 
 def _check_people(people: Ints, n: Ints) -> None:

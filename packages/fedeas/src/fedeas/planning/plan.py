@@ -1,7 +1,7 @@
 """`Plan`: how many samples of each class each client generates, and what that buys."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -270,7 +270,7 @@ class Plan:
         """
         from fedeas import countfiles
 
-        table = countfiles.Table(self.samples, self.clients, self.classes, self._facts())
+        table = countfiles.Table(self.samples, self.clients, self.classes, self.facts())
         countfiles.write(path, table)
 
     @classmethod
@@ -290,21 +290,32 @@ class Plan:
                 fix=f"a .csv or .tsv needs {beside} beside it; or make the plan again",
             )
         try:
-            # A newer version may say more of a plan: what is not known here is left out.
-            cost = facts["cost"]
-            plan = cls(
-                whole_matrix(table.values, "samples"),
-                _source=facts["counts_hash"],
-                clients=names(table.clients, len(table.values), "client"),
-                classes=names(table.classes, table.values.shape[1], "class"),
-                cost=_read_cost(cost, len(table.values)) if cost else None,
-                negative_gain=facts[_NEGATIVE_GAIN],
-                **{key: facts[key] for key in _FACTS},
-            )
-            if not _well_formed(plan):
-                raise TypeError
+            return cls.from_facts(table.values, table.clients, table.classes, facts)
         except (TypeError, KeyError, AttributeError, InputError):
             raise InputError(f"{path} is a damaged plan", fix="make it again") from None
+
+    @classmethod
+    def from_facts(
+        cls,
+        samples: ArrayLike,
+        clients: Sequence[str] | None,
+        classes: Sequence[str] | None,
+        facts: Mapping[str, Any],
+    ) -> "Plan":
+        """Make the plan of a file, from its table and what it says beside; wrong facts raise."""
+        # A newer version may say more of a plan: what is not known here is left out.
+        matrix, cost = whole_matrix(samples, "samples"), facts["cost"]
+        plan = cls(
+            matrix,
+            _source=facts["counts_hash"],
+            clients=names(clients, len(matrix), "client"),
+            classes=names(classes, matrix.shape[1], "class"),
+            cost=_read_cost(cost, len(matrix)) if cost else None,
+            negative_gain=facts[_NEGATIVE_GAIN],
+            **{key: facts[key] for key in _FACTS},
+        )
+        if not _well_formed(plan):
+            raise TypeError
         return plan
 
     def sampling_strategy(
@@ -366,7 +377,8 @@ class Plan:
             raise InputError("the plan was made from other counts", got=counts)
         return held
 
-    def _facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
+        """Return what a file says of the plan beside its samples."""
         return plan_facts(
             policy=self.policy,
             settings=dict(self.settings),
@@ -386,8 +398,8 @@ class Plan:
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Plan)
-            and (self.clients, self.classes, self._facts())
-            == (other.clients, other.classes, other._facts())
+            and (self.clients, self.classes, self.facts())
+            == (other.clients, other.classes, other.facts())
             and np.array_equal(self.samples, other.samples)
         )
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch.optim import Optimizer
 
 from fedeas._util.specs import parse
+from fedeas.countfiles.label_sets import LabelSets
 from fedeas.data.dataset import Sites
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
@@ -161,23 +162,30 @@ def batches(
             yield torch.from_numpy(batch), torch.from_numpy(labels)
 
 
-@torch.inference_mode()
 def predict(model: Classifier, samples: Array, batch: int = 512, dtype: str = "float32") -> Ints:
     """Return the most likely class of every sample."""
+    classes = [logits.argmax(1) for logits in _logits(model, samples, batch, dtype)]
+    return torch.cat(classes).cpu().numpy() if classes else np.empty(0, np.int64)
+
+
+@torch.inference_mode()
+def _logits(model: Classifier, samples: Array, batch: int, dtype: str) -> list[torch.Tensor]:
+    """Return the logits of samples, batch by batch."""
     model.eval()
     device = next(model.parameters()).device
     with repeatable(device), autocast(device, precision(dtype)):
-        classes = [
-            model(torch.from_numpy(np.array(samples[i : i + batch])).to(device)).argmax(1)
+        return [
+            model(torch.from_numpy(np.array(samples[i : i + batch])).to(device))
             for i in range(0, len(samples), batch)
         ]
-    return torch.cat(classes).cpu().numpy() if classes else np.empty(0, np.int64)
 
 
 def accuracy(
     model: Classifier, samples: Samples, block: int = 2048, dtype: str = "float32"
 ) -> tuple[float, Floats]:
     """Return the accuracy on samples, and that of every class (nan where there are none)."""
+    if model.label_sets is not None:
+        raise InputError("samples with several labels have no accuracy", fix="use `scores`")
     hits = _hits(model, samples, block, dtype)
     overall = float(hits.sum() / max(1, len(hits)))
     return overall, _shares(hits, samples.labels, len(samples.data.classes))
@@ -189,10 +197,14 @@ def scores(
     """Return what a log says of a model on held-out samples.
 
     The accuracy in all, by class and, where it is known, by the site that samples are from; None
-    for an empty class or site. Of a diffusion model its loss.
+    for an empty class or site. Where samples have several labels, the AUROC of every label, their
+    mean and the least; None for a label that all samples have, or none. Of a diffusion model its
+    loss.
     """
     if isinstance(model, Denoiser):
         return {"loss": held_out_loss(model, samples, dtype)}
+    if samples.data.label_sets is not None:
+        return _label_scores(model, samples, samples.data.label_sets, dtype)
     hits = _hits(model, samples, 2048, dtype)
     line: dict[str, Any] = {
         "accuracy": float(hits.sum() / max(1, len(hits))),
@@ -201,6 +213,42 @@ def scores(
     if sites is not None:
         line["per_site"] = _shown(_shares(hits, sites.codes[samples.indices], len(sites.names)))
     return line
+
+
+def _label_scores(
+    model: Classifier, samples: Samples, sets: LabelSets, dtype: str
+) -> dict[str, Any]:
+    """Return the AUROC of every label, their mean, and the label with the least."""
+    held = sets.table[samples.labels]
+    blocks = (np.arange(i, min(i + 2048, len(samples))) for i in range(0, len(samples), 2048))
+    parts = [logits for b in blocks for logits in _logits(model, samples.take(b)[0], 512, dtype)]
+    logits = torch.cat(parts).float().cpu().numpy()
+    areas = np.array([auroc(logits[:, c], held[:, c]) for c in range(held.shape[1])])
+    if np.isnan(areas).all():
+        raise InputError("no label is there both with and without it", fix="use more test samples")
+    worst = int(np.nanargmin(areas))
+    return {
+        "auroc": float(np.nanmean(areas)),
+        "worst_auroc": float(areas[worst]),
+        "worst_label": sets.labels[worst],
+        "per_label": _shown(areas),
+        "left_out": [sets.labels[c] for c in np.flatnonzero(np.isnan(areas))],
+    }
+
+
+def auroc(scores: NDArray[np.floating[Any]], positive: NDArray[np.bool_]) -> float:
+    """Return how often a positive sample scores above a negative one; nan without both.
+
+    >>> auroc(np.array([0.1, 0.4, 0.4, 0.9]), np.array([False, False, True, True]))
+    0.875
+    """
+    count = int(positive.sum())
+    pairs = count * (len(positive) - count)
+    if not pairs:
+        return float("nan")
+    _, place, ties = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (ties.cumsum() - (ties - 1) / 2)[place]  # the mean rank of equal scores
+    return float((ranks[positive].sum() - count * (count + 1) / 2) / pairs)
 
 
 def _hits(model: Classifier, samples: Samples, block: int, dtype: str) -> NDArray[np.bool_]:

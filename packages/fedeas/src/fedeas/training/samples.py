@@ -4,7 +4,7 @@ Does not import torch: in a deployment every message starts a new process.
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,14 @@ class Samples:
         return samples, labels
 
 
+def outputs_of(data: Dataset) -> tuple[int, tuple[tuple[int, ...], ...]]:
+    """Return how many logits a model has, and the labels of every label set; () for classes."""
+    if data.label_sets is None:
+        return len(data.classes), ()
+    sets = (tuple(np.flatnonzero(row).tolist()) for row in data.label_sets.table)
+    return len(data.label_sets.labels), tuple(sets)
+
+
 @dataclass(frozen=True)
 class Task:
     """The classes and the form of samples, with the mean and std that they are normalised by.
@@ -91,7 +99,7 @@ class Task:
     Parameters
     ----------
     classes : int
-        The number of classes.
+        The number of classes; of labels where a sample has several.
     shape : tuple of int
         The shape of a sample: height, width and channels of an image.
     mean, std : tuple of float
@@ -100,6 +108,8 @@ class Task:
         'image' or 'table'.
     schema : Schema, optional
         The columns of a table.
+    label_sets : tuple of tuple of int
+        The labels of every label set, by their numbers, where samples have several labels.
     """
 
     classes: int
@@ -108,6 +118,7 @@ class Task:
     std: tuple[float, ...]
     kind: str = "image"
     schema: Schema | None = None
+    label_sets: tuple[tuple[int, ...], ...] = ()
 
     @property
     def width(self) -> int:
@@ -123,12 +134,20 @@ class Task:
     def of(cls, data: Dataset) -> "Task":
         """Return the task of a data set, normalised by its training samples."""
         mean, std = find_kind(data.kind).statistics(data.samples[: data.train_size])
-        return cls(len(data.classes), data.samples.shape[1:], mean, std, data.kind, data.schema)
+        classes, sets = outputs_of(data)
+        return cls(classes, data.samples.shape[1:], mean, std, data.kind, data.schema, sets)
+
+    @property
+    def of_sets(self) -> "Task":
+        """The same task with label sets as classes: exactly one a sample."""
+        return replace(self, classes=len(self.label_sets) or self.classes, label_sets=())
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values of JSON."""
         plain = asdict(self)
-        del plain["schema"]
+        del plain["schema"], plain["label_sets"]
+        if self.label_sets:
+            plain["label_sets"] = [list(labels) for labels in self.label_sets]
         return plain if self.schema is None else plain | {"schema": self.schema.to_list()}
 
     @classmethod
@@ -141,4 +160,5 @@ class Task:
             tuple(map(float, given["std"])),
             str(given.get("kind", "image")),  # older servers know nothing else
             Schema.from_list(given["schema"]) if "schema" in given else None,
+            tuple(tuple(map(int, labels)) for labels in given.get("label_sets", ())),
         )

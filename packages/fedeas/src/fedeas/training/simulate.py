@@ -47,6 +47,7 @@ def simulate(
         Is given the number of a round and the server's weights after it.
     """
     task, local = Task.of(clients[0].data), local or Local()
+    method.check_data(task)
     network = make_model(ModelSettings(model), task, torch_seed(seed, "weights"))
     weights = {name: weight.clone() for name, weight in network.state_dict().items()}
     N = [len(client.indices) for client in clients]

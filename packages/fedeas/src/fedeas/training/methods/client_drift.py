@@ -177,7 +177,7 @@ class _Contrast(LocalObjective):
 
     def loss(self, model: Classifier, batch: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         z = model.represent(batch)
-        cross_entropy = functional.cross_entropy(model.last(z), labels)
+        cross_entropy = model.label_loss(model.last(z), labels)
         with torch.no_grad():
             near, far = self._server.represent(batch), self._last.represent(batch)
         pull = functional.cosine_similarity(z, near) / self._tau

@@ -33,6 +33,7 @@ or behind a projection head its output.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -68,6 +69,7 @@ class FedGen(Method):
     and rate fall by `decay` every round.
     """
 
+    needs_one_class: ClassVar[bool] = True
     weight: float = 10.0
     decay: float = 0.98
     noise: int = 128

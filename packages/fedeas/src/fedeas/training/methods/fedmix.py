@@ -40,6 +40,7 @@ class FedMix(Method):
     """
 
     averages_samples: ClassVar[bool] = True
+    needs_one_class: ClassVar[bool] = True
     share: float = 0.05
     mash: int = 64
 
@@ -53,7 +54,7 @@ class FedMix(Method):
 
         Missing values are left out of an average; a column without any value stays missing.
         """
-        self.check_data(samples.data.schema)
+        self.check_data(samples.data)
         order = rng.permutation(len(samples))
         size = self.mash or len(order)
         groups = [order[i : i + size] for i in range(0, len(order), size)]

@@ -30,6 +30,7 @@ learns nothing.
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch.nn import functional
@@ -71,6 +72,7 @@ def _log_counts(counts: torch.Tensor, strength: float) -> torch.Tensor:
 class ClassWeights(Method):
     """The balanced softmax; strength = 0 is FedAvg."""
 
+    needs_one_class: ClassVar[bool] = True
     strength: float = 1.0
 
     def __post_init__(self) -> None:
@@ -95,6 +97,7 @@ class FedLC(Method):
     lower bound; like other implementations, this one has it in.
     """
 
+    needs_one_class: ClassVar[bool] = True
     tau: float = 1.0
 
     def __post_init__(self) -> None:
@@ -116,6 +119,7 @@ class FedRS(Method):
     last layer has no bias.
     """
 
+    needs_one_class: ClassVar[bool] = True
     alpha: float = 0.5
 
     def __post_init__(self) -> None:
@@ -148,6 +152,7 @@ class FedVLS(Method):
     very unequal.
     """
 
+    needs_one_class: ClassVar[bool] = True
     calibration: float = 1.0
     distillation: float = 0.1
     suppression: float = 0.005

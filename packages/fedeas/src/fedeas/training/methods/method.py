@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedeas.data import Schema
+from fedeas.data import Dataset
 from fedeas.errors import InputError
 from fedeas.training.loop import LocalObjective
 from fedeas.training.models import Classifier
@@ -64,14 +64,22 @@ class Method:
 
     stateful: ClassVar[bool] = False  # whether a client keeps something from round to round
     averages_samples: ClassVar[bool] = False  # which is no use for a table's categories
+    needs_one_class: ClassVar[bool] = False  # whether it works with the one class of a sample
 
     @property
     def name(self) -> str:
         """The method's name."""
         return type(self).__name__.lower()
 
-    def check_data(self, schema: Schema | None) -> None:
+    def check_data(self, data: Dataset | Task) -> None:
         """Refuse data that the method cannot learn from, before anything is done."""
+        if self.needs_one_class and data.label_sets:
+            raise InputError(
+                f"{type(self).__name__} needs samples of one class, and these have several labels",
+                got=self.name,
+                fix="use fedavg, fedprox, scaffold or moon",
+            )
+        schema = data.schema
         if self.averages_samples and schema is not None and len(schema.categorical):
             raise InputError(
                 f"{type(self).__name__} averages samples, and categories have no average",

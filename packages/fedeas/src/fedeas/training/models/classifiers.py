@@ -92,17 +92,24 @@ class Normalise(nn.Module):
 
 
 class Classifier(nn.Module):
-    """Samples, as data sets hold them, to a logit per class.
+    """Samples, as data sets hold them, to a logit per class, or per label where they have several.
 
     A model of ours has a `body` (normalised samples to features) and a last layer `fc`.
     """
 
     fc: nn.Module
     channels_last = False
+    label_sets: torch.Tensor | None  # label sets x labels, where a sample has several labels
 
     def __init__(self, task: Task) -> None:
         super().__init__()
         self.normalise = Normalise(task, self.channels_last)
+        sets = None
+        if task.label_sets:
+            sets = torch.zeros(len(task.label_sets), task.classes)
+            for row, labels in zip(sets, task.label_sets, strict=True):
+                row[list(labels)] = 1.0
+        self.register_buffer("label_sets", sets, persistent=False)
 
     def body(self, x: torch.Tensor) -> torch.Tensor:
         """Return one feature vector per normalised sample."""
@@ -118,9 +125,17 @@ class Classifier(nn.Module):
         return self.body(self.normalise(samples))
 
     @staticmethod
-    def batch_loss(model: nn.Module, samples: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def batch_loss(
+        model: "Classifier", samples: torch.Tensor, labels: torch.Tensor
+    ) -> torch.Tensor:
         """Return what plain training makes small; `model` is this one, or its compiled form."""
-        return functional.cross_entropy(model(samples), labels)
+        return model.label_loss(model(samples), labels)
+
+    def label_loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return the cross-entropy of logits: of classes, or of each label of a label set."""
+        if self.label_sets is None:
+            return functional.cross_entropy(logits, labels)
+        return functional.binary_cross_entropy_with_logits(logits, self.label_sets[labels])
 
     @property
     def last(self) -> nn.Linear:

@@ -158,6 +158,7 @@ class Denoiser(Classifier):
     ) -> None:
         if task.kind != "image":
             raise InputError("this model is for images", got=task.kind)
+        task = task.of_sets
         super().__init__(task)
         if not isinstance(drop, int | float) or not 0 <= drop < 1:
             raise InputError("not a share of labels", got=drop, allowed="drop from 0, below 1")
