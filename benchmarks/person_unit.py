@@ -44,12 +44,12 @@ def main() -> None:
     parser.add_argument("--people", type=int, nargs="+", default=[1, 5, 20], metavar="K")
     parser.add_argument("--per-group", type=int, nargs="+", default=[1, PER_GROUP], metavar="M")
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 10.0], metavar="E")
-    parser.add_argument("--images", type=int, default=30_000, metavar="N")
+    parser.add_argument("--images", type=int, default=12_000, metavar="N")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=argparse.FileType("w"), default=sys.stdout)
     parser.add_argument("--quick", action="store_true")
     chosen = parser.parse_args()
-    each, tests = 1000, 10_000
+    each, tests = 400, 10_000
     if chosen.quick:
         chosen.people, chosen.per_group, chosen.epsilon = [1, 20], [PER_GROUP], [10.0]
         chosen.images, chosen.seeds, each, tests = 2000, 1, 50, 1000
