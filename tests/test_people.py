@@ -3,6 +3,8 @@
 import itertools
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +16,15 @@ from flwr.clientapp import ClientApp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedeas import InfeasibleError, InputError
+from fedeas import InfeasibleError, InputError, profile
 from fedeas._util.settings import read_settings
 from fedeas.data import Dataset
 from fedeas.flower import records
 from fedeas.flower.backends import InlineGrid
 from fedeas.flower.client import HELLO
 from fedeas.generators.card import CARD
+from fedeas.planning.policies import FedEAS
+from fedeas.planning.published import NoisyCounts
 from fedeas_private.accounting import ADDED, DELTA, REPLACED, rho_for, sigma_for
 from fedeas_private.flower import run_server
 from fedeas_private.flower.deployed import open_site, site_groups
@@ -33,7 +37,7 @@ from fedeas_private.flower.queries import (
     read_question,
     training_cost,
 )
-from fedeas_private.flower.settings import RoundSum, SiteConfig
+from fedeas_private.flower.settings import RoundSum, RunConfig, SiteConfig
 from fedeas_private.generator.make import make_private
 from fedeas_private.groups import MOST_PER_GROUP, Groups, owner_key, read_ids
 from fedeas_private.ledger import Ledger
@@ -49,6 +53,7 @@ from fedeas_private.sums import answer_labels, check_sums
 from rows import CLASSES as LEVELS
 from rows import SCHEMA, draw_rows, to_table
 from sums import identities
+from test_deployment import COUNTS as IMAGES_OF
 from test_deployment import config, settings, sites  # noqa: F401
 from test_neighbours import REFUSAL, Site, keys, length_of, members
 from test_own_deployed import GIVEN, RealSites
@@ -126,9 +131,30 @@ def test_a_sites_key_is_made_once_and_is_its_own(tmp_path):
     folder = tmp_path / "state"
     key = owner_key(folder)
     assert len(key) == 32 and owner_key(folder) == key
-    assert {path.name for path in folder.iterdir()} == {"group.key"}
+    assert {path.name for path in folder.iterdir()} - {"lock"} == {"group.key"}
     assert (folder / "group.key").stat().st_mode & 0o777 == 0o600
     assert owner_key(tmp_path / "other") != key
+
+
+def test_processes_that_make_a_key_at_once_have_the_same(tmp_path, monkeypatch):
+    """Also on disks without hard links, such as those of many containers."""
+
+    def unlinked(*args, **kwargs):
+        raise PermissionError("no hard links here")
+
+    monkeypatch.setattr("os.link", unlinked)
+    with ThreadPoolExecutor(8) as pool:
+        keys_ = set(pool.map(lambda _: owner_key(tmp_path / "state"), range(16)))
+    assert len(keys_) == 1
+
+
+@pytest.mark.parametrize("size", [0, 31, 33, 65, 4096])
+def test_a_key_of_another_length_is_refused(tmp_path, size):
+    (tmp_path / "group.key").write_bytes(bytes(size))
+    with pytest.raises(InputError, match=r"group\.key is damaged"):
+        owner_key(tmp_path)
+    with pytest.raises(InputError, match="another length"):
+        Groups.of(["a"], bytes(size))
 
 
 def test_every_sum_takes_the_same_samples(monkeypatch):
@@ -160,14 +186,31 @@ def test_every_sum_takes_the_same_samples(monkeypatch):
     [
         lambda: Groups.of(["a"], KEY, 0),
         lambda: Groups.of(["a"], KEY, MOST_PER_GROUP + 1),
-        lambda: Groups.of(["a"], b"short"),
         lambda: Groups.of(["a\x1b"], KEY),
+        lambda: Groups.of(["a", None], KEY),
+        lambda: Groups.of(["a", float("nan")], KEY),
+        lambda: Groups.of(np.array([1.0, np.nan]), KEY),
+        lambda: Groups.of(["a", " "], KEY),
+        lambda: Groups.of("ab", KEY),
         lambda: _answer(ClassTotals(3), holding(np.zeros((2, *SHAPE), np.uint8), [0, 1], "aaa")),
     ],
 )
 def test_groups_that_cannot_be_are_refused(wrong):
     with pytest.raises(InputError):
         wrong()
+
+
+def test_ids_that_differ_in_case_or_spaces_are_one_person():
+    """Who is written in two ways must not count twice, nor choose more than `per_group`."""
+    groups = Groups.of(["Ann Lee", "ann  lee", " ANN LEE", "bob", "\uff41nn lee"], KEY, per_group=2)
+    assert (len(groups), groups.names) == (2, ("ann lee", "bob"))
+    assert groups.weights.sum() == 2 * WHOLE
+    assert (groups.weights > 0).sum() == 3
+
+
+def test_more_samples_of_a_person_than_there_are_change_nothing():
+    few, many = (Groups.of(list("aab"), KEY, most).weights.tolist() for most in (2, MOST_PER_GROUP))
+    assert few == many
 
 
 # How far a person moves an answer, through the code that answers
@@ -317,6 +360,36 @@ def test_a_site_refuses_another_unit_than_its_owners(tmp_path, person):
         sites_.ask(ClassTotals(3), "site")
 
 
+def test_sites_plan_with_the_numbers_of_people_that_a_negotiation_counts(sites, tmp_path):  # noqa: F811
+    """Or a beta that was chosen by people would be applied to images."""
+    query, sums, generated, by_image = BetaQuery(3), 0, 0, 0
+    for k, size in enumerate(IMAGES_OF.sum(axis=1)):
+        ids = tmp_path / f"{k}.txt"
+        ids.write_text("".join(f"p{at // 2}\n" for at in range(size)))
+        own = config(sites, tmp_path, k, group=str(ids))
+        site, groups = open_site(own), site_groups(own, open_site(own).real.data)
+        sums = sums + answer_labels(query, site.real.labels, groups)
+        made = site.samples("fedeas(beta=8)").counts() - site.real.counts()
+        people = np.bincount(site.real.labels[groups.one_each], minlength=3)
+        assert made.tolist() == FedEAS(8.0).local(people).tolist()
+        generated += int(made.sum())
+        by_image += int(FedEAS(8.0).local(site.real.counts()).sum())
+    effects = query.read(sums, 0.0, 4)
+    at = query.numbers.tolist().index(8.0)
+    # Of the rule without its steps.
+    assert abs(generated - effects.samples[at]) < 0.25 * abs(by_image - effects.samples[at])
+
+
+def test_fedgen_by_person_is_refused_before_anything_is_asked(sites, tmp_path):  # noqa: F811
+    """Its server compares counts of samples with the number of people."""
+    run = settings(sites, tmp_path / "run", method="fedgen") | {"unit": "group"}
+    with pytest.raises(InputError, match="FedGen"):
+        read_settings(RunConfig, run, "a run")
+    with pytest.raises(InputError, match="FedGen"):
+        config(sites, tmp_path, 0, group="./ids.txt", methods="fedavg fedgen")
+    assert config(sites, tmp_path, 0, methods="fedavg fedgen").unit == "sample"
+
+
 def test_training_names_the_unit_and_a_site_refuses_another():
     """Noise in training hides whatever a site's samples are: only the name is compared."""
     plain, grouped = (
@@ -387,6 +460,16 @@ def test_the_command_names_the_unit(fedeas, tmp_path):
 def test_a_refusal_names_the_unit(tmp_path):
     with pytest.raises(InputError, match=ADDED["group"]):
         Ledger.open(tmp_path, 1.0, group="patient").check("beta", 100.0)
+
+
+def test_a_page_of_noisy_counts_names_the_unit():
+    raw = np.array([[90.0, 10.0, 4.0], [30.0, 400.0, 30.0]])
+    noisy = NoisyCounts(raw, 2.0, 1.0, 1e-6, 2, ("a", "b"), ("x", "y", "z"), "group")
+    html = profile(noisy).html
+    assert ">groups</dt>" in html and "Counts are of groups" in html
+    for wrong in (">samples</dt>", "of all samples", "Counts are of samples"):
+        assert wrong not in html
+        assert wrong in profile(replace(noisy, unit="sample")).html or "of all" in wrong
 
 
 # A site's settings, and real sites
@@ -460,7 +543,7 @@ def test_one_persons_id_does_not_change_the_names_of_others(tmp_path):
     for k, own in enumerate((ids, [*ids, *["A1"] * 5])):
         data = open_site(csv_site(tmp_path, k, own)).real.data
         groups = site_groups(table_site(tmp_path, 0), data, KEY)
-        assert groups.names == tuple(dict.fromkeys(own))
+        assert groups.names == tuple(dict.fromkeys(each.casefold() for each in own))
         answers.append(answer_labels(ClassTotals(3), np.asarray(data.labels), groups))
     assert np.abs(answers[1] - answers[0]).sum() == 256
 

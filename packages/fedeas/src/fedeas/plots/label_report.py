@@ -34,6 +34,7 @@ from fedeas.plots.page import Grid, Numbers, Part, Picture, Section, render_page
 _TABLES = 5  # that agree with what is shown
 _MOST_SITES, _MOST_CLASSES, _MOST_PLANS = 25, 12, 10  # of which a table has a line or column each
 _MOSTLY = 3  # classes that are named of what a site would generate
+_MANY = {"sample": "samples", "group": "groups", "person": "people"}
 
 Published = PublishedCounts | NoisyCounts
 
@@ -131,22 +132,24 @@ def _case(counts: LabelCounts, target: TargetLike, planned: bool) -> _Case:
 def _summary(shown: Published, cases: Sequence[_Case]) -> list[Part]:
     withheld, empty = int(shown.withheld.sum()), int(((shown.n == 0) & ~shown.withheld).sum())
     numbers = [
-        (_range(shown.total_range), "samples"),
+        (_range(shown.total_range), _MANY[shown.unit]),
         (f"{_site_count(shown):,}", "sites"),
         (f"{len(shown.classes):,}", "classes"),
     ]
     if isinstance(shown, PublishedCounts):
         share = _percent([empty / shown.n.size])
-        numbers.append((share, "of all pairs of a site and a class have no sample"))
+        numbers.append((share, f"of all pairs of a site and a class have no {shown.unit}"))
     if withheld:
         numbers.append((f"{withheld:,}", "small counts withheld"))
-    return [Numbers(numbers), *([_headline(cases)] if len(shown.clients) > 1 else [])]
+    return [Numbers(numbers), *([_headline(shown, cases)] if len(shown.clients) > 1 else [])]
 
 
 def _who_has_what(shown: Published) -> list[Part]:
     parts: list[Part] = [
         "A row is a site, a column a class: one of the labels that a sample can have."
     ]
+    if shown.unit != "sample":
+        parts.append(f"Counts are of {_MANY[shown.unit]}: each counts once, by one of its samples.")
     if isinstance(shown, NoisyCounts):
         below = int((shown.raw < 0).sum())
         clipped = (
@@ -164,16 +167,22 @@ def _who_has_what(shown: Published) -> list[Part]:
         )
     if shown.n.any() and len(shown.clients) > 1:
         counts = LabelCounts(shown.n, shown.clients, shown.classes)
-        draw = partial(_draw, counts=counts, withheld=shown.withheld)
+        draw = partial(_draw, counts=counts, withheld=shown.withheld, units=_MANY[shown.unit])
         content = picture(draw, "svg", HEATMAP_WIDTH, heatmap_height(counts, None))
-        parts.append(Picture("labels", content, "Heat map of the samples of each site and class"))
+        parts.append(
+            Picture(
+                "labels", content, f"Heat map of the {_MANY[shown.unit]} of each site and class"
+            )
+        )
     return [*parts, _table(shown)]
 
 
-def _draw(figure: Any, counts: LabelCounts, withheld: NDArray[np.bool_]) -> None:
+def _draw(figure: Any, counts: LabelCounts, withheld: NDArray[np.bool_], units: str) -> None:
     """Draw the heat map, in the words of this page."""
     draw_heatmap(figure, counts, suppressed=withheld)
-    words = {"client": "site", "a group's median": "the middle site of a group"}
+    words = {
+        "client": "site", "a group's median": "the middle site of several", "samples": units,
+    }  # fmt: skip
     for axes in figure.axes:
         for label in (axes.xaxis.label, axes.yaxis.label):
             for word, ours in words.items():
@@ -225,7 +234,8 @@ def _differences(shown: Published, cases: Sequence[_Case]) -> list[Part]:
     between = [case.diagnosis.between for case in cases]
     everywhere = [1 - part for part in between]
     target = cases[0].diagnosis.target
-    aim = "equally many samples of every class"
+    units = _MANY[shown.unit]
+    aim = f"equally many {units} of every class"
     if target != "uniform":
         federation = "the class shares of all sites together"
         aim = federation if target == "federation" else f"the class shares called {target}"
@@ -234,14 +244,14 @@ def _differences(shown: Published, cases: Sequence[_Case]) -> list[Part]:
     (sites, C), empty = present.shape, int((held == 0).sum())
     lacking = int(((held > 0) & (held < C)).sum())
     one = int((held == 1).sum())
-    text = "Every site has samples of every class."
+    text = f"Every site has {units} of every class."
     if lacking:
         text = (
-            f"Sites without a sample of at least one class: {lacking:,} of {sites:,}. Sites with "
-            f"samples of a single class: {one:,}."
+            f"Sites without a {shown.unit} of at least one class: {lacking:,} of {sites:,}. Sites "
+            f"with {units} of a single class: {one:,}."
         )
     if empty:
-        text += f" Sites without any sample: {empty:,}."
+        text += f" Sites without any {shown.unit}: {empty:,}."
     return [
         f"Imbalance is how far the sites are from having {aim}. One part of it lies between sites: "
         "some have much of what others lack. The other part they have in common: a class that is "
@@ -254,7 +264,7 @@ def _differences(shown: Published, cases: Sequence[_Case]) -> list[Part]:
         ),
         text,
         _class_table(shown, cases),
-        f"Rare: below {50 / C:.1f}\u00a0% of all samples, half of an equal share. At few sites: at "
+        f"Rare: below {50 / C:.1f}\u00a0% of all {units}, half of an equal share. At few sites: at "
         "fewer than half of them.",
     ]
 
@@ -276,11 +286,12 @@ def _class_table(shown: Published, cases: Sequence[_Case]) -> Grid:
             words += ["at few sites"] if number < sites / 2 else []
             line += [f"{number:,} of {sites:,}", most, ", ".join(words)]
         lines.append(line)
-    head = ["class", "samples", "of all samples", "sites that have it", "most of it is at", "note"]
+    units = _MANY[shown.unit]
+    head = ["class", units, f"of all {units}", "sites that have it", "most of it is at", "note"]
     return Grid(head[: len(lines[0])], lines)
 
 
-def _headline(cases: Sequence[_Case]) -> str:
+def _headline(shown: Published, cases: Sequence[_Case]) -> str:
     """Return the advice in a sentence."""
     advice = Counter(case.diagnosis.advice for case in cases)
     if len(advice) > 1:
@@ -290,22 +301,24 @@ def _headline(cases: Sequence[_Case]) -> str:
         COPIES: "Synthetic samples would add little; simpler means may be enough.",
         NOTHING: "The sites are close to balanced: nothing needs to be done.",
     }
-    return sentences.get(next(iter(advice)), "There are too few samples to tell what would help.")
+    too_few = f"There are too few {_MANY[shown.unit]} to tell what would help."
+    return sentences.get(next(iter(advice)), too_few)
 
 
 def _help(shown: Published, cases: Sequence[_Case]) -> list[Part]:
     """Say what the diagnosis advises and why, of all tables that agree with what is shown."""
     reasons = Counter(_reason(case.diagnosis) for case in cases)
-    parts: list[Part] = [_headline(cases)]
+    parts: list[Part] = [_headline(shown, cases)]
     between = _percent([case.diagnosis.between for case in cases])
     lacking = _percent([case.diagnosis.lacking for case in cases])
     scarce = _range(_ends([case.diagnosis.scarce_classes for case in cases]))
     for reason, number in reasons.most_common():
-        text = reason.format(between=between, lacking=lacking, scarce=scarce, FEW=FEW)
+        few = f"{FEW} {_MANY[shown.unit]}"
+        text = reason.format(between=between, lacking=lacking, scarce=scarce, few=few)
         some = "" if len(reasons) == 1 else f"In {number} of {len(cases)} tables tried: "
         parts.append(some + text)
     parts.append(
-        f"The advice looks at label counts alone. Where fewer than {FEW} samples of a class are at "
+        f"The advice looks at label counts alone. Where fewer than {FEW} of a class are at "
         "a site, there is too little to copy, so new ones have to come from a generator: a program "
         "that draws samples which resemble real ones."
     )
@@ -317,7 +330,7 @@ def _reason(diagnosis: Diagnosis) -> str:
         return "The shares of the classes at every site are close to the aim already."
     if diagnosis.between < LITTLE and diagnosis.advice == GENERATE:
         return (
-            "{scarce} classes have fewer than {FEW} samples at all sites together, too few to copy "
+            "{scarce} classes have fewer than {few} at all sites together, too few to copy "
             "or to learn from: only a generator made elsewhere would help."
         )
     if diagnosis.between < LITTLE and diagnosis.advice == COPIES:
@@ -329,13 +342,13 @@ def _reason(diagnosis: Diagnosis) -> str:
     if diagnosis.advice == COPIES:
         return (
             "{lacking} of what sites are short of is in classes of which they have fewer than "
-            "{FEW} samples; of the rest they can repeat their own. In the studies recorded with "
+            "{few}; of the rest they can repeat their own. In the studies recorded with "
             "fedeas, generating was ahead of repeating from 70\u00a0% on."
         )
     if diagnosis.advice == GENERATE:
         return (
             "{between} of the imbalance lies between sites, and {lacking} of what sites are short "
-            "of is in classes of which they have fewer than {FEW} samples, which repeating their "
+            "of is in classes of which they have fewer than {few}, which repeating their "
             "own cannot make."
         )
     return "Sites of this size would differ about as much by chance."
@@ -351,7 +364,10 @@ def _plan(shown: Published, cases: Sequence[_Case], cost: Cost | None) -> list[P
     amounts = [cost.amount(plan.per_client) for plan in plans] if cost else []
     numbers = [
         (_range(_ends([plan.total for plan in plans])), "synthetic samples"),
-        (_percent([plan.synthetic_share for plan in plans]), "of all samples would be synthetic"),
+        (
+            _percent([plan.synthetic_share for plan in plans]),
+            f"of all {_MANY[shown.unit]} would be synthetic",
+        ),
         (_percent([plan.reduction for plan in plans]), "of the imbalance would be gone"),
     ]
     if cost:
@@ -376,7 +392,7 @@ def _plan(shown: Published, cases: Sequence[_Case], cost: Cost | None) -> list[P
     which = "the sites" if len(order) == len(shown.clients) else f"the {len(order)} sites"
     return [
         f"{optional} It aims to remove at least half of the imbalance while fewer than a quarter "
-        f"of all samples are synthetic.{missed}",
+        f"of all {_MANY[shown.unit]} are synthetic.{missed}",
         Numbers(numbers),
         f"{spent} To give every class as many samples as the largest one at its site would take "
         f"{_range(_ends([plan.total for plan in full]))} synthetic samples. Repeating a site's own "
@@ -396,6 +412,8 @@ def _unknown(shown: Published) -> Grid:
         ["People", "Counts are of samples. How many people they come from is not in the table: "
          "one person may have several samples."],
     ]  # fmt: skip
+    if shown.unit != "sample":
+        lines[-1] = ["Samples", f"Counts are of {_MANY[shown.unit]}; how many samples is not told."]
     if isinstance(shown, NoisyCounts):
         lines.append(["True counts", "Only known within the noise."])
     elif shown.withheld.any():
@@ -410,7 +428,8 @@ def _unknown(shown: Published) -> Grid:
 
 def _revealed(shown: Published) -> Grid:
     """Say what was revealed to whom, at which epsilon, about how many samples."""
-    about = f"{_range(shown.total_range)} samples at {_number_of(_site_count(shown), 'site')}"
+    sites = _number_of(_site_count(shown), "site")
+    about = f"{_range(shown.total_range)} {_MANY[shown.unit]} at {sites}"
     if isinstance(shown, NoisyCounts):
         guarantee = (
             f"Differential privacy with epsilon {shown.epsilon:g} and delta {shown.delta:g} for "
