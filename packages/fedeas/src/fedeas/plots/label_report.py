@@ -9,7 +9,7 @@ with what is shown, from the lowest to the highest.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,12 +23,20 @@ from fedeas.planning.beta import plan as make_plan
 from fedeas.planning.cost import Cost, cost_text
 from fedeas.planning.counts import CountsLike, LabelCounts
 from fedeas.planning.diagnosis import COPIES, FEW, GENERATE, LITTLE, NOTHING, Diagnosis, diagnose
+from fedeas.planning.label_set_plan import LabelSetPlan, plan_label_sets
+from fedeas.planning.label_sets import LabelSetCounts
 from fedeas.planning.plan import Plan
 from fedeas.planning.policies import FullBalance, copyable
 from fedeas.planning.published import THRESHOLD, NoisyCounts, PublishedCounts, Range, publish
 from fedeas.planning.targets import TargetLike
 from fedeas.plots.canvas import picture
-from fedeas.plots.heatmap import HEATMAP_WIDTH, draw_heatmap, heatmap_height
+from fedeas.plots.heatmap import (
+    HEATMAP_WIDTH,
+    draw_heatmap,
+    draw_prevalence,
+    heatmap_height,
+    prevalence_height,
+)
 from fedeas.plots.page import Grid, Numbers, Part, Picture, Section, render_page
 
 _TABLES = 5  # that agree with what is shown
@@ -66,7 +74,7 @@ def check_page(path: Path) -> Path:
 
 
 def profile(
-    counts: CountsLike | NoisyCounts,
+    counts: CountsLike | LabelSetCounts | NoisyCounts,
     threshold: int = THRESHOLD,
     target: TargetLike = None,
     cost: Cost | str | None = None,
@@ -76,8 +84,9 @@ def profile(
 
     Parameters
     ----------
-    counts : LabelCounts, array_like or NoisyCounts
-        Whole numbers, clients x classes, or counts from a private sum.
+    counts : LabelCounts, array_like, LabelSetCounts or NoisyCounts
+        Whole numbers, clients x classes, counts of samples with several labels, or counts from a
+        private sum. Where the number of people is known, people are counted.
     threshold : int
         Counts from 1 to below it are withheld, and so is what would give them away; 1 shows all.
     target : Target, str, path, mapping or sequence, optional
@@ -91,8 +100,12 @@ def profile(
     >>> "Two hospitals" in page.html
     True
     """
-    shown = counts if isinstance(counts, NoisyCounts) else publish(counts, threshold)
     price = Cost.parse(cost) if isinstance(cost, str) else cost
+    if isinstance(counts, LabelSetCounts):
+        sections = _label_set_sections(counts, threshold, target, price)
+        name = title or f"Labels of {_number_of(counts.K, 'site')}"
+        return LabelReport(render_page(name, sections, one_column=True))
+    shown = counts if isinstance(counts, NoisyCounts) else publish(counts, threshold)
     several = len(shown.clients) > 1
     cases = [_case(table, target, several) for table in shown.tables(_TABLES)]
     sections = [
@@ -213,8 +226,9 @@ def _table(shown: Published) -> Grid:
     if darkest > 0:
         shades = [[x and (x / darkest if x > 0 else x) for x in row] for row in shades]
     if len(rows) > 1:
-        ranges = [[shown.class_range(int(c)) for c in classes] for _, classes in columns]
-        totals = [_range(tuple(map(sum, zip(*part, strict=True)))) for part in ranges]  # type: ignore[arg-type]
+        totals = [
+            _range(_total([shown.class_range(int(c)) for c in classes])) for _, classes in columns
+        ]
         lines.append(["all sites", *totals, _range(shown.total_range)])
         shades.append([None] * len(lines[-1]))
     return Grid(["site", *(name for name, _ in columns), "all classes"], lines, shades)
@@ -361,17 +375,6 @@ def _plan(shown: Published, cases: Sequence[_Case], cost: Cost | None) -> list[P
     full = [FullBalance(target=p.target).plan(c.counts) for p, c in zip(plans, cases, strict=True)]
     copies = [copyable(p.samples, c.counts.n).sum() / max(1, p.total)
               for p, c in zip(plans, cases, strict=True)]  # fmt: skip
-    amounts = [cost.amount(plan.per_client) for plan in plans] if cost else []
-    numbers = [
-        (_range(_ends([plan.total for plan in plans])), "synthetic samples"),
-        (
-            _percent([plan.synthetic_share for plan in plans]),
-            f"of all {_MANY[shown.unit]} would be synthetic",
-        ),
-        (_percent([plan.reduction for plan in plans]), "of the imbalance would be gone"),
-    ]
-    if cost:
-        numbers.append((_span(amounts, lambda x: cost_text(x, cost.unit)), "to generate them"))
     spent = (
         f"The cost counts {cost.each} a sample and nothing else." if cost else
         "What a sample costs, in time or money, was not given, so no cost is stated here."
@@ -391,13 +394,172 @@ def _plan(shown: Published, cases: Sequence[_Case], cost: Cost | None) -> list[P
         lines.append([shown.clients[k], _range(shown.range_of(np.array([k]))), generated, mostly])
     which = "the sites" if len(order) == len(shown.clients) else f"the {len(order)} sites"
     return [
-        f"{optional} It aims to remove at least half of the imbalance while fewer than a quarter "
-        f"of all {_MANY[shown.unit]} are synthetic.{missed}",
-        Numbers(numbers),
+        f"{optional} It aims to remove at least half of the imbalance with a synthetic share "
+        f"below a quarter.{missed}",
+        _bought(shown, plans, cost),
         f"{spent} To give every class as many samples as the largest one at its site would take "
         f"{_range(_ends([plan.total for plan in full]))} synthetic samples. Repeating a site's own "
         f"samples could make {_percent(copies)} of those proposed.",
         f"Of {which} that would generate most:" if which != "the sites" else "By site:",
+        Grid(["site", "has", "would generate", "mostly of"], lines),
+    ]
+
+
+def _bought(shown: Published, plans: Sequence[Plan | LabelSetPlan], cost: Cost | None) -> Numbers:
+    """Return what plans would generate, what that changes and what it costs."""
+    share = "of all samples would be synthetic"
+    if shown.unit != "sample":
+        share = f"synthetic share, where a {shown.unit} counts as one sample"
+    numbers = [
+        (_range(_ends([plan.total for plan in plans])), "synthetic samples"),
+        (_percent([plan.synthetic_share for plan in plans]), share),
+        (_percent([plan.reduction for plan in plans]), "of the imbalance would be gone"),
+    ]
+    if cost:
+        amounts = [cost.amount(plan.per_client) for plan in plans]
+        numbers.append((_span(amounts, lambda x: cost_text(x, cost.unit)), "to generate them"))
+    return Numbers(numbers)
+
+
+# Samples with several labels
+
+
+def _label_set_sections(
+    counts: LabelSetCounts, threshold: int, target: TargetLike, cost: Cost | None
+) -> list[Section]:
+    """Return the sections about samples with several labels.
+
+    Small counts of label sets are withheld. Nothing else is known of the counts: what a label or a
+    pair of labels adds up to follows from what is shown of the sets that have them.
+    """
+    table = counts if counts.people is None else counts.of_people()
+    unit = "sample" if counts.people is None else "person"
+    shown = replace(publish(LabelCounts(table.n, table.clients), threshold), unit=unit)
+    tables = [
+        LabelSetCounts(table.sets, drawn.n, table.clients, table.labels)
+        for drawn in shown.tables(_TABLES)
+    ]
+    cases = [_Case(each.positives, diagnose(each.positives, target), None) for each in tables]
+    several = [each.n[:, each.sets.sum(axis=1) > 1].sum() / each.total for each in tables]
+    once = "people, once in each label set" if unit == "person" else "samples"
+    numbers = [
+        (_range(shown.total_range), once),
+        (f"{table.K:,}", "sites"),
+        (f"{table.L:,}", "labels"),
+        (_percent(several), f"of the {_MANY[unit]} have two or more labels"),
+    ]
+    sections = [
+        Section("", [Numbers(numbers), *([_headline(shown, cases)] if table.K > 1 else [])]),
+        Section("Who has what", _who_has_which(shown, tables)),
+        Section("Which labels occur together", _pairs(shown, tables)),
+    ]
+    if table.K > 1:
+        plans = [plan_label_sets(each, target=target) for each in tables]
+        sections += [
+            Section("What would help", _help(shown, cases)),
+            Section("What generating buys, and what it costs", _set_plan(shown, plans, cost)),
+        ]
+    return [
+        *sections,
+        Section("What is not known", [_unknown(shown)]),
+        Section("What this page reveals", [_revealed(shown)]),
+    ]
+
+
+def _who_has_which(shown: PublishedCounts, tables: Sequence[LabelSetCounts]) -> list[Part]:
+    """Return how many of each site have each label, the most frequent labels first."""
+    holds, names = tables[0].holds, tables[0].positives.class_names
+    rows = _groups(tables[0].sizes, shown.clients, _MOST_SITES, "sites")
+    columns = np.argsort(-tables[0].positives.n.sum(axis=0), kind="stable")[:_MOST_CLASSES]
+    lines: list[list[str]] = []
+    shades: list[list[float | None]] = []
+    for name, sites in rows:
+        line, shade = [name], [None]  # type: list[str], list[float | None]
+        for c in columns:
+            part = np.ix_(sites, np.flatnonzero(holds[c]))
+            count = shown.range_of(*part)  # type: ignore[arg-type]
+            shares = [
+                each.positives.n[sites, c].sum() / max(1, each.sizes[sites].sum())
+                for each in tables
+            ]
+            line.append(f"{_range(count)} ({_percent(shares)})" if count[1] else "0")
+            hidden = count[1] > 0 and not shown.n[part].any()
+            shade.append(-1.0 if hidden else float(np.mean(shares)))
+        lines.append([*line, _range(shown.range_of(sites))])
+        shades.append([*shade, None])
+    totals = [
+        _range(_total([shown.class_range(int(s)) for s in np.flatnonzero(holds[c])]))
+        for c in columns
+    ]
+    lines.append(["all sites", *totals, _range(shown.total_range)])
+    shades.append([None] * len(lines[-1]))
+    parts: list[Part] = [
+        "A row is a site, a column a label. One sample may have several labels or none, so the "
+        "shares of a site do not add up to 100\u00a0%."
+    ]
+    if shown.unit == "person":
+        parts.append("Counts are of people: somebody who has several label sets counts in each.")
+    if shown.withheld.any():
+        parts.append(
+            f"Where 1 to {shown.threshold - 1} have a label set at a site, their number is "
+            "withheld so that nobody can be recognised: what it is part of is a range. A hatched "
+            "cell has only such numbers. A 0 is a true zero."
+        )
+    if len(columns) < len(names):
+        parts.append(f"Shown are the {len(columns)} most frequent of {len(names)} labels.")
+    values = np.array([[0.0 if x is None else x for x in row[1:-1]] for row in shades[:-1]])
+    drawn = partial(
+        draw_prevalence, shares=values, sites=[name for name, _ in rows],
+        labels=[names[c] for c in columns], units=_MANY[shown.unit],
+    )  # fmt: skip
+    content = picture(drawn, "svg", HEATMAP_WIDTH, prevalence_height(len(rows)))
+    alt = f"Heat map of the share of each site's {_MANY[shown.unit]} that has each label"
+    head = ["site", *(names[c] for c in columns), f"all {_MANY[shown.unit]}"]
+    return [*parts, Picture("prevalence", content, alt), Grid(head, lines, shades)]
+
+
+def _pairs(shown: PublishedCounts, tables: Sequence[LabelSetCounts]) -> list[Part]:
+    """Return the pairs of labels that occur together most often."""
+    sets, names = tables[0].sets, tables[0].label_names
+    together = np.stack([each.co_occurrence() for each in tables])
+    middle = np.triu(np.median(together, axis=0), 1)
+    lines = []
+    for place in np.argsort(-middle, axis=None, kind="stable")[:_MOST_PLANS]:
+        a, b = divmod(int(place), len(names))
+        if not middle[a, b]:
+            break
+        both = np.flatnonzero(sets[:, a] & sets[:, b])
+        count = _total([shown.class_range(int(s)) for s in both])
+        rarer, other = sorted((a, b), key=lambda c: int(together[:, c, c].sum()))
+        shares = [each[a, b] / max(1, each[rarer, rarer]) for each in together]
+        lines.append([f"{names[rarer]} and {names[other]}", _range(count), _percent(shares)])
+    if not lines:
+        return ["No two labels occur together."]
+    head = ["labels", _MANY[shown.unit], "of those with the first label"]
+    return ["The most frequent pairs, at all sites together:", Grid(head, lines)]
+
+
+def _set_plan(
+    shown: PublishedCounts, plans: Sequence[LabelSetPlan], cost: Cost | None
+) -> list[Part]:
+    """Return what the plan in label sets takes and does."""
+    if not any(plan.total for plan in plans):
+        return ["No sample would have to be generated."]
+    samples = np.median([plan.samples for plan in plans], axis=0)
+    sets = plans[0].counts.set_names
+    lines = []
+    for k in np.argsort(-samples.sum(axis=1), kind="stable")[:_MOST_PLANS]:
+        largest = [s for s in np.argsort(-samples[k], kind="stable")[:_MOSTLY] if samples[k, s]]
+        lines.append([
+            shown.clients[k],
+            _range(shown.range_of(np.array([k]))),
+            _range(_ends([int(plan.per_client[k]) for plan in plans])),
+            ", ".join(sets[s].replace("|", " + ") for s in largest),
+        ])  # fmt: skip
+    return [
+        "The fewest samples that hold the labels which sites are short of: one sample may bring "
+        "several.",
+        _bought(shown, plans, cost),
         Grid(["site", "has", "would generate", "mostly of"], lines),
     ]
 
@@ -494,6 +656,10 @@ def _site_count(shown: Published) -> int:
 
 def _number_of(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _total(ranges: Sequence[Range]) -> Range:
+    return sum(low for low, _ in ranges), sum(high for _, high in ranges)
 
 
 def _ends(values: Iterable[int]) -> Range:
