@@ -49,7 +49,7 @@ from fedeas_private.queries.moments import ImageMoments, ImageProducts
 from fedeas_private.queries.query import WHOLE, ClassTotals, Query
 from fedeas_private.queries.table import ColumnCounts, RowMoments
 from fedeas_private.secure_sum.messages import RefusedError
-from fedeas_private.sums import answer_labels, check_sums
+from fedeas_private.sums import SimulatedSums, answer_labels, check_sums
 from rows import CLASSES as LEVELS
 from rows import SCHEMA, draw_rows, to_table
 from sums import identities
@@ -194,6 +194,8 @@ def test_every_sum_takes_the_same_samples(monkeypatch):
         lambda: Groups.of(np.array([1.0, np.nan]), KEY),
         lambda: Groups.of(["a", " "], KEY),
         lambda: Groups.of("ab", KEY),
+        lambda: Groups.of(["a", "NaN"], KEY),  # what pandas writes
+        lambda: Groups.of(["a", "None"], KEY),
         lambda: _answer(ClassTotals(3), holding(np.zeros((2, *SHAPE), np.uint8), [0, 1], "aaa")),
     ],
 )
@@ -536,6 +538,8 @@ def test_a_file_of_ids_names_the_people_of_images(sites, tmp_path):  # noqa: F81
             open_site(own)
     with pytest.raises(InputError):
         read_ids(tmp_path / "nothing.txt")
+    ids.write_bytes(b"\xef\xbb\xbfp1\r\np2\r\n")  # as a spreadsheet writes it
+    assert read_ids(ids) == ["p1", "p2"]
 
 
 def csv_site(folder, k, ids):
@@ -721,6 +725,15 @@ def test_a_simulated_generator_by_person_says_so(tmp_path):
     assert "groups" in str(exact.training_data)
     with pytest.raises(InputError, match="out"):
         make_private(data, places, groups=groups, out=tmp_path / "x")
+
+
+def test_who_is_at_two_sites_counts_at_each():
+    """Sites know nothing of each other's ids: such a person pays twice."""
+    rows, labels = draw_rows(60)
+    data = Dataset(rows, labels, "x", LEVELS, len(rows), "x", kind="table", schema=SCHEMA)
+    places = [np.arange(30), np.arange(30, 60)]
+    sums = SimulatedSums(data, places, groups=Groups.of(["a"] * 60, KEY))
+    assert sums.ask(ClassTotals(3), math.inf).sums.sum() == 2 * WHOLE
 
 
 def test_sums_that_count_more_people_than_there_are_are_refused():

@@ -32,6 +32,7 @@ PER_GROUP = 16  # more samples of a group cost no privacy, and beyond this they 
 MOST_PER_GROUP = 64  # then rounding weighted rows towards zero takes off less than a thousandth
 _KEY = "group.key"
 _KEY_BYTES = 32
+_MISSING = ("nan", "nat", "none", "null", "<na>")  # as programs write that there is no id
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +87,10 @@ class Groups:
         texts, joined = distinct([_folded(str(value)) for value in values.tolist()], "group")
         group_names = tuple(map(str, texts.tolist()))
         names(group_names, len(group_names), "group")
+        if missing := [name for name in group_names if name in _MISSING]:
+            raise InputError(
+                "samples without a group", got=missing[0], fix="leave them out, or give them an id"
+            )
         return cls(group_names, joined[codes].astype(np.int64), key, per_group)
 
     def at(self, places: Ints) -> "Groups":
@@ -141,7 +146,7 @@ def read_ids(path: Path) -> list[str]:
     """Read a file of ids: a line for every sample, in the order of the samples."""
     check_regular(path)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise unreadable(path, error) from None
     except UnicodeDecodeError:
