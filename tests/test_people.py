@@ -1,5 +1,6 @@
 """A group of samples, such as a person's, as the unit of privacy that a site's owner chooses."""
 
+import csv
 import itertools
 import json
 import math
@@ -25,7 +26,7 @@ from fedeas.flower.client import HELLO
 from fedeas.generators.card import CARD
 from fedeas.planning.policies import FedEAS
 from fedeas.planning.published import NoisyCounts
-from fedeas_private.accounting import ADDED, DELTA, REPLACED, rho_for, sigma_for
+from fedeas_private.accounting import ADDED, DELTA, REPLACED, epsilon_of, rho_for, sigma_for
 from fedeas_private.flower import run_server
 from fedeas_private.flower.deployed import open_site, site_groups
 from fedeas_private.flower.queries import (
@@ -58,6 +59,7 @@ from test_deployment import config, settings, sites  # noqa: F401
 from test_neighbours import REFUSAL, Site, keys, length_of, members
 from test_own_deployed import GIVEN, RealSites
 
+ROOT = Path(__file__).parents[1]
 KEY = bytes(range(32))
 SHAPE = (8, 8, 1)
 WIDTH = feature_count((0,))
@@ -725,6 +727,42 @@ def test_a_simulated_generator_by_person_says_so(tmp_path):
     assert "groups" in str(exact.training_data)
     with pytest.raises(InputError, match="out"):
         make_private(data, places, groups=groups, out=tmp_path / "x")
+
+
+def test_the_figures_of_the_page_are_those_of_the_record(data):
+    page = (ROOT / "docs" / "people.md").read_text(encoding="utf-8")
+    with (ROOT / "docs" / "data" / "person-unit.csv").open(encoding="utf-8") as file:
+        runs = list(csv.DictReader(file))
+    found: dict[tuple[str, ...], list[float]] = {}
+    for run in runs:
+        key = (run["epsilon"], run["images a person"], run["in a sum"])
+        found.setdefault(key, []).append(float(run["accuracy"]))
+    assert {len(each) for each in found.values()} == {3}
+    for epsilon in ("1", "10"):
+        cells = [f"{np.mean(v):.1f} ({min(v):.1f} to {max(v):.1f})"
+                 for key, v in found.items() if key[0] == epsilon]  # fmt: skip
+        assert f"| {epsilon} | {' | '.join(cells)} |" in page
+    archives: dict[str, list[list[int]]] = {}
+    with (data / "sites" / "xray_people.csv").open() as file:
+        for row in csv.DictReader(file):
+            archives.setdefault(row["site"], []).append([int(x) for x in list(row.values())[1:]])
+    lines = {
+        "people": lambda n: f"{n[:, 1].sum():,}",
+        "images a person": lambda n: f"{n[:, 2].sum() / n[:, 1].sum():.1f}",
+        "people with two or more images": lambda n: share(n[1:, 1].sum() / n[:, 1].sum()),
+        "images of people with twenty or more": lambda n: share(n[-1, 2] / n[:, 2].sum()),
+        "images in a sum, with `per-group = 16`": lambda n: share(
+            (np.minimum(n[:, 0], 16) * n[:, 1]).sum() / n[:, 2].sum()
+        ),
+    }
+    for name, cell in lines.items():
+        assert f"| {name} | {' | '.join(cell(np.array(n)) for n in archives.values())} |" in page
+    few, many = (f"{epsilon_of([k**2 * rho_for(1.0)]):.1f}" for k in (3, 20))
+    assert f"with 3 images has {few}, and with 20 images {many}" in " ".join(page.split())
+
+
+def share(part: float) -> str:
+    return f"{100 * part:.0f} %"
 
 
 def test_who_is_at_two_sites_counts_at_each():

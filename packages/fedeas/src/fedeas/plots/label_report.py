@@ -477,7 +477,7 @@ def _who_has_which(shown: PublishedCounts, tables: Sequence[LabelSetCounts]) -> 
         line, shade = [name], [None]  # type: list[str], list[float | None]
         for c in columns:
             part = np.ix_(sites, np.flatnonzero(holds[c]))
-            count = shown.range_of(*part)  # type: ignore[arg-type]
+            count = shown.range_of(*part)
             shares = [
                 each.positives.n[sites, c].sum() / max(1, each.sizes[sites].sum())
                 for each in tables
