@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import fedeas
-from fedeas import Dirichlet, InputError, LabelCounts, MissingExtraError
+from fedeas import Dirichlet, InputError, LabelCounts, LabelSetCounts, MissingExtraError
 from fedeas._util.files import write_json
-from fedeas.planning.published import NoisyCounts
+from fedeas.planning.published import NoisyCounts, publish
 from fedeas.plots import canvas, label_report
 from fedeas.plots.label_report import profile
 from pages import span, table_of
@@ -171,12 +171,68 @@ def test_the_page_of_nvflares_statistics(fedeas, tmp_path):
     assert fedeas("profile", clean, "--out", tmp_path / "a.html").code == 0
 
 
-def test_samples_with_several_labels_are_left_to_the_plan(fedeas, tmp_path):
+# Samples with several labels
+
+SETS = [[0, 0], [1, 0], [0, 1], [1, 1]]
+WARDS = LabelSetCounts(
+    SETS, [[900, 80, 12, 30], [400, 4, 60, 7], [0, 50, 20, 90]], ["North", "South", "West"],
+    ["flu", "cough"], [[300, 40, 4, 12], [200, 1, 30, 5], [0, 20, 11, 14]],
+)  # fmt: skip
+
+
+def test_samples_with_several_labels_are_compared_by_the_plan_alone(fedeas, tmp_path):
     (tmp_path / "samples.csv").write_text("site,labels\nA,flu|cough\nA,flu\nB,cough\nB,no label\n")
-    for command in (["profile", "--out", tmp_path / "a.html"], ["compare"]):
-        refusal = fedeas(*command, tmp_path / "samples.csv")
-        assert (refusal.code, "fedeas plan" in refusal.err) == (2, True)
-        assert "--label" not in refusal.err  # would make a class 'flu|cough'
+    refusal = fedeas("compare", tmp_path / "samples.csv")
+    assert (refusal.code, "fedeas plan" in refusal.err) == (2, True)
+    assert "--label" not in refusal.err  # would make a class 'flu|cough'
+
+
+def test_the_page_of_label_sets_counts_people(fedeas, tmp_path):
+    WARDS.save(tmp_path / "sets.csv")
+    out = tmp_path / "a.html"
+    assert fedeas("profile", tmp_path / "sets.csv", "--out", out, "--cost", "2s").code == 0
+    html = out.read_text(encoding="utf-8")
+    names, rows = table_of(html, "site", "all people")
+    assert names[1:-1] == ["no label", "flu", "cough"]
+    north, south, west, everywhere = ([text for text, _ in row] for row in rows)
+    assert north[1].startswith("300 (")
+    assert north[3].startswith("13\u201321 (")  # 12 with both, and 1 to 9 with a cough alone
+    assert south[2].startswith("2\u201318 (")
+    assert "withheld" in rows[1][2][1]  # five and one: too few people, whatever their images
+    assert west[1] == "0"
+    assert span(everywhere[2]) == (40 + 12 + 20 + 14 + 2, 40 + 12 + 20 + 14 + 18)
+    _, pairs = table_of(html, "labels", "of those with the first label")
+    assert span(pairs[0][1][0]) == (12 + 14 + 1, 12 + 14 + 9)
+    assert "Counts are of people" in html
+    assert ">samples</dt>" not in html
+    assert "to generate them" in html
+    by_sample = LabelSetCounts(SETS, WARDS.n, WARDS.clients, WARDS.labels)
+    _, rows = table_of(profile(by_sample).html, "site", "all samples")
+    assert rows[0][3][0].startswith("42 (4")
+
+
+def test_label_sets_that_differ_in_withheld_counts_alone_give_the_same_page():
+    """So nothing on it, shares and plans included, tells a withheld number."""
+    shown = publish(LabelCounts(WARDS.people), 10)
+    assert shown.withheld.sum() == 3
+    pages = {
+        profile(LabelSetCounts(SETS, 9 * WARDS.n, WARDS.clients, WARDS.labels, other.n)).html
+        for other in (LabelCounts(WARDS.people), *shown.tables(5))
+    }
+    assert len(pages) == 1
+
+
+@pytest.mark.parametrize("n", [[[9, 1, 0, 0]], [[5, 0, 0, 0], [0, 4, 3, 0]], [[50, 40, 0, 0]] * 2])
+def test_odd_label_sets_have_a_page(n):
+    assert "What is not known" in profile(LabelSetCounts(SETS, n)).html
+
+
+def test_the_prevalences_of_the_archives_are_drawn(data, monkeypatch):
+    monkeypatch.setattr(label_report, "picture", canvas.picture)
+    html = profile(LabelSetCounts.load(data / "sites" / "xray_label_sets.csv")).html
+    assert "data:image/svg+xml;base64," in html
+    _, rows = table_of(html, "site", "all people")
+    assert [row[0][0] for row in rows] == ["CheXpert", "NIH", "PadChest", "all sites"]
 
 
 @pytest.mark.parametrize(("n", "reached"), [([[90, 9], [9, 90]], True), ([[9, 0, 0]] * 9, False)])

@@ -7,6 +7,7 @@ and a key of the owner's: other groups, the query and the server have no say in 
 """
 
 import os
+import unicodedata
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -15,7 +16,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedeas._util.files import check_regular, owner_only_folder, sync_folder, unreadable
+from fedeas._util.files import (
+    atomic_write,
+    check_regular,
+    locked,
+    owner_only_folder,
+    unreadable,
+)
 from fedeas.errors import InputError
 from fedeas.planning.counts import distinct, names
 from fedeas_private.queries.query import WHOLE
@@ -25,6 +32,7 @@ PER_GROUP = 16  # more samples of a group cost no privacy, and beyond this they 
 MOST_PER_GROUP = 64  # then rounding weighted rows towards zero takes off less than a thousandth
 _KEY = "group.key"
 _KEY_BYTES = 32
+_MISSING = ("nan", "nat", "none", "null", "<na>")  # as programs write that there is no id
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +64,9 @@ class Groups:
         if not 1 <= self.per_group <= MOST_PER_GROUP:
             allowed = f"1 to {MOST_PER_GROUP}"
             raise InputError("per_group is out of range", got=self.per_group, allowed=allowed)
-        if len(self.key) < _KEY_BYTES:
+        if len(self.key) != _KEY_BYTES:
             raise InputError(
-                "the key of groups is too short", got=len(self.key), allowed="32 bytes"
+                "the key of groups has another length", got=len(self.key), allowed="32 bytes"
             )
 
     @classmethod
@@ -68,14 +76,22 @@ class Groups:
         Parameters
         ----------
         ids : sequence of str or int
-            The group of every sample.
+            The group of every sample. Ids that differ in case or spaces alone are of one group.
         key, per_group
             As for `Groups`.
         """
         values, codes = distinct(ids, "group")
-        texts = tuple(map(str, values.tolist()))
-        names(texts, len(texts), "group")
-        return cls(texts, codes.astype(np.int64), key, per_group)
+        if np.ndim(codes) != 1:
+            raise InputError("the ids of groups are not a list", got=np.shape(codes))
+        # Written in two ways, somebody would count twice: whatever is joined here counts less.
+        texts, joined = distinct([_folded(str(value)) for value in values.tolist()], "group")
+        group_names = tuple(map(str, texts.tolist()))
+        names(group_names, len(group_names), "group")
+        if missing := [name for name in group_names if name in _MISSING]:
+            raise InputError(
+                "samples without a group", got=missing[0], fix="leave them out, or give them an id"
+            )
+        return cls(group_names, joined[codes].astype(np.int64), key, per_group)
 
     def at(self, places: Ints) -> "Groups":
         """Return the groups of some of the samples, such as those of one site of a simulation."""
@@ -97,6 +113,10 @@ class Groups:
         """Where the one sample of every group is that counts in a histogram."""
         firsts = np.flatnonzero(self._places == 0)
         return firsts[np.argsort(self.codes[firsts])]
+
+    def label_counts(self, labels: Ints, classes: int) -> Ints:
+        """Return the histogram in which every group counts once, by the label of one sample."""
+        return np.bincount(labels[self.one_each], minlength=classes)
 
     @cached_property
     def _places(self) -> Ints:
@@ -126,7 +146,7 @@ def read_ids(path: Path) -> list[str]:
     """Read a file of ids: a line for every sample, in the order of the samples."""
     check_regular(path)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise unreadable(path, error) from None
     except UnicodeDecodeError:
@@ -143,19 +163,20 @@ def owner_key(folder: Path) -> bytes:
     """Return the key in a site's folder, which is made on first use."""
     path = folder / _KEY
     if not path.exists():
-        owner_only_folder(folder)
-        unfinished = folder / f".{_KEY}.{os.getpid()}"
-        handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(os.urandom(_KEY_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(unfinished, path)  # whoever comes second takes the first one's
-        except FileExistsError:
-            pass
-        finally:
-            unfinished.unlink()
-        sync_folder(folder)
-    check_regular(path)
+        with locked(folder, make=owner_only_folder):
+            if not path.exists():  # whoever comes second takes the first one's
+                with atomic_write(path) as unfinished:
+                    unfinished.chmod(0o600)
+                    unfinished.write_bytes(os.urandom(_KEY_BYTES))
+    if (size := check_regular(path).st_size) != _KEY_BYTES:
+        raise InputError(
+            f"{path} is damaged",
+            got=f"{size} bytes",
+            allowed=f"{_KEY_BYTES}",
+            fix="restore it from a backup, or remove it: other samples of people are taken then",
+        )
     return path.read_bytes()
+
+
+def _folded(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())

@@ -187,10 +187,10 @@ def answer_samples(
 
 def answer_labels(query: Query, labels: Ints, groups: Groups | None = None) -> Ints:
     """Return a site's words for a question about its histogram, in which a group counts once."""
-    if groups is not None:
-        _check_grouped(groups, len(labels))
-        labels = labels[groups.one_each]
-    return query.answer(np.bincount(labels, minlength=query.classes))
+    if groups is None:
+        return query.answer(np.bincount(labels, minlength=query.classes))
+    _check_grouped(groups, len(labels))
+    return query.answer(groups.label_counts(labels, query.classes))
 
 
 def _check_grouped(groups: Groups, samples: int) -> None:
@@ -273,12 +273,12 @@ def check_sums(query: SampleSum, released: Release) -> None:
         most = np.array([float(samples)])
     if sizes.counts is not None:
         most, most_error = sizes.counts
-        _refuse_above("samples of a class, below none", -most, 0.0, most_error)
+        _refuse_above(f"{released.unit}s of a class, below none", -most, 0.0, most_error)
     if sizes.totals is not None and samples is not None:
         totals, error = sizes.totals
         if released.unit == GROUP:  # the rows of a group are rounded one by one
             error += _ROUNDING * samples / _SIGMAS
-        what = "samples, where the sites say they have others"
+        what = f"{released.unit}s, where the sites say they have others"
         _refuse_above(what, np.abs(totals - samples), 0.0, error)
     for what, size in (("means", sizes.norms), ("second moments", sizes.traces)):
         if size is None:
@@ -290,11 +290,11 @@ def check_sums(query: SampleSum, released: Release) -> None:
             _refuse_above(f"{what}, larger than the counts allow", values, most, error)
 
 
-def describe_check(sizes_known: bool) -> str:
+def describe_check(sizes_known: bool, unit: str = SAMPLE) -> str:
     """Say what was compared, for the generator's card, which is no place for an exact number."""
     if not sizes_known:
-        return "means and second moments with the counts; the sites' numbers of samples: not known"
-    return "counts, means and second moments with the numbers of samples that the sites state"
+        return f"means and second moments with the counts; the sites' numbers of {unit}s: not known"
+    return f"counts, means and second moments with the numbers of {unit}s that the sites state"
 
 
 def _refuse_above(what: str, values: Floats, most: Floats | float, error: float) -> None:

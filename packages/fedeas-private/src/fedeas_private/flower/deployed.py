@@ -49,7 +49,14 @@ def client_app() -> ClientApp:
 def open_site(config: SiteConfig) -> Site:
     """Open the site that a configuration describes, with labels numbered as in its `classes`."""
     identity = site_identity(config)
-    site = open_site_with(config, partial(_generator, config), group_column(config))
+
+    def count(real: Samples) -> NDArray[np.int64]:
+        # As in the sums that a policy is negotiated from: its figures hold for groups.
+        if not config.group:
+            return real.counts()
+        return site_groups(config, real.data).label_counts(real.labels, len(real.data.classes))
+
+    site = open_site_with(config, partial(_generator, config), group_column(config), count)
     updates = SecureUpdates(lambda: identity, _sums_folder(config), config)
     # The server is told how many units there are: of a person, the number of samples would tell.
     units = len(site_groups(config, site.real.data)) if config.group else None
@@ -106,7 +113,7 @@ def site_groups(config: SiteConfig, data: Dataset, key: bytes = b"") -> Groups:
             f"{config.group!r} names the groups, and is learnt from", fix="take it out of `schema`"
         )
     if data.sites is not None:
-        return Groups(data.sites.names, data.sites.codes, key, config.per_group)
+        return Groups.of(data.sites.names, key, config.per_group).at(np.asarray(data.sites.codes))
     ids = read_ids(Path(config.group))
     if len(ids) != data.train_size:
         raise InputError(

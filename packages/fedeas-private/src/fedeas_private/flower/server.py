@@ -194,8 +194,9 @@ def _negotiated(
     else:
         policy = f"waterfill(price={choice.policy.price!r})"
     _LOG.info(
-        "negotiated %s over %s sites: %s samples remove %.1f %% of the imbalance",
+        "negotiated %s over %s sites: %s samples remove %.1f %% of the imbalance, counted in %ss",
         policy, choice.sites, round(choice.samples.value), 100 * choice.reduction.value,
+        settings.unit,
     )  # fmt: skip
     if choice.met is not True:
         _LOG.warning("not sure that all conditions are met: %s", choice.sure)

@@ -20,6 +20,7 @@ from fedeas._util.settings import (
     Settings,
     recorded_as,
 )
+from fedeas._util.specs import parse
 from fedeas.errors import InputError
 from fedeas.flower import settings as plain
 from fedeas_private.accounting import GROUP, SAMPLE, Unit
@@ -65,6 +66,8 @@ class RunConfig(plain.RunConfig, frozen=True, kw_only=True, rename="kebab"):
                 got=self.epsilon,
                 fix="set secure = true",
             )
+        if self.unit == GROUP:
+            _refuse_fedgen([parse(self.method, "method")[0]])
 
     def experiment(self, policy: str, normalised_by: Sequence[Sequence[object]]) -> str:
         """Name all that the model of a round depends on: how long to wait is no part of it."""
@@ -94,6 +97,11 @@ class SiteConfig(plain.SiteConfig, frozen=True, kw_only=True, rename="kebab"):
     # Samples of a group that are in a sum at most; together they count as one.
     per_group: Annotated[int, Meta(ge=1, le=MOST_PER_GROUP)] = PER_GROUP
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.group:
+            _refuse_fedgen(self.methods.split())
+
     @property
     def unit(self) -> Unit:
         """Whose privacy epsilon is: 'sample' or 'group'."""
@@ -109,6 +117,16 @@ class SiteConfig(plain.SiteConfig, frozen=True, kw_only=True, rename="kebab"):
         # With a separator in its name a file is not taken for a column.
         group = f"{os.sep}{Path(self.group).name}" if os.sep in self.group else self.group
         return Ledger.open(self.ledger_folder, self.epsilon, self.delta, group)
+
+
+def _refuse_fedgen(methods: Sequence[str]) -> None:
+    """Refuse FedGen by group: its server compares counts of samples with the number of groups."""
+    if "fedgen" in methods:
+        raise InputError(
+            "FedGen tells how many samples a site has of each label, where the unit is a group",
+            got="fedgen",
+            fix="choose another method, or the unit of a sample",
+        )
 
 
 class RoundSum(Settings, frozen=True):

@@ -73,7 +73,7 @@ def _data(site: SiteConfig) -> str | Finding:
         return said
     said += (
         f"; delta = {site.delta:g} is not far below 1 / {size}, so noise that gives whole "
-        f"samples away keeps the promise: set it to at most {_MOST_DELTA / size:.1g}"
+        f"{site.unit}s away keeps the promise: set it to at most {_MOST_DELTA / size:.1g}"
     )
     return Finding("data", said, doubtful=True)
 

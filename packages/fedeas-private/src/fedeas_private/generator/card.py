@@ -19,7 +19,7 @@ FINGERPRINT = f"{PRIVATE}-"  # how the fingerprint of every such generator begin
 WEIGHTS = "weights.safetensors"
 _COUNTED = "counted"  # what the sums count, where that is not samples
 _GOOD_FOR = "further training samples of classes that a site lacks"
-_MAY_SEE = "anybody who may know the classes and about how many samples the federation has"
+_MAY_SEE = "anybody who may know the classes and about how many {}s the federation has"
 _NOBODY = (
     "no guarantee of privacy: the sums had no noise, or noise from a seed, which anybody can draw "
     "again and subtract; give it to nobody who may not see the samples"
@@ -64,7 +64,7 @@ def make_card(
         replaced = replace_one_epsilon(rho_for(epsilon, delta), delta)
         privacy, who = (
             PrivacyGuarantee(epsilon, delta, ADDED[unit], replaced),
-            {"may_be_given_to": _MAY_SEE},
+            {"may_be_given_to": _MAY_SEE.format(unit)},
         )
     if unit == GROUP:
         who[_COUNTED] = unit

@@ -173,12 +173,12 @@ def make_from_sums(
     """
     method = check_method(method, data.kind)
     shape = data.samples.shape[1:]
-    sizes: list[int | None] = []
+    releases: list[Release] = []
 
     def ask_and_check(query: SampleSum, share: float) -> Release:
         released = ask(query, share)
         check_sums(query, released)
-        sizes.append(released.samples)
+        releases.append(released)
         return released
 
     generator: PrivateGenerator
@@ -190,7 +190,8 @@ def make_from_sums(
         )
     else:
         generator = images.GaussianImages.make(data.classes, shape, ask_and_check)
-    checked = describe_check(sizes_known=all(size is not None for size in sizes))
+    sizes_known = all(released.samples is not None for released in releases)
+    checked = describe_check(sizes_known, releases[0].unit)
     notes = {**generator.card.notes, "checked": checked}
     generator.card = dataclasses.replace(generator.card, notes=notes)
     return generator

@@ -566,7 +566,7 @@ def _price_bounds(classes: int) -> Floats:
     few, many = 3 / (1 + 3 * p), (2 * C - 1) / (1 + 3 * p * (C - 1))
     size = np.maximum(growth + np.maximum(few, many), 1.0)  # of the site afterwards
     samples = np.maximum(size - 1, 1.0)
-    scores = np.maximum(3 - 1 / C, 2 * p * size)
+    scores = np.maximum(np.minimum(3 - 1 / C, p + 2 * np.sqrt(p)), 2 * p * size)
     words = np.concatenate([[1.0, 1 + 1 / C], samples * _SAFE, scores * _SAFE])
     moves: Floats = words[:, np.newaxis]
     moves.setflags(write=False)

@@ -213,7 +213,7 @@ class SampleSum(AnyQuery):
         counts, error = words / unit, sigma / unit
         if not counts.sum() > CLEAR * error * math.sqrt(self.classes):
             raise InfeasibleError(
-                "too few samples for this epsilon: the noise hides how many there are",
+                "too few samples or groups for this epsilon: the noise hides how many there are",
                 fix="ask more sites, or spend a larger epsilon",
             )
         return np.maximum(counts, max(1.0, error))
@@ -321,7 +321,7 @@ class ClassTotals(Query):
         total, total_error = float(totals.sum()), sigma * self.classes**0.5
         if not total > CLEAR * total_error:
             raise InfeasibleError(
-                "too few samples for this epsilon: the noise hides how many there are",
+                "too few samples or groups for this epsilon: the noise hides how many there are",
                 got=f"{total:,.0f} with a standard error of {total_error:,.0f}",
                 fix="ask more sites, or spend a larger epsilon",
             )

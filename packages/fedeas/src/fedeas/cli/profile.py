@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fedeas.cli import label_counts, label_sets, show
+from fedeas.cli import label_counts, show
+from fedeas.cli.label_sets import holds_label_sets
 from fedeas.errors import InputError
 
 if TYPE_CHECKING:
-    from fedeas import LabelCounts
+    from fedeas import LabelCounts, LabelSetCounts
     from fedeas.planning.published import NoisyCounts
 
 
@@ -28,8 +29,8 @@ def profile(
 ) -> None:
     """Write a page about the labels of a federation, for people who decide and do not program.
 
-    COUNTS is what `fedeas plan` reads, with one label per sample; or a partition (.npz), NVFlare's
-    statistics or noisy counts (.json).
+    COUNTS is what `fedeas plan` reads; or a partition (.npz), NVFlare's statistics or noisy counts
+    (.json). Where a table of label sets says how many people there are, people are counted.
 
     Who has what, how sites differ, what would help and why, what it costs, and what is not known:
     one file that needs no other, to be read on a screen, a phone or on paper.
@@ -46,8 +47,9 @@ def profile(
     show.note(f"wrote {out}")
 
 
-def _read(path: Path, data: str | None) -> "LabelCounts | NoisyCounts":
+def _read(path: Path, data: str | None) -> "LabelCounts | LabelSetCounts | NoisyCounts":
     """Read counts from any source."""
+    from fedeas import LabelSetCounts
     from fedeas.planning.published import NoisyCounts, has_noisy_counts
 
     if path.suffix.lower() == ".npz":
@@ -56,7 +58,8 @@ def _read(path: Path, data: str | None) -> "LabelCounts | NoisyCounts":
         raise InputError("--data belongs to a partition", got=str(path), fix="leave it out")
     if has_noisy_counts(path):
         return NoisyCounts.load(path)
-    label_sets.refuse_label_sets(path, "profile")
+    if holds_label_sets(path):
+        return LabelSetCounts.load(path)
     source = label_counts.load_counts(path)
     label_counts.note_counts(path, source)
     return source.counts

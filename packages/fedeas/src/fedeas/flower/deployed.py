@@ -22,6 +22,7 @@ from typing import TypeVar
 import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
+from numpy.typing import NDArray
 
 from fedeas._util.files import owner_only_folder
 from fedeas._util.optional import import_extra
@@ -188,11 +189,15 @@ def open_site(config: SiteConfig) -> Site:
 
 
 def open_site_with(
-    config: SiteConfig, generator: Callable[[], SiteGenerator], column: str = ""
+    config: SiteConfig,
+    generator: Callable[[], SiteGenerator],
+    column: str = "",
+    count: Callable[[Samples], NDArray[np.int64]] = Samples.counts,
 ) -> Site:
     """Open a site whose generator is asked for when synthetic samples are.
 
     `column` says whose the samples are: it is not learnt from, and becomes the data's `sites`.
+    `count` returns the label counts that policies plan with.
     """
     owner_only_folder(Path(config.state))
     classes = read_classes(config.classes, "the site")
@@ -202,7 +207,7 @@ def open_site_with(
     return Site(
         config.partition_id,
         real,
-        partial(_augmented, config, generator, real),
+        partial(_augmented, config, generator, real, count),
         Path(config.state) / "kept",
         config.device,
         tuple(config.methods.split()),
@@ -301,7 +306,11 @@ def agreed_config(kind: type[Config], context: Context) -> Config:
 
 
 def _augmented(
-    config: SiteConfig, find_generator: Callable[[], SiteGenerator], real: Samples, spec: str
+    config: SiteConfig,
+    find_generator: Callable[[], SiteGenerator],
+    real: Samples,
+    count: Callable[[Samples], NDArray[np.int64]],
+    spec: str,
 ) -> Samples:
     """Return the site's real samples and its synthetic ones, generated on first use."""
     classes = real.data.classes
@@ -332,7 +341,7 @@ def _augmented(
     generator.opened(cache)
     try:
         with np.errstate(all="ignore"):
-            return with_synthetic(real, synthetic)
+            return with_synthetic(real, synthetic, count(real))
     except Exception:
         # What goes wrong from here on may follow from the labels: the server must not hear of it.
         _LOG.exception("no synthetic samples: this site trains on its real ones alone")

@@ -155,7 +155,7 @@ class RoundAggregator:
                 raise InputError(reason(reply))
             content = reply.content
             if (size := read_size(reply)) != node.real:
-                raise InputError("a changed number of samples", got=size)
+                raise InputError("a changed size", got=size)
             after = records.tensors(content, "weights")
             records.check_like(after, self._before, "weights")
             extra = records.tensors(content, "added")

@@ -162,7 +162,7 @@ def _say(line: Line) -> None:
         _LOG.warning("round %s without %s", line["round"], wrong)
     if line.get("capped"):
         _LOG.warning(
-            "round %s: clients %s claim more than %s samples and weigh no more than that",
+            "round %s: clients %s claim a size above %s and weigh no more than that",
             line["round"], line["capped"], line["weight_cap"],
         )  # fmt: skip
     if line.get("clipped"):

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 from flwr.app import Context, Message
+from numpy.typing import NDArray
 
 from fedeas._util.blocks import usable_cores
 from fedeas._util.specs import parse
@@ -73,9 +75,15 @@ class Site:
 OpenSite = Callable[[Context], Site]
 
 
-def with_synthetic(real: Samples, synthetic: ClientSamples) -> Samples:
-    """Return a client's real samples and its synthetic ones, generated on first use."""
-    made = synthetic.draw(real.counts(), real.data.classes, real.data.samples, real)
+def with_synthetic(
+    real: Samples, synthetic: ClientSamples, counts: NDArray[np.int64] | None = None
+) -> Samples:
+    """Return a client's real samples and its synthetic ones, generated on first use.
+
+    What is planned follows from the counts: those of its samples, unless it counts something else.
+    """
+    counts = real.counts() if counts is None else counts
+    made = synthetic.draw(counts, real.data.classes, real.data.samples, real)
     return Samples.of(real.data, real.indices, *made)
 
 

@@ -54,6 +54,8 @@ class PublishedCounts:
         The smallest count that is shown.
     clients, classes : tuple of str
         Their names.
+    unit : str
+        What is counted: 'sample', or 'person'.
 
     >>> published = publish([[90, 4, 0], [80, 7, 30], [70, 9, 60]])
     >>> published.class_range(0), published.class_range(1), published.range_of([0])
@@ -66,9 +68,10 @@ class PublishedCounts:
     threshold: int
     clients: tuple[str, ...]
     classes: tuple[str, ...]
+    unit: str = "sample"
 
     def range_of(self, rows: Rows, columns: Rows = _ALL) -> Range:
-        """Return the fewest and the most samples that a part of the table can have."""
+        """Return the fewest and the most units that a part of the table can have."""
         visible, withheld = (
             int(self.n[rows, columns].sum()),
             int(self.withheld[rows, columns].sum()),
@@ -174,6 +177,8 @@ class NoisyCounts:
             raise InputError(
                 f"{path} has no noisy counts", allowed="a finite number per class, and std above 0"
             )
+        if unit not in ("sample", "group"):
+            raise InputError(f"{path}: unknown unit", got=unit, allowed="sample or group")
         if epsilon <= 0 or not 0 <= delta < 1 or counts.sites < len(rows):
             raise InputError(
                 f"{path}: epsilon, delta or sites out of range", got=(epsilon, delta, counts.sites)

@@ -9,7 +9,7 @@ with what is shown, from the lowest to the highest.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,17 +32,26 @@ from fedeas.planning.diagnosis import (
     Diagnosis,
     diagnose,
 )
+from fedeas.planning.label_set_plan import LabelSetPlan, plan_label_sets
+from fedeas.planning.label_sets import LabelSetCounts
 from fedeas.planning.plan import Plan
 from fedeas.planning.policies import FullBalance, copyable
 from fedeas.planning.published import THRESHOLD, NoisyCounts, PublishedCounts, Range, publish
 from fedeas.planning.targets import TargetLike
 from fedeas.plots.canvas import picture
-from fedeas.plots.heatmap import HEATMAP_WIDTH, draw_heatmap, heatmap_height
+from fedeas.plots.heatmap import (
+    HEATMAP_WIDTH,
+    draw_heatmap,
+    draw_prevalence,
+    heatmap_height,
+    prevalence_height,
+)
 from fedeas.plots.page import Grid, Numbers, Part, Picture, Section, render_page
 
 _TABLES = 5  # that agree with what is shown
 _MOST_SITES, _MOST_CLASSES, _MOST_PLANS = 25, 12, 10  # of which a table has a line or column each
 _MOSTLY = 3  # classes that are named of what a site would generate
+_MANY = {"sample": "samples", "group": "groups", "person": "people"}
 
 Published = PublishedCounts | NoisyCounts
 
@@ -74,7 +83,7 @@ def check_page(path: Path) -> Path:
 
 
 def profile(
-    counts: CountsLike | NoisyCounts,
+    counts: CountsLike | LabelSetCounts | NoisyCounts,
     threshold: int = THRESHOLD,
     target: TargetLike = None,
     cost: Cost | str | None = None,
@@ -84,8 +93,9 @@ def profile(
 
     Parameters
     ----------
-    counts : LabelCounts, array_like or NoisyCounts
-        Whole numbers, clients x classes, or counts from a private sum.
+    counts : LabelCounts, array_like, LabelSetCounts or NoisyCounts
+        Whole numbers, clients x classes, counts of samples with several labels, or counts from a
+        private sum. Where the number of people is known, people are counted.
     threshold : int
         Counts from 1 to below it are withheld, and so is what would give them away; 1 shows all.
     target : Target, str, path, mapping or sequence, optional
@@ -99,8 +109,12 @@ def profile(
     >>> "Two hospitals" in page.html
     True
     """
-    shown = counts if isinstance(counts, NoisyCounts) else publish(counts, threshold)
     price = Cost.parse(cost) if isinstance(cost, str) else cost
+    if isinstance(counts, LabelSetCounts):
+        sections = _label_set_sections(counts, threshold, target, price)
+        name = title or f"Labels of {_number_of(counts.K, 'site')}"
+        return LabelReport(render_page(name, sections, one_column=True))
+    shown = counts if isinstance(counts, NoisyCounts) else publish(counts, threshold)
     several = len(shown.clients) > 1
     cases = [_case(table, target, several) for table in shown.tables(_TABLES)]
     sections = [
@@ -140,22 +154,24 @@ def _case(counts: LabelCounts, target: TargetLike, planned: bool) -> _Case:
 def _summary(shown: Published, cases: Sequence[_Case]) -> list[Part]:
     withheld, empty = int(shown.withheld.sum()), int(((shown.n == 0) & ~shown.withheld).sum())
     numbers = [
-        (_range(shown.total_range), "samples"),
+        (_range(shown.total_range), _MANY[shown.unit]),
         (f"{_site_count(shown):,}", "sites"),
         (f"{len(shown.classes):,}", "classes"),
     ]
     if isinstance(shown, PublishedCounts):
         share = _percent([empty / shown.n.size])
-        numbers.append((share, "of all pairs of a site and a class have no sample"))
+        numbers.append((share, f"of all pairs of a site and a class have no {shown.unit}"))
     if withheld:
         numbers.append((f"{withheld:,}", "small counts withheld"))
-    return [Numbers(numbers), *([_headline(cases)] if len(shown.clients) > 1 else [])]
+    return [Numbers(numbers), *([_headline(shown, cases)] if len(shown.clients) > 1 else [])]
 
 
 def _who_has_what(shown: Published) -> list[Part]:
     parts: list[Part] = [
         "A row is a site, a column a class: one of the labels that a sample can have."
     ]
+    if shown.unit != "sample":
+        parts.append(f"Counts are of {_MANY[shown.unit]}: each counts once, by one of its samples.")
     if isinstance(shown, NoisyCounts):
         below = int((shown.raw < 0).sum())
         clipped = (
@@ -173,16 +189,22 @@ def _who_has_what(shown: Published) -> list[Part]:
         )
     if shown.n.any() and len(shown.clients) > 1:
         counts = LabelCounts(shown.n, shown.clients, shown.classes)
-        draw = partial(_draw, counts=counts, withheld=shown.withheld)
+        draw = partial(_draw, counts=counts, withheld=shown.withheld, units=_MANY[shown.unit])
         content = picture(draw, "svg", HEATMAP_WIDTH, heatmap_height(counts, None))
-        parts.append(Picture("labels", content, "Heat map of the samples of each site and class"))
+        parts.append(
+            Picture(
+                "labels", content, f"Heat map of the {_MANY[shown.unit]} of each site and class"
+            )
+        )
     return [*parts, _table(shown)]
 
 
-def _draw(figure: Any, counts: LabelCounts, withheld: NDArray[np.bool_]) -> None:
+def _draw(figure: Any, counts: LabelCounts, withheld: NDArray[np.bool_], units: str) -> None:
     """Draw the heat map, in the words of this page."""
     draw_heatmap(figure, counts, suppressed=withheld)
-    words = {"client": "site", "a group's median": "the middle site of a group"}
+    words = {
+        "client": "site", "a group's median": "the middle site of several", "samples": units,
+    }  # fmt: skip
     for axes in figure.axes:
         for label in (axes.xaxis.label, axes.yaxis.label):
             for word, ours in words.items():
@@ -213,8 +235,9 @@ def _table(shown: Published) -> Grid:
     if darkest > 0:
         shades = [[x and (x / darkest if x > 0 else x) for x in row] for row in shades]
     if len(rows) > 1:
-        ranges = [[shown.class_range(int(c)) for c in classes] for _, classes in columns]
-        totals = [_range(tuple(map(sum, zip(*part, strict=True)))) for part in ranges]  # type: ignore[arg-type]
+        totals = [
+            _range(_total([shown.class_range(int(c)) for c in classes])) for _, classes in columns
+        ]
         lines.append(["all sites", *totals, _range(shown.total_range)])
         shades.append([None] * len(lines[-1]))
     return Grid(["site", *(name for name, _ in columns), "all classes"], lines, shades)
@@ -234,7 +257,8 @@ def _differences(shown: Published, cases: Sequence[_Case]) -> list[Part]:
     between = [case.diagnosis.between for case in cases]
     everywhere = [1 - part for part in between]
     target = cases[0].diagnosis.target
-    aim = "equally many samples of every class"
+    units = _MANY[shown.unit]
+    aim = f"equally many {units} of every class"
     if target != "uniform":
         federation = "the class shares of all sites together"
         aim = federation if target == "federation" else f"the class shares called {target}"
@@ -243,14 +267,14 @@ def _differences(shown: Published, cases: Sequence[_Case]) -> list[Part]:
     (sites, C), empty = present.shape, int((held == 0).sum())
     lacking = int(((held > 0) & (held < C)).sum())
     one = int((held == 1).sum())
-    text = "Every site has samples of every class."
+    text = f"Every site has {units} of every class."
     if lacking:
         text = (
-            f"Sites without a sample of at least one class: {lacking:,} of {sites:,}. Sites with "
-            f"samples of a single class: {one:,}."
+            f"Sites without a {shown.unit} of at least one class: {lacking:,} of {sites:,}. Sites "
+            f"with {units} of a single class: {one:,}."
         )
     if empty:
-        text += f" Sites without any sample: {empty:,}."
+        text += f" Sites without any {shown.unit}: {empty:,}."
     return [
         f"Imbalance is how far the sites are from having {aim}. One part of it lies between sites: "
         "some have much of what others lack. The other part they have in common: a class that is "
@@ -263,7 +287,7 @@ def _differences(shown: Published, cases: Sequence[_Case]) -> list[Part]:
         ),
         text,
         _class_table(shown, cases),
-        f"Rare: below {50 / C:.1f}\u00a0% of all samples, half of an equal share. At few sites: at "
+        f"Rare: below {50 / C:.1f}\u00a0% of all {units}, half of an equal share. At few sites: at "
         "fewer than half of them.",
     ]
 
@@ -285,11 +309,12 @@ def _class_table(shown: Published, cases: Sequence[_Case]) -> Grid:
             words += ["at few sites"] if number < sites / 2 else []
             line += [f"{number:,} of {sites:,}", most, ", ".join(words)]
         lines.append(line)
-    head = ["class", "samples", "of all samples", "sites that have it", "most of it is at", "note"]
+    units = _MANY[shown.unit]
+    head = ["class", units, f"of all {units}", "sites that have it", "most of it is at", "note"]
     return Grid(head[: len(lines[0])], lines)
 
 
-def _headline(cases: Sequence[_Case]) -> str:
+def _headline(shown: Published, cases: Sequence[_Case]) -> str:
     """Return the advice in a sentence."""
     advice = Counter(case.diagnosis.advice for case in cases)
     if len(advice) > 1:
@@ -299,22 +324,24 @@ def _headline(cases: Sequence[_Case]) -> str:
         COPIES: "Synthetic samples would add little; simpler means may be enough.",
         NOTHING: "The sites are close to balanced: nothing needs to be done.",
     }
-    return sentences.get(next(iter(advice)), "There are too few samples to tell what would help.")
+    too_few = f"There are too few {_MANY[shown.unit]} to tell what would help."
+    return sentences.get(next(iter(advice)), too_few)
 
 
 def _help(shown: Published, cases: Sequence[_Case]) -> list[Part]:
     """Say what the diagnosis advises and why, of all tables that agree with what is shown."""
     reasons = Counter(_reason(case.diagnosis) for case in cases)
-    parts: list[Part] = [_headline(cases)]
+    parts: list[Part] = [_headline(shown, cases)]
     between = _percent([case.diagnosis.between for case in cases])
     lacking = _percent([case.diagnosis.lacking for case in cases])
     scarce = _range(_ends([case.diagnosis.scarce_classes for case in cases]))
     for reason, number in reasons.most_common():
-        text = reason.format(between=between, lacking=lacking, scarce=scarce, FEW=FEW)
+        few = f"{FEW} {_MANY[shown.unit]}"
+        text = reason.format(between=between, lacking=lacking, scarce=scarce, few=few)
         some = "" if len(reasons) == 1 else f"In {number} of {len(cases)} tables tried: "
         parts.append(some + text)
     parts.append(
-        f"The advice looks at label counts alone. Where fewer than {FEW} samples of a class are at "
+        f"The advice looks at label counts alone. Where fewer than {FEW} of a class are at "
         "a site, there is too little to copy, so new ones have to come from a generator: a program "
         "that draws samples which resemble real ones."
     )
@@ -331,7 +358,7 @@ def _reason(diagnosis: Diagnosis) -> str:
         return "The shares of the classes at every site are close to the aim already."
     if diagnosis.between < LITTLE and diagnosis.advice == GENERATE:
         return (
-            "{scarce} classes have fewer than {FEW} samples at all sites together, too few to copy "
+            "{scarce} classes have fewer than {few} at all sites together, too few to copy "
             "or to learn from: only a generator made elsewhere would help."
         )
     if diagnosis.between < LITTLE and diagnosis.advice == COPIES:
@@ -343,13 +370,13 @@ def _reason(diagnosis: Diagnosis) -> str:
     if diagnosis.advice == COPIES:
         return (
             "{lacking} of what sites are short of is in classes of which they have fewer than "
-            "{FEW} samples; of the rest they can repeat their own. In the studies recorded with "
+            "{few}; of the rest they can repeat their own. In the studies recorded with "
             "fedeas, generating was ahead of repeating from 70\u00a0% on."
         )
     if diagnosis.advice == GENERATE:
         return (
             "{between} of the imbalance lies between sites, and {lacking} of what sites are short "
-            "of is in classes of which they have fewer than {FEW} samples, which repeating their "
+            "of is in classes of which they have fewer than {few}, which repeating their "
             "own cannot make."
         )
     return "Sites of this size would differ about as much by chance."
@@ -362,14 +389,6 @@ def _plan(shown: Published, cases: Sequence[_Case], cost: Cost | None) -> list[P
     full = [FullBalance(target=p.target).plan(c.counts) for p, c in zip(plans, cases, strict=True)]
     copies = [copyable(p.samples, c.counts.n).sum() / max(1, p.total)
               for p, c in zip(plans, cases, strict=True)]  # fmt: skip
-    amounts = [cost.amount(plan.per_client) for plan in plans] if cost else []
-    numbers = [
-        (_range(_ends([plan.total for plan in plans])), "synthetic samples"),
-        (_percent([plan.synthetic_share for plan in plans]), "of all samples would be synthetic"),
-        (_percent([plan.reduction for plan in plans]), "of the imbalance would be gone"),
-    ]
-    if cost:
-        numbers.append((_span(amounts, lambda x: cost_text(x, cost.unit)), "to generate them"))
     spent = (
         f"The cost counts {cost.each} a sample and nothing else." if cost else
         "What a sample costs, in time or money, was not given, so no cost is stated here."
@@ -389,13 +408,172 @@ def _plan(shown: Published, cases: Sequence[_Case], cost: Cost | None) -> list[P
         lines.append([shown.clients[k], _range(shown.range_of(np.array([k]))), generated, mostly])
     which = "the sites" if len(order) == len(shown.clients) else f"the {len(order)} sites"
     return [
-        f"{optional} It aims to remove at least half of the imbalance while fewer than a quarter "
-        f"of all samples are synthetic.{missed}",
-        Numbers(numbers),
+        f"{optional} It aims to remove at least half of the imbalance with a synthetic share "
+        f"below a quarter.{missed}",
+        _bought(shown, plans, cost),
         f"{spent} To give every class as many samples as the largest one at its site would take "
         f"{_range(_ends([plan.total for plan in full]))} synthetic samples. Repeating a site's own "
         f"samples could make {_percent(copies)} of those proposed.",
         f"Of {which} that would generate most:" if which != "the sites" else "By site:",
+        Grid(["site", "has", "would generate", "mostly of"], lines),
+    ]
+
+
+def _bought(shown: Published, plans: Sequence[Plan | LabelSetPlan], cost: Cost | None) -> Numbers:
+    """Return what plans would generate, what that changes and what it costs."""
+    share = "of all samples would be synthetic"
+    if shown.unit != "sample":
+        share = f"synthetic share, where a {shown.unit} counts as one sample"
+    numbers = [
+        (_range(_ends([plan.total for plan in plans])), "synthetic samples"),
+        (_percent([plan.synthetic_share for plan in plans]), share),
+        (_percent([plan.reduction for plan in plans]), "of the imbalance would be gone"),
+    ]
+    if cost:
+        amounts = [cost.amount(plan.per_client) for plan in plans]
+        numbers.append((_span(amounts, lambda x: cost_text(x, cost.unit)), "to generate them"))
+    return Numbers(numbers)
+
+
+# Samples with several labels
+
+
+def _label_set_sections(
+    counts: LabelSetCounts, threshold: int, target: TargetLike, cost: Cost | None
+) -> list[Section]:
+    """Return the sections about samples with several labels.
+
+    Small counts of label sets are withheld. Nothing else is known of the counts: what a label or a
+    pair of labels adds up to follows from what is shown of the sets that have them.
+    """
+    table = counts if counts.people is None else counts.of_people()
+    unit = "sample" if counts.people is None else "person"
+    shown = replace(publish(LabelCounts(table.n, table.clients), threshold), unit=unit)
+    tables = [
+        LabelSetCounts(table.sets, drawn.n, table.clients, table.labels)
+        for drawn in shown.tables(_TABLES)
+    ]
+    cases = [_Case(each.positives, diagnose(each.positives, target), None) for each in tables]
+    several = [each.n[:, each.sets.sum(axis=1) > 1].sum() / each.total for each in tables]
+    once = "people, once in each label set" if unit == "person" else "samples"
+    numbers = [
+        (_range(shown.total_range), once),
+        (f"{table.K:,}", "sites"),
+        (f"{table.L:,}", "labels"),
+        (_percent(several), f"of the {_MANY[unit]} have two or more labels"),
+    ]
+    sections = [
+        Section("", [Numbers(numbers), *([_headline(shown, cases)] if table.K > 1 else [])]),
+        Section("Who has what", _who_has_which(shown, tables)),
+        Section("Which labels occur together", _pairs(shown, tables)),
+    ]
+    if table.K > 1:
+        plans = [plan_label_sets(each, target=target) for each in tables]
+        sections += [
+            Section("What would help", _help(shown, cases)),
+            Section("What generating buys, and what it costs", _set_plan(shown, plans, cost)),
+        ]
+    return [
+        *sections,
+        Section("What is not known", [_unknown(shown)]),
+        Section("What this page reveals", [_revealed(shown)]),
+    ]
+
+
+def _who_has_which(shown: PublishedCounts, tables: Sequence[LabelSetCounts]) -> list[Part]:
+    """Return how many of each site have each label, the most frequent labels first."""
+    holds, names = tables[0].holds, tables[0].positives.class_names
+    rows = _groups(tables[0].sizes, shown.clients, _MOST_SITES, "sites")
+    columns = np.argsort(-tables[0].positives.n.sum(axis=0), kind="stable")[:_MOST_CLASSES]
+    lines: list[list[str]] = []
+    shades: list[list[float | None]] = []
+    for name, sites in rows:
+        line, shade = [name], [None]  # type: list[str], list[float | None]
+        for c in columns:
+            part = np.ix_(sites, np.flatnonzero(holds[c]))
+            count = shown.range_of(*part)
+            shares = [
+                each.positives.n[sites, c].sum() / max(1, each.sizes[sites].sum())
+                for each in tables
+            ]
+            line.append(f"{_range(count)} ({_percent(shares)})" if count[1] else "0")
+            hidden = count[1] > 0 and not shown.n[part].any()
+            shade.append(-1.0 if hidden else float(np.mean(shares)))
+        lines.append([*line, _range(shown.range_of(sites))])
+        shades.append([*shade, None])
+    totals = [
+        _range(_total([shown.class_range(int(s)) for s in np.flatnonzero(holds[c])]))
+        for c in columns
+    ]
+    lines.append(["all sites", *totals, _range(shown.total_range)])
+    shades.append([None] * len(lines[-1]))
+    parts: list[Part] = [
+        "A row is a site, a column a label. One sample may have several labels or none, so the "
+        "shares of a site do not add up to 100\u00a0%."
+    ]
+    if shown.unit == "person":
+        parts.append("Counts are of people: somebody who has several label sets counts in each.")
+    if shown.withheld.any():
+        parts.append(
+            f"Where 1 to {shown.threshold - 1} have a label set at a site, their number is "
+            "withheld so that nobody can be recognised: what it is part of is a range. A hatched "
+            "cell has only such numbers. A 0 is a true zero."
+        )
+    if len(columns) < len(names):
+        parts.append(f"Shown are the {len(columns)} most frequent of {len(names)} labels.")
+    values = np.array([[0.0 if x is None else x for x in row[1:-1]] for row in shades[:-1]])
+    drawn = partial(
+        draw_prevalence, shares=values, sites=[name for name, _ in rows],
+        labels=[names[c] for c in columns], units=_MANY[shown.unit],
+    )  # fmt: skip
+    content = picture(drawn, "svg", HEATMAP_WIDTH, prevalence_height(len(rows)))
+    alt = f"Heat map of the share of each site's {_MANY[shown.unit]} that has each label"
+    head = ["site", *(names[c] for c in columns), f"all {_MANY[shown.unit]}"]
+    return [*parts, Picture("prevalence", content, alt), Grid(head, lines, shades)]
+
+
+def _pairs(shown: PublishedCounts, tables: Sequence[LabelSetCounts]) -> list[Part]:
+    """Return the pairs of labels that occur together most often."""
+    sets, names = tables[0].sets, tables[0].label_names
+    together = np.stack([each.co_occurrence() for each in tables])
+    middle = np.triu(np.median(together, axis=0), 1)
+    lines = []
+    for place in np.argsort(-middle, axis=None, kind="stable")[:_MOST_PLANS]:
+        a, b = divmod(int(place), len(names))
+        if not middle[a, b]:
+            break
+        both = np.flatnonzero(sets[:, a] & sets[:, b])
+        count = _total([shown.class_range(int(s)) for s in both])
+        rarer, other = sorted((a, b), key=lambda c: int(together[:, c, c].sum()))
+        shares = [each[a, b] / max(1, each[rarer, rarer]) for each in together]
+        lines.append([f"{names[rarer]} and {names[other]}", _range(count), _percent(shares)])
+    if not lines:
+        return ["No two labels occur together."]
+    head = ["labels", _MANY[shown.unit], "of those with the first label"]
+    return ["The most frequent pairs, at all sites together:", Grid(head, lines)]
+
+
+def _set_plan(
+    shown: PublishedCounts, plans: Sequence[LabelSetPlan], cost: Cost | None
+) -> list[Part]:
+    """Return what the plan in label sets takes and does."""
+    if not any(plan.total for plan in plans):
+        return ["No sample would have to be generated."]
+    samples = np.median([plan.samples for plan in plans], axis=0)
+    sets = plans[0].counts.set_names
+    lines = []
+    for k in np.argsort(-samples.sum(axis=1), kind="stable")[:_MOST_PLANS]:
+        largest = [s for s in np.argsort(-samples[k], kind="stable")[:_MOSTLY] if samples[k, s]]
+        lines.append([
+            shown.clients[k],
+            _range(shown.range_of(np.array([k]))),
+            _range(_ends([int(plan.per_client[k]) for plan in plans])),
+            ", ".join(sets[s].replace("|", " + ") for s in largest),
+        ])  # fmt: skip
+    return [
+        "The fewest samples that hold the labels which sites are short of: one sample may bring "
+        "several.",
+        _bought(shown, plans, cost),
         Grid(["site", "has", "would generate", "mostly of"], lines),
     ]
 
@@ -410,6 +588,8 @@ def _unknown(shown: Published) -> Grid:
         ["People", "Counts are of samples. How many people they come from is not in the table: "
          "one person may have several samples."],
     ]  # fmt: skip
+    if shown.unit != "sample":
+        lines[-1] = ["Samples", f"Counts are of {_MANY[shown.unit]}; how many samples is not told."]
     if isinstance(shown, NoisyCounts):
         lines.append(["True counts", "Only known within the noise."])
     elif shown.withheld.any():
@@ -424,7 +604,8 @@ def _unknown(shown: Published) -> Grid:
 
 def _revealed(shown: Published) -> Grid:
     """Say what was revealed to whom, at which epsilon, about how many samples."""
-    about = f"{_range(shown.total_range)} samples at {_number_of(_site_count(shown), 'site')}"
+    sites = _number_of(_site_count(shown), "site")
+    about = f"{_range(shown.total_range)} {_MANY[shown.unit]} at {sites}"
     if isinstance(shown, NoisyCounts):
         guarantee = (
             f"Differential privacy with epsilon {shown.epsilon:g} and delta {shown.delta:g} for "
@@ -489,6 +670,10 @@ def _site_count(shown: Published) -> int:
 
 def _number_of(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _total(ranges: Sequence[Range]) -> Range:
+    return sum(low for low, _ in ranges), sum(high for _, high in ranges)
 
 
 def _ends(values: Iterable[int]) -> Range:
