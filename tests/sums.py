@@ -1,5 +1,6 @@
 """Members of a federation, and secure sums among them, for tests: stage by stage, in memory."""
 
+import os
 from contextlib import nullcontext
 
 import numpy as np
@@ -7,8 +8,16 @@ import numpy as np
 from fedeas_private.secure_sum.client import Client
 from fedeas_private.secure_sum.identity import Identity, Members
 from fedeas_private.secure_sum.keys import identity_of, new_identity
-from fedeas_private.secure_sum.memory import StageRecord
-from fedeas_private.secure_sum.messages import AGREEMENT, STAGES, TAG, RefusedError, marks, pieces
+from fedeas_private.secure_sum.memory import Memory, StageRecord
+from fedeas_private.secure_sum.messages import (
+    AGREEMENT,
+    KEY,
+    STAGES,
+    TAG,
+    RefusedError,
+    marks,
+    pieces,
+)
 from fedeas_private.secure_sum.pairs import PairKeys
 from fedeas_private.secure_sum.server import Run, Server
 
@@ -43,6 +52,16 @@ def identities(n: int, colluding: int = 1) -> list[Identity]:
     drawn = [new_identity() for _ in range(n)]
     members = Members.of({f"site-{k}": identity_of(p) for k, p in enumerate(drawn)}, colluding)
     return sorted((Identity.of(p, members) for p in drawn), key=lambda i: i.place)
+
+
+def give_keys(name: str, who: Identity, memory: Memory) -> PairKeys:
+    """Have a member keys of a run with all others, who do not have them."""
+    pairs = PairKeys(name, who, memory)
+    pairs.keys()
+    drawn = os.urandom(KEY * len(who.members))
+    met = memory.recall("run")._replace(asked=bytes(KEY), secret=bytes(8) + drawn)
+    memory.replace("run", met)
+    return pairs
 
 
 class Cohort:
@@ -108,17 +127,26 @@ class Cohort:
     def reach(self, stage):
         """Go on until the requests of a stage are there."""
         for before in ALL_STAGES[2 if self.after else 0 : ALL_STAGES.index(stage)]:
-            replies = self.ask(before).items()
-            if before == "keys":
-                self.requests = self.run_server.roster(replies)
-            elif before == "meet":
-                self.run_server.met(replies)
-                self.begin()
-            else:
-                server = self.server
-                steps = {"shares": server.deliver, "masked": server.survivors}
-                self.requests = steps.get(before, server.agreed)(replies)
+            self.step(before)
         return self
+
+    def reach_from(self, stage):
+        """Go on from a stage to the sum."""
+        for before in STAGES[STAGES.index(stage) : -1]:
+            self.step(before)
+        return self.server.total(self.ask(STAGES[-1]).items())
+
+    def step(self, stage):
+        """Have a stage answered, and get the requests of the next one."""
+        replies = self.ask(stage).items()
+        if stage == "keys":
+            self.requests = self.run_server.roster(replies)
+        elif stage == "meet":
+            self.run_server.met(replies)
+            self.begin()
+        else:
+            steps = {"shares": self.server.deliver, "masked": self.server.survivors}
+            self.requests = steps.get(stage, self.server.agreed)(replies)
 
     def survivors(self, k, places):
         """Return what the member at a place is sent when these are said to have survived."""

@@ -35,7 +35,14 @@ from fedeas_private.flower import secure_sum as secure_sum_module
 from fedeas_private.flower.deployed import client_app, open_site
 from fedeas_private.flower.queries import ask, encode_question
 from fedeas_private.flower.secure_round import Layout, content_digest, whole_update
-from fedeas_private.flower.secure_sum import Sums, finish_sum, new_session, read_replies
+from fedeas_private.flower.secure_sum import (
+    Sums,
+    finish_sum,
+    new_server,
+    new_session,
+    read_replies,
+    shared_run,
+)
 from fedeas_private.flower.settings import RoundSum, SiteConfig
 from fedeas_private.ledger import Ledger
 from fedeas_private.noise import SumNoise
@@ -44,7 +51,6 @@ from fedeas_private.queries.query import ClassTotals
 from fedeas_private.secure_sum.client import Client
 from fedeas_private.secure_sum.identity import Members, make_identity
 from fedeas_private.secure_sum.keys import identity_of
-from fedeas_private.secure_sum.server import Server
 from pictures import CLASSES, draw_shapes, encoded
 
 SITES, UNITS = 4, 2**24
@@ -201,15 +207,16 @@ class Cheating:
         )
         model = make_model(ModelSettings("mlp"), TASK, 0)
         self.layout = Layout(question, weights, make_method("fedavg"), model)
-        session = new_session(encode_question(question), self.layout.length)
         nodes = list(nodes) or self.nodes
+        run = shared_run(self.grid, nodes, self.members, 600.0)
+        session = new_session(encode_question(question), self.layout.length, run)
         messages = []
         for node in nodes:
             local = {**asked["local"], "learning_rate": (rates or {}).get(node, 0.05)}
             own = {**asked, "local": local, "secure": session}
             content = records.pack({"weights": weights, "method": {}}, own)
             messages.append(Message(content, node, "train"))
-        server = Server(session, self.layout.length, self.members)
+        server = new_server(session, run)
         replies = exchange(self.grid, messages, 16, 600.0)
         begun = read_replies("training", replies, nodes, server.left_out)
         return finish_sum(self.grid, session, server, begun, 600.0)
