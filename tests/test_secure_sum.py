@@ -38,6 +38,7 @@ from fedeas_private.secure_sum.identity import (
 from fedeas_private.secure_sum.keys import agree, identity_of, join, load_key, new_key, split
 from fedeas_private.secure_sum.memory import FileStore, StageRecord, end_sums, open_sum
 from fedeas_private.secure_sum.messages import (
+    AGREEMENT,
     HASH,
     KEY,
     SHARE,

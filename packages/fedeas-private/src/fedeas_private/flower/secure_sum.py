@@ -80,10 +80,11 @@ def secure_sum(
     A client that gives no valid answer within `timeout` seconds at any of the stages is left
     out. There is no sum of fewer than three clients, nor of two thirds or fewer of the members.
     """
-    run = shared_run(grid, nodes, members, timeout)
+    wanted = list(nodes)
+    run = shared_run(grid, wanted, members, timeout)
     session = new_session(asked, words, run)
     server = new_server(session, run)
-    requests = dict.fromkeys(server.nodes.values(), b"")
+    requests = dict.fromkeys((n for n in server.nodes.values() if n in wanted), b"")
     begun = _ask(grid, session, STAGES[0], requests, timeout, server.left_out)
     return finish_sum(grid, session, server, begun, timeout)
 

@@ -170,8 +170,9 @@ def weights_at_zero(parties: Sequence[int]) -> dict[int, int]:
     factors[:, : len(points)] = points - points[:, None]
     np.fill_diagonal(factors, points)
     # Four factors of up to 2**13 fit into a word.
-    below = [math.prod(row) for row in factors.reshape(len(points), -1, 4).prod(axis=2).tolist()]
-    whole = math.prod(points.tolist())
+    rows = factors.reshape(len(points), -1, 4).prod(axis=2).tolist()
+    below = [math.prod(row) % _PRIME for row in rows]
+    whole = math.prod(points.tolist()) % _PRIME
     return {
         party: whole * inverse % _PRIME
         for party, inverse in zip(parties, _inverses(below), strict=True)
