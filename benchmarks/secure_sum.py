@@ -67,7 +67,7 @@ class GivenKeys(PairKeys):
         """Take keys that everybody can compute."""
         own, n = self._at, len(self._members)
         keys = (digest(repr(sorted((own, k))).encode()) for k in range(n))
-        record = StageRecord(bytes(32), bytes(32), bytes(8) + b"".join(keys))
+        record = StageRecord(self.name, bytes(32), bytes(40) + b"".join(keys))
         self._memory.replace("run", record)
 
 
@@ -94,7 +94,7 @@ class Federation:
         requests = self._run.roster(self._answers("keys", requests))
         first = {k: requests[k] for k in list(requests)[:MEETING]}
         replies = dict(self._answers("meet", first))
-        self._run.met(dict.fromkeys(requests, replies[0]).items())
+        self._run.met(dict.fromkeys(requests, next(iter(replies.values()))).items())
         self.seconds["meet"] *= n / len(first)
         self.sent["down"] = self.sent["down"] * n // len(first)
         taken = self._taken(begun, AGREEMENT)

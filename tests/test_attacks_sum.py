@@ -14,7 +14,7 @@ from fedeas_private.secure_sum import client as client_module
 from fedeas_private.secure_sum import identity as graph_module
 from fedeas_private.secure_sum import pairs as pairs_module
 from fedeas_private.secure_sum.client import Client, _ClientState, agreement, shared_by
-from fedeas_private.secure_sum.identity import Members, mean_degree, quorum
+from fedeas_private.secure_sum.identity import Identity, Members, mean_degree, quorum
 from fedeas_private.secure_sum.keys import (
     add_mask,
     add_pair_mask,
@@ -38,6 +38,7 @@ from fedeas_private.secure_sum.messages import (
     SHARE,
     SIGNED_KEY,
     TAG,
+    NoKeysError,
     RefusedError,
     marks,
     pieces,
@@ -603,6 +604,21 @@ def test_a_client_that_missed_sums_has_the_keys_of_the_next():
     total, nodes = back.run()
     assert nodes == [10, 11, 12, 13, 14]
     np.testing.assert_array_equal(total, back.plain(nodes))
+
+
+def test_keys_are_of_one_list_of_members():
+    """Members have other places in another list: one of them could speak for its neighbour."""
+    cohort = Cohort(vectors_of(5))
+    cohort.run()
+    who, memory = cohort.identities[0], cohort.run_memories[10]
+    assert PairKeys(cohort.run_server.name, who, memory).of_sum(1)
+    for keys in (
+        dict(zip(who.members.names[:4], who.members.keys[:4], strict=True)),
+        {f"{name}x": key for name, key in zip(who.members.names, who.members.keys, strict=True)},
+    ):
+        changed = Identity.of(who.private, Members.of(keys))
+        with pytest.raises(NoKeysError):
+            PairKeys(cohort.run_server.name, changed, memory).of_sum(1)
 
 
 def test_only_the_latest_runs_keep_their_keys(tmp_path):

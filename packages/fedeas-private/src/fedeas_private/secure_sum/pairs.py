@@ -25,6 +25,7 @@ from fedeas_private.secure_sum.keys import (
 )
 from fedeas_private.secure_sum.memory import Memory, StageRecord
 from fedeas_private.secure_sum.messages import (
+    HASH,
     KEY,
     SIGNED_KEY,
     NoKeysError,
@@ -60,11 +61,11 @@ class PairKeys:
         asked = digest(self.name, request)
         with self._memory.locked():
             record = self._record()
-            if record.asked == self.name:
+            if len(record.secret) == KEY:  # nobody was met yet
                 keys = b"".join(self._agreed(request, record.secret, record.reply[KEY:]))
-                record = StageRecord(asked, record.reply, bytes(_NUMBER) + keys)
+                record = record._replace(secret=asked + bytes(_NUMBER) + keys)
                 self._memory.replace("run", record)
-        if record.asked != asked:
+        if record.secret[:HASH] != asked:
             raise RefusedError("a client meets the others of a run once")
         return asked
 
@@ -72,17 +73,15 @@ class PairKeys:
         """Return the keys of a sum, by member; those of earlier ones are forgotten."""
         with self._memory.locked():
             record = self._record()
-            if record.asked == self.name:
+            if len(record.secret) == KEY:
                 raise NoKeysError("this site has not met the others of this run")
-            first, keys = (
-                int.from_bytes(record.secret[:_NUMBER]),
-                pieces(record.secret[_NUMBER:], KEY),
-            )
+            asked, rest = record.secret[:HASH], record.secret[HASH:]
+            first, keys = int.from_bytes(rest[:_NUMBER]), pieces(rest[_NUMBER:], KEY)
             if not first <= number <= first + MOST_SKIPPED:
                 raise RefusedError("not the next sum of this run", got=number)
             if number > first:
                 keys = [k if k == _NOBODY else next_key(k, number - first) for k in keys]
-                later = number.to_bytes(_NUMBER) + b"".join(keys)
+                later = asked + number.to_bytes(_NUMBER) + b"".join(keys)
                 self._memory.replace("run", record._replace(secret=later))
         return {place: key for place, key in enumerate(keys) if key != _NOBODY}
 
@@ -116,8 +115,9 @@ class PairKeys:
 
     def _record(self) -> StageRecord:
         record = self._memory.recall("run")
-        if record is None:
-            raise NoKeysError("this site has no keys of this run")
+        # By another list of members a key would be taken for somebody else's.
+        if record is None or record.asked != self.name:
+            raise NoKeysError("this site has no keys of this run with these members")
         return record
 
 
