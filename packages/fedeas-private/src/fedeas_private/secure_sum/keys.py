@@ -77,7 +77,7 @@ def add_mask(total: Vector, secret: bytes, purpose: bytes, sign: int = 1) -> Non
     stream, drawn = cipher.encryptor(), np.empty(min(len(total), _CHUNK), "<u8")
     for start in range(0, len(total), _CHUNK):
         part = total[start : start + _CHUNK]
-        stream.update_into(_ZEROS[: 8 * len(part)], drawn[: len(part)].view(np.uint8))
+        stream.update_into(_ZEROS[: 8 * len(part)], drawn[: len(part)].view(np.uint8).data)
         if sign > 0:
             part += drawn[: len(part)]
         else:
