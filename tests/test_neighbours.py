@@ -798,7 +798,7 @@ def test_a_whole_sum_leaves_the_same_at_all_sites(sites):
     assert [name for name, _ in left[0][0]] == ["class-totals", "image-moments"]
 
 
-@given(stage=st.sampled_from(("shares", "masked", "agree", "unmask")), content=st.binary())
+@given(stage=st.sampled_from(("meet", "masked", "agree", "unmask")), content=st.binary())
 def test_later_stages_of_a_sum_are_refused_alike(sites, stage, content):
     asked = {"query": "class-totals", "classes": 4, "rho": 1e-3}
     message = keys(asked, 4)
