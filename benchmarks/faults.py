@@ -14,7 +14,7 @@ one, comes one of
 - `disk`: a site's cache is on a disk that is full after some images; later there is room again
 - `stop`: SIGSTOP of all processes of a site, for longer than a round may take
 
-With `--stages` the process of a site is killed in each of the five stages of a secure sum: of the
+With `--stages` the process of a site is killed in each of the stages of a secure sum: of the
 sum of a round's updates, or with `--negotiate` of that which settles beta.
 
 A fault is survived if the run ends, at most after being submitted again, if its model is bit by bit
@@ -246,7 +246,7 @@ def outcome(own: Loopback, begun: float, replayed: bool) -> dict[str, object]:
         agreed = read_json(own.out / "policy.json")
         found |= {"agreed": agreed, "by": settled_by(own, agreed)}
     found["right"] = bool(found["ended"]) and (not replayed or is_right(own))
-    # A round under a secure sum has five stages, each with a timeout of its own.
+    # A round under a secure sum has stages, each with a timeout of its own.
     most = TIMEOUT * (len(STAGES) if secure(own) else 1) + SLACK
     survived = found["right"] and found["caches_whole"] and longest <= most
     found["survived"] = bool(survived and found.get("by", True))

@@ -5,7 +5,7 @@
 Inline: rounds of a small CNN on CIFAR-sized images (as in rounds.py), plain and secure in turn, in
 one process; the ratio is the median over the turns. With `--superlink`: a run over a SuperLink and
 its SuperNodes on this machine (examples/federation/loopback.py, needs FEDEAS_DATA), plain, then
-secure. There every message starts a process at its site, and a secure round has five messages
+secure. There every message starts a process at its site, and a secure round has four messages
 instead of one. The last line is JSON: seconds of a round, their ratio, and whether the models are
 the same. The exit code is 1 if they are not.
 """

@@ -1,13 +1,27 @@
 """Members of a federation, and secure sums among them, for tests: stage by stage, in memory."""
 
+import os
+from contextlib import nullcontext
+
 import numpy as np
 
 from fedeas_private.secure_sum.client import Client
 from fedeas_private.secure_sum.identity import Identity, Members
 from fedeas_private.secure_sum.keys import identity_of, new_identity
-from fedeas_private.secure_sum.memory import StageRecord
-from fedeas_private.secure_sum.messages import SIGNATURE, STAGES, RefusedError, marks
-from fedeas_private.secure_sum.server import Server
+from fedeas_private.secure_sum.memory import Memory, StageRecord
+from fedeas_private.secure_sum.messages import (
+    AGREEMENT,
+    KEY,
+    STAGES,
+    TAG,
+    RefusedError,
+    marks,
+    pieces,
+)
+from fedeas_private.secure_sum.pairs import PairKeys
+from fedeas_private.secure_sum.server import Run, Server
+
+ALL_STAGES = (*AGREEMENT, *STAGES)
 
 
 class Held:
@@ -22,9 +36,15 @@ class Held:
     def keep(self, stage, said):
         self.said.setdefault(stage, said)
 
+    def replace(self, stage, said):
+        self.said[stage] = said
+
     def forget(self, stage):
         if stage in self.said:
             self.said[stage] = StageRecord(self.said[stage].asked, b"", b"")
+
+    def locked(self):
+        return nullcontext()
 
 
 def identities(n: int, colluding: int = 1) -> list[Identity]:
@@ -34,25 +54,51 @@ def identities(n: int, colluding: int = 1) -> list[Identity]:
     return sorted((Identity.of(p, members) for p in drawn), key=lambda i: i.place)
 
 
+def give_keys(name: str, who: Identity, memory: Memory) -> PairKeys:
+    """Have a member keys of a run with all others, who do not have them."""
+    pairs = PairKeys(name, who, memory)
+    pairs.keys()
+    drawn = os.urandom(KEY * len(who.members))
+    met = memory.recall("run")._replace(secret=bytes(KEY + 8) + drawn)
+    memory.replace("run", met)
+    return pairs
+
+
 class Cohort:
     """Clients and a server; the node of the member at place k is 10 + k.
 
-    `change` stands for what may happen to a reply. None is no reply.
+    `change` stands for what may happen to a reply. None is no reply. `after` is the cohort of an
+    earlier sum of the same run: its keys are taken.
     """
 
-    def __init__(self, vectors, session="a sum", change=None, who=None) -> None:
+    def __init__(self, vectors, session="a sum", change=None, who=None, after=None) -> None:
         self.vectors = {10 + k: vector for k, vector in enumerate(vectors)}
-        self.identities = who or identities(len(vectors))
+        self.change = change or (lambda stage, node, reply: reply)
+        self.refused: dict[int, str] = {}
+        self.session, self.after = session, after
+        self.identities = who or (after.identities if after else identities(len(vectors)))
         self.members = self.identities[0].members
+        self.run_server = after.run_server if after else Run(self.members)
+        self.run_memories = after.run_memories if after else {node: Held() for node in self.vectors}
+        self.pairs = {
+            node: PairKeys(self.run_server.name, self.identities[node - 10], memory)
+            for node, memory in self.run_memories.items()
+        }
         self.memories = {node: Held() for node in self.vectors}
+        self.requests = dict.fromkeys(self.vectors, b"")
+        if after:
+            self.begin()
+
+    def begin(self):
+        """Begin the sum; the keys of the run are there."""
+        self.number = self.run_server.next_number()
         self.clients = {
-            node: Client(session, self.identities[node - 10], memory)
+            node: Client(self.session, self.number, self.pairs[node], memory)
             for node, memory in self.memories.items()
         }
-        self.server = Server(session, len(vectors[0]), self.members)
-        self.change = change or (lambda stage, node, reply: reply)
-        self.requests = dict.fromkeys(self.vectors, b"")
-        self.refused: dict[int, str] = {}
+        length = len(next(iter(self.vectors.values())))
+        self.server = Server(self.session, self.number, length, self.run_server)
+        self.requests = dict.fromkeys(self.server.nodes.values(), b"")
 
     def ask(self, stage):
         """Have every client answer a stage."""
@@ -69,24 +115,51 @@ class Cohort:
         return found
 
     def answer(self, stage, node, request):
-        client = self.clients[node]
         if stage == "keys":
-            return client.keys(lambda: self.vectors[node])
+            return self.pairs[node].keys()
+        if stage == "meet":
+            return self.pairs[node].meet(request)
+        client = self.clients[node]
+        if stage == "shares":
+            return client.shares(lambda: self.vectors[node])
         return getattr(client, stage)(request)
 
     def reach(self, stage):
         """Go on until the requests of a stage are there."""
-        server = self.server
-        steps = (server.roster, server.deliver, server.survivors, server.agreed)
-        for before, step in zip(STAGES[: STAGES.index(stage)], steps, strict=False):
-            self.requests = step(self.ask(before).items())
+        for before in ALL_STAGES[2 if self.after else 0 : ALL_STAGES.index(stage)]:
+            self.step(before)
         return self
+
+    def reach_from(self, stage):
+        """Go on from a stage to the sum."""
+        for before in STAGES[STAGES.index(stage) : -1]:
+            self.step(before)
+        return self.server.total(self.ask(STAGES[-1]).items())
+
+    def step(self, stage):
+        """Have a stage answered, and get the requests of the next one."""
+        replies = self.ask(stage).items()
+        if stage == "keys":
+            self.requests = self.run_server.roster(replies)
+        elif stage == "meet":
+            self.run_server.met(replies)
+            self.begin()
+        else:
+            steps = {"shares": self.server.deliver, "masked": self.server.survivors}
+            self.requests = steps.get(stage, self.server.agreed)(replies)
 
     def survivors(self, k, places):
         """Return what the member at a place is sent when these are said to have survived."""
         near = (p for p in self.members.graph.neighbours(k) if p in set(places))
-        told = (self.memories[10 + p].recall("masked").reply[-SIGNATURE:] for p in near)
-        return marks(places, len(self.members)) + b"".join(told)
+        return marks(places, len(self.members)) + b"".join(self.told(p, k) for p in near)
+
+    def told(self, sender, receiver):
+        """Return what one member told another of who shared."""
+        record = self.memories[10 + sender].recall("masked")
+        shared = record.secret[: len(self.members)]
+        near = [p for p in self.members.graph.neighbours(sender) if shared[p]]
+        tags = record.reply[-TAG * len(near) :]
+        return dict(zip(near, pieces(tags, TAG), strict=True)).get(receiver, bytes(TAG))
 
     def run(self):
         self.reach(STAGES[-1])
@@ -104,6 +177,7 @@ def vectors_of(clients, seed=0, length=5):
 def dropping(gone):
     """Clients that are silent from a stage on, by place."""
     return lambda stage, node, reply: (
-        None if any(node - 10 in gone.get(s, ()) for s in STAGES[: STAGES.index(stage) + 1])
+        None
+        if any(node - 10 in gone.get(s, ()) for s in ALL_STAGES[: ALL_STAGES.index(stage) + 1])
         else reply
     )  # fmt: skip

@@ -46,7 +46,7 @@ from fedeas_private.secure_sum.messages import RefusedError
 from hostile import equal
 from pictures import encoded
 from reconstruction import Seen, reconstruct
-from sums import identities
+from sums import Cohort, vectors_of
 
 CLASSES = 10
 
@@ -154,14 +154,14 @@ def test_a_folder_that_others_can_write_to_is_refused(tmp_path):
 
 
 def test_a_damaged_record_of_a_sum_is_noticed(tmp_path):
-    who = identities(3)[0]
-    client = Client("a sum", who, FileStore(tmp_path))
-    client.keys(lambda: np.arange(3, dtype=np.uint64))
-    whole = (tmp_path / "keys").read_bytes()
+    pairs = Cohort(vectors_of(3)).reach("shares").pairs[10]
+    client = Client("a sum", 0, pairs, FileStore(tmp_path))
+    client.shares(lambda: np.arange(3, dtype=np.uint64))
+    whole = (tmp_path / "shares").read_bytes()
     for content in (b"", whole[:10], whole[:-1], whole[:50] + b"\0" + whole[51:], whole + b"\0"):
-        (tmp_path / "keys").write_bytes(content)
+        (tmp_path / "shares").write_bytes(content)
         with pytest.raises(InputError, match="damaged"):
-            Client("a sum", who, FileStore(tmp_path)).keys(lambda: np.zeros(3, np.uint64))
+            Client("a sum", 0, pairs, FileStore(tmp_path)).shares(lambda: np.zeros(3, np.uint64))
 
 
 # What a hostile server asks of a site.

@@ -12,14 +12,9 @@ from scipy.special import gammaln
 from fedeas import InfeasibleError, InputError
 from fedeas_private.secure_sum import client as client_module
 from fedeas_private.secure_sum import identity as graph_module
-from fedeas_private.secure_sum.client import (
-    Client,
-    _ClientState,
-    agreement,
-    bind_session,
-    signed_keys,
-)
-from fedeas_private.secure_sum.identity import Members, mean_degree, quorum
+from fedeas_private.secure_sum import pairs as pairs_module
+from fedeas_private.secure_sum.client import Client, _ClientState, agreement, shared_by
+from fedeas_private.secure_sum.identity import Identity, Members, mean_degree, quorum
 from fedeas_private.secure_sum.keys import (
     add_mask,
     add_pair_mask,
@@ -29,24 +24,28 @@ from fedeas_private.secure_sum.keys import (
     new_key,
     public_key,
     purpose,
+    sealing_key,
     sign,
+    tag,
     unseal,
 )
-from fedeas_private.secure_sum.memory import end_sums, open_sum
+from fedeas_private.secure_sum.memory import FileStore, end_sums, open_pairs, open_sum
 from fedeas_private.secure_sum.messages import (
     DEALT,
+    DELIVERED,
     HASH,
     KEY,
-    SEALED,
     SHARE,
-    SIGNATURE,
-    SIGNED_KEYS,
+    SIGNED_KEY,
+    TAG,
+    NoKeysError,
     RefusedError,
-    digest,
     marks,
     pieces,
 )
-from sums import Cohort, identities, vectors_of
+from fedeas_private.secure_sum.pairs import MOST_SKIPPED, PairKeys, signed_key
+from fedeas_private.secure_sum.server import Server
+from sums import Cohort, Held, identities, vectors_of
 
 SESSION = "a sum"
 
@@ -70,8 +69,20 @@ def stories(n: int, colluders: int) -> dict[int, set[int]] | None:
     return told if all(more <= 0 for more in needed.values()) else None
 
 
-def words_of(masked: bytes) -> np.ndarray:
-    return np.frombuffer(masked[:-SIGNATURE], "<u8").astype(np.uint64)
+def words_of(masked: bytes, length: int = 5) -> np.ndarray:
+    """Return masked words, the count of clients among them, without what follows."""
+    return np.frombuffer(masked[: 8 * length], "<u8").astype(np.uint64)
+
+
+def own_secrets(cohort: Cohort, k: int) -> _ClientState:
+    return _ClientState.read(cohort.memories[10 + k].recall("shares").secret)
+
+
+def take_off_pairs(cohort: Cohort, total: np.ndarray, keys: dict[int, bytes], bound: bytes) -> None:
+    """Take the masks of client 0 with these off its words, given their private keys."""
+    public = public_key(own_secrets(cohort, 0).mask)
+    for k, key in keys.items():
+        add_pair_mask(total, agree(load_key(key), public), k, 0, bound)
 
 
 class TwoStories:
@@ -83,19 +94,14 @@ class TwoStories:
         assert self.told is not None
         self.friends, self.vanished = range(1, 1 + colluders), range(1 + colluders, self.threshold)
         self.cohort = Cohort(words, SESSION).reach("shares")
-        self.who = self.cohort.identities
-        self.session = bind_session(SESSION, self.who[0].members.digest)
-        self.keys = {
-            k: self.cohort.memories[10 + k].recall("keys").reply[KEY : 3 * KEY] for k in range(n)
-        }
-        self.dealt = {
-            node - 10: pieces(reply[HASH:], DEALT)
-            for node, reply in self.cohort.ask("shares").items()
-        }
+        self.session = self.cohort.clients[10]._session
+        replies = {node - 10: reply for node, reply in self.cohort.ask("shares").items()}
+        self.keys = {k: reply[:KEY] for k, reply in replies.items()}
+        self.dealt = {k: pieces(reply[KEY + HASH :], DEALT) for k, reply in replies.items()}
         self.everyone = marks(range(n), n)
 
     def mask(self, k: int, shared: list[int]) -> bytes:
-        sealed = b"".join(self.dealt[m][k][2 * HASH :] for m in shared)
+        sealed = b"".join(self.keys[m] + self.dealt[m][k][2 * HASH :] for m in shared)
         return self.cohort.answer("masked", 10 + k, marks(shared, self.n) + sealed)
 
     def run(self) -> np.ndarray:
@@ -105,57 +111,54 @@ class TwoStories:
         for k in (*self.told, *self.friends):
             self.mask(k, list(range(self.n)))
         seeds, masks = self.opened_by_friends()
-        signed = self.signatures()
+        tags = self.tags()
         for k, gone in self.told.items():
             survivors = marks(set(range(self.n)) - gone, self.n)
-            request = self.signed_by_many(survivors, signed)
+            request = self.told_by_many(k, survivors, tags)
             revealed = pieces(self.cohort.answer("unmask", 10 + k, request), SHARE)
             seeds[k] = revealed[0]
             for p in gone:
                 masks[p][k] = revealed[p]
-        first = digest(b"began", self.session, self.everyone)
-        bound = digest(b"shared", first, marks(victims_view, self.n))
+        bound = shared_by(self.session, marks(victims_view, self.n))
         add_mask(total, self.joined(seeds), purpose(bound, 0), -1)
-        private = {k: self.own(k).mask for k in self.friends}
+        private = {k: own_secrets(self.cohort, k).mask for k in self.friends}
         private |= {p: self.joined(shares) for p, shares in masks.items()}
-        for k, key in private.items():
-            add_pair_mask(total, load_key(key), self.keys[0][KEY:], k, 0, bound)
+        take_off_pairs(self.cohort, total, private, bound)
         return total[:-1]
-
-    def own(self, k: int) -> _ClientState:
-        return _ClientState.read(self.cohort.memories[10 + k].recall("keys").secret)
 
     def opened_by_friends(self) -> tuple[dict[int, bytes], dict[int, dict[int, bytes]]]:
         """Have every colluder open what it was dealt."""
         seeds: dict[int, bytes] = {}
         masks: dict[int, dict[int, bytes]] = {p: {} for p in self.vanished}
-        first = digest(b"began", self.session, self.everyone)
         for k in self.friends:
+            client = self.cohort.clients[10 + k]
             for member in (0, *self.vanished):
-                secret = agree(load_key(self.own(k).seal), self.keys[member][:KEY])
-                sealed = self.dealt[member][k][2 * HASH :]
-                shares = unseal(secret, purpose(first, member, k), sealed)
+                about = client._sealed(self.keys[member], member, k)
+                key = sealing_key(client._keys()[member], about)
+                shares = unseal(key, self.dealt[member][k][2 * HASH :])
                 if member == 0:
                     seeds[k] = shares[:SHARE]
                 else:
                     masks[member][k] = shares[SHARE:]
         return seeds, masks
 
-    def signatures(self) -> dict[int, bytes]:
-        """Every honest client signs the story that it was told, the victim too."""
+    def tags(self) -> dict[int, list[bytes]]:
+        """Every honest client agrees to the story that it was told, the victim too."""
         stays = {k: set(range(self.n)) - gone for k, gone in self.told.items()}
         stays[0] = {0, *self.friends, *self.vanished}
         return {
-            k: self.cohort.answer("agree", 10 + k, self.cohort.survivors(k, who))
+            k: pieces(self.cohort.answer("agree", 10 + k, self.cohort.survivors(k, who)), TAG)
             for k, who in stays.items()
         }
 
-    def signed_by_many(self, survivors: bytes, signed: dict[int, bytes]) -> bytes:
-        """Pass on as many signatures as are needed; friends sign whatever they are asked to."""
-        content = agreement(self.session, self.everyone, self.everyone, survivors)
-        all_signed = signed | {k: sign(self.who[k].private, content) for k in self.friends}
-        there = [k for k in sorted(all_signed) if survivors[k]][: self.threshold]
-        return marks(there, self.n) + b"".join(all_signed[k] for k in there)
+    def told_by_many(self, to: int, survivors: bytes, tags: dict[int, list[bytes]]) -> bytes:
+        """Pass on as many tags as are needed; friends agree to whatever they are asked to."""
+        content = agreement(self.session, self.everyone, survivors)
+        given = {k: all_tags[to] for k, all_tags in tags.items()}
+        for k in self.friends:
+            given[k] = tag(self.cohort.clients[10 + k]._keys()[to], content, k, to)
+        there = [k for k in sorted(given) if survivors[k]][: self.threshold]
+        return marks(there, self.n) + b"".join(given[k] for k in there)
 
     def joined(self, shares: dict[int, bytes]) -> bytes:
         return join({k: shares[k] for k in sorted(shares)[: self.threshold]})
@@ -164,20 +167,20 @@ class TwoStories:
 @pytest.mark.parametrize(
     ("n", "colluders"), [(10, 2), (20, 4), pytest.param(100, 14, marks=pytest.mark.slow)]
 )
-def test_two_stories_are_not_signed_by_a_quorum(n, colluders, monkeypatch):
+def test_no_quorum_agrees_to_two_stories(n, colluders, monkeypatch):
     """Different lists of survivors for different clients give up both secrets of one of them."""
     words = vectors_of(n, n, 4)
     with pytest.raises(RefusedError, match="was told that others take part"):
         TwoStories(n, colluders, words).run()
     monkeypatch.setattr(Client, "_check_told", lambda *a: None)
-    with pytest.raises(RefusedError, match="did not sign the same survivors"):
+    with pytest.raises(RefusedError, match="too few members agree"):
         TwoStories(n, colluders, words).run()
-    monkeypatch.setattr(Client, "_check_signatures", lambda *a: None)
+    monkeypatch.setattr(Client, "_check_agreed", lambda *a: None)
     np.testing.assert_array_equal(TwoStories(n, colluders, words).run(), words[0])
 
 
 def test_no_two_lists_of_survivors_have_a_quorum():
-    """Honest clients sign once: two lists need a third of the members on the server's side."""
+    """Honest clients agree once: two lists need a third of the members on the server's side."""
     for n in range(3, 5001):
         assert 2 * quorum(n) - n >= n / 3
 
@@ -213,52 +216,80 @@ def test_a_server_cannot_name_a_low_threshold(monkeypatch):
     assert lenient.answer("agree", 10, lenient.survivors(0, range(5)))
 
 
-def test_a_server_in_the_middle_is_noticed(monkeypatch):
-    """It replaces every key by one of its own, and would sit between every two clients."""
+def test_a_server_in_the_middle_of_a_run_is_noticed(monkeypatch):
+    """It replaces a member's key by one of its own, and would sit between the two."""
 
     def in_the_middle(cohort: Cohort) -> bytes:
-        request = cohort.reach("shares").requests[10]
-        n = len(cohort.members)
-        mine = b"".join(public_key(new_key()) for _ in range(2))
-        replaced = [mine + piece[2 * KEY :] for piece in pieces(request[n:], SIGNED_KEYS)]
-        replaced[1:] = pieces(request[n:], SIGNED_KEYS)[1:]
-        return cohort.answer("shares", 10, request[:n] + b"".join(replaced))
+        n, request = len(cohort.members), cohort.reach("meet").requests[10]
+        given = pieces(request[n:], SIGNED_KEY)
+        given[1] = public_key(new_key()) + given[1][KEY:]
+        return cohort.answer("meet", 10, request[:n] + b"".join(given))
 
-    with pytest.raises(RefusedError, match=r"the keys of member .* are not signed by it"):
+    with pytest.raises(RefusedError, match=r"the key of member .* is not signed by it"):
         in_the_middle(Cohort(vectors_of(5)))
-    monkeypatch.setattr(client_module, "is_signed", lambda *a: True)
+    monkeypatch.setattr(pairs_module, "is_signed", lambda *a: True)
     assert in_the_middle(Cohort(vectors_of(5)))  # it would have shared its secrets with the server
+
+
+def test_a_server_in_the_middle_of_a_sum_is_noticed(monkeypatch):
+    """It replaces a neighbour's fresh key, and would know the mask of the two."""
+
+    def in_the_middle(cohort: Cohort) -> bytes:
+        n, request = len(cohort.members), cohort.reach("masked").requests[10]
+        given = pieces(request[n:], DELIVERED)
+        given[1] = public_key(new_key()) + given[1][KEY:]
+        return cohort.answer("masked", 10, request[:n] + b"".join(given))
+
+    with pytest.raises(RefusedError, match=r"the key of member .* is not sealed by it"):
+        in_the_middle(Cohort(vectors_of(5)))
+    monkeypatch.setattr(client_module, "unseal", lambda *a: bytes(2 * SHARE))
+    assert in_the_middle(Cohort(vectors_of(5)))
 
 
 def test_a_stranger_does_not_become_a_member():
     """A node that anybody registered signs with a key that is in nobody's list."""
-    cohort = Cohort(vectors_of(5)).reach("shares")
-    request, session = cohort.requests[10], bind_session(SESSION, cohort.members.digest)
-    mine = b"".join(public_key(new_key()) for _ in range(2))
-    forged = mine + sign(identities(3)[0].private, signed_keys(session, mine))
-    with pytest.raises(RefusedError, match="are not signed by it"):
-        cohort.answer("shares", 10, request[:5] + forged + request[5 + SIGNED_KEYS :])
+    cohort = Cohort(vectors_of(5)).reach("meet")
+    request, mine = cohort.requests[10], public_key(new_key())
+    forged = mine + sign(identities(3)[0].private, signed_key(cohort.run_server.bound, mine))
+    with pytest.raises(RefusedError, match="is not signed by it"):
+        cohort.answer(
+            "meet", 10, request[: 5 + SIGNED_KEY] + forged + request[5 + 2 * SIGNED_KEY :]
+        )
+
+
+def test_keys_of_another_run_are_refused():
+    """Keys that were signed for another run, of which the server may know the secrets by now."""
+    who = identities(5)
+    old = Cohort(vectors_of(5), who=who).reach("meet")
+    cohort = Cohort(vectors_of(5), who=who).reach("meet")
+    request = cohort.requests[10]
+    replayed = request[: 5 + SIGNED_KEY] + old.requests[10][5 + SIGNED_KEY :]
+    with pytest.raises(RefusedError, match="is not signed by it for this run"):
+        cohort.answer("meet", 10, replayed)
+    assert cohort.answer("meet", 10, request)  # those of this run are taken
+    # And nobody is met twice in different ways.
+    with pytest.raises(RefusedError, match="once"):
+        cohort.answer("meet", 10, replayed)
 
 
 def test_a_replayed_stage_is_refused():
-    """Keys that were signed for another sum, of which the server may know the secrets by now."""
-    who = identities(5)
-    old = Cohort(vectors_of(5), "an earlier sum", who=who).reach("shares")
-    cohort = Cohort(vectors_of(5), SESSION, who=who).reach("shares")
+    """Shares and fresh keys of an earlier sum of the run, whose secrets the server may know."""
+    old = Cohort(vectors_of(5), "an earlier sum").reach("masked")
+    cohort = Cohort(vectors_of(5), SESSION, after=old).reach("masked")
     request = cohort.requests[10]
-    replayed = request[: 5 + SIGNED_KEYS] + old.requests[10][5 + SIGNED_KEYS :]
-    with pytest.raises(RefusedError, match="are not signed by it for this sum"):
-        cohort.answer("shares", 10, replayed)
-    assert cohort.answer("shares", 10, request)  # those of this sum are taken
+    replayed = request[: 5 + DELIVERED] + old.requests[10][5 + DELIVERED :]
+    with pytest.raises(RefusedError, match="is not sealed by it for this sum"):
+        cohort.answer("masked", 10, replayed)
+    assert cohort.answer("masked", 10, request)  # those of this sum are taken
     # And no stage is answered twice in different ways.
     with pytest.raises(RefusedError, match="answers every stage of a sum once"):
-        cohort.answer("shares", 10, replayed)
+        cohort.answer("masked", 10, replayed)
 
 
 def test_a_sum_is_not_repeated_with_other_clients(tmp_path):
     """The difference of two sums over nearly the same clients is one client's words."""
-    who = identities(4)[0]
-    Client(SESSION, who, open_sum(tmp_path, SESSION)).keys(lambda: np.zeros(3, np.uint64))
+    pairs = Cohort(vectors_of(4)).reach("shares").pairs[10]
+    Client(SESSION, 0, pairs, open_sum(tmp_path, SESSION)).shares(lambda: np.zeros(3, np.uint64))
     end_sums(tmp_path, but="another")
     with pytest.raises(RefusedError, match="this sum is over"):
         open_sum(tmp_path, SESSION)
@@ -266,38 +297,45 @@ def test_a_sum_is_not_repeated_with_other_clients(tmp_path):
 
 def test_a_forged_list_of_survivors_is_refused(monkeypatch):
     def forge(cohort: Cohort) -> bytes:
-        """Everybody signs that all survived; client 0 is told that 8 vanished."""
+        """Everybody agrees that all survived; client 0 is told that 8 vanished."""
         cohort.reach("agree")
         survivors = cohort.survivors(0, range(8))
-        signed = cohort.ask("agree")  # the true list, from everyone but client 0
+        said = cohort.ask("agree")  # the true list, from everyone but client 0
         cohort.memories[10].said.pop("agree")
         cohort.answer("agree", 10, survivors)
         near = range(1, 1 + quorum(9))
-        content = b"".join(signed[10 + k] for k in near)
+        content = b"".join(said[10 + k][:TAG] for k in near)
         return cohort.answer("unmask", 10, marks(near, 9) + content)
 
-    with pytest.raises(RefusedError, match="did not sign the same survivors"):
+    with pytest.raises(RefusedError, match="too few members agree"):
         forge(Cohort(vectors_of(9)))
     with monkeypatch.context() as patch:
-        patch.setattr(client_module, "is_signed", lambda *a: True)
+        patch.setattr(client_module, "is_tagged", lambda *a: True)
         revealed = pieces(forge(Cohort(vectors_of(9))), SHARE)
     assert len(revealed) == 9  # among them a share of the key of client 8, whose words came
 
 
-def test_signatures_count_once_and_only_of_survivors():
+def test_tags_count_once_and_only_of_survivors():
     cohort = Cohort(vectors_of(7)).reach("unmask")
     request = cohort.requests[10]
-    who, signatures = request[:7], pieces(request[7:], SIGNATURE)
-    assert sum(who) == quorum(7) == 5
+    who, tags = request[:7], pieces(request[7:], TAG)
+    assert sum(who) == 7
+    # A tag is of one member and for one other: no other one's, and not sent back to its author.
+    others = pieces(cohort.requests[11][7:], TAG)
+    own = pieces(cohort.memories[10].recall("agree").reply, TAG)
     for bad, why in (
-        (marks([0, 1, 2], 7) + b"".join(signatures[:3]), "too few"),
-        (who + b"".join([signatures[0]] * 5), "did not sign the same survivors"),
-        (who + b"".join(signatures[:4]), "not a signature of everyone"),
-        (b"\2" + who[1:] + b"".join(signatures), "not a mark"),
+        (marks([0, 1, 2], 7) + b"".join(tags[:3]), "too few clients"),
+        (who + b"".join([tags[0]] * 7), "too few members agree"),
+        (who + b"".join(others), "too few members agree"),
+        (who + b"".join(own), "too few members agree"),
+        (who + b"".join(tags[:4]) + bytes(3 * TAG), "too few members agree"),
+        (who + b"".join(tags[:6]), "not a tag of everyone"),
+        (b"\2" + who[1:] + b"".join(tags), "not a mark"),
     ):
         with pytest.raises(RefusedError, match=why):
             cohort.answer("unmask", 10, bad)
-    assert cohort.answer("unmask", 10, request)
+    # A quorum of five is enough: two members cannot stop it by tags that are wrong.
+    assert cohort.answer("unmask", 10, who + b"".join(tags[:5]) + bytes(2 * TAG))
 
 
 class TwoLists:
@@ -313,35 +351,32 @@ class TwoLists:
         needed, near = self.graph.threshold(0), self.graph.neighbours(0)
         self.friends, self.gone = near[:2], near[2 : needed - 1]
         told = [k for k in range(self.n) if k not in near[needed - 1 :]]
-        session = bind_session(SESSION, self.cohort.members.digest)
-        first = digest(b"began", session, marks(range(self.n), self.n))
-        self.bound = digest(b"shared", first, marks(told, self.n))
-        sealed = pieces(self.cohort.requests[10][self.n :], SEALED)
-        kept = [s for k, s in zip(self.graph.holders(0), sealed, strict=True) if k in told]
+        self.bound = shared_by(self.cohort.clients[10]._session, marks(told, self.n))
+        given = pieces(self.cohort.requests[10][self.n :], DELIVERED)
+        kept = [s for k, s in zip(self.graph.holders(0), given, strict=True) if k in told]
         self.cohort.requests[10] = marks(told, self.n) + b"".join(kept)
 
     def run(self) -> np.ndarray:
         """Return the words of client 0."""
         cohort, n = self.cohort, self.n
-        own = {
-            k: _ClientState.read(cohort.memories[10 + k].recall("keys").secret) for k in range(n)
-        }
+        friends = {k: own_secrets(cohort, k).mask for k in self.friends}
         masked = cohort.ask("masked")[10]
         left = [k for k in range(n) if k not in self.gone]
-        signed = {k: cohort.answer("agree", 10 + k, cohort.survivors(k, left)) for k in left if k}
-        proof = marks(list(signed)[: quorum(n)], n)
-        proof += b"".join(list(signed.values())[: quorum(n)])
+        tags = {
+            k: pieces(cohort.answer("agree", 10 + k, cohort.survivors(k, left)), TAG)
+            for k in left
+            if k
+        }
         given: dict[int, dict[int, bytes]] = {}
-        for k in signed:
+        total = words_of(masked)
+        for k in tags:
+            proof = marks(tags, n) + b"".join(each[k] for each in tags.values())
             shares = pieces(cohort.answer("unmask", 10 + k, proof), SHARE)
             for of, share in zip(self.graph.holders(k), shares, strict=True):
                 given.setdefault(of, {})[k] = share
-        total = words_of(masked)
         add_mask(total, self.joined(0, given), purpose(self.bound, 0), -1)
-        secrets = {k: own[k].mask for k in self.friends}
-        secrets |= {k: self.joined(k, given) for k in self.gone}
-        for k, key in secrets.items():
-            add_pair_mask(total, load_key(key), public_key(own[0].mask), k, 0, self.bound)
+        private = friends | {k: self.joined(k, given) for k in self.gone}
+        take_off_pairs(cohort, total, private, self.bound)
         return total[:-1]
 
     def joined(self, of: int, given: dict[int, dict[int, bytes]]) -> bytes:
@@ -368,7 +403,7 @@ def test_no_client_is_told_another_list_than_its_neighbours(monkeypatch):
 
 
 @pytest.mark.usefixtures("sparse")
-def test_signatures_of_neighbours_alone_are_not_enough():
+def test_tags_of_neighbours_alone_are_not_enough():
     """A server that knows a sparse graph sorts members so that some see their neighbours agree.
 
     Two thirds of all members cannot agree on two stories; two thirds of some clients' neighbours
@@ -377,9 +412,9 @@ def test_signatures_of_neighbours_alone_are_not_enough():
 
     def near(cohort: Cohort) -> bytes:
         cohort.reach("agree")
-        signed, holders = cohort.ask("agree"), cohort.members.graph.holders(0)
+        said, holders = cohort.ask("agree"), cohort.members.graph.holders(0)
         who = holders[: quorum(len(holders))]
-        return marks(who, 60) + b"".join(signed[10 + k] for k in who)
+        return marks(who, 60) + b"".join(said[10 + k][:TAG] for k in who)
 
     cohort = Cohort(vectors_of(60))
     request = near(cohort)
@@ -403,19 +438,18 @@ def test_clients_that_were_told_different_members_share_no_masks():
     replies = cohort.ask("masked")
     with pytest.raises(InfeasibleError, match="too few clients"):  # it drops what does not fit
         cohort.server.survivors(replies.items())
-    for node in (10, 13):  # and a server that does not care gets no signature
+    for node in (10, 13):  # and a server that does not care gets no tag
         with pytest.raises(RefusedError, match="was told that others take part"):
             cohort.answer("agree", node, cohort.survivors(node - 10, {0, 1, 2, 3, 5}))
 
 
 def test_a_changed_question_is_another_sum():
     """Client 0 is asked something else than the others: nobody's keys are good for both."""
-    who = identities(5)
-    asked = Cohort(vectors_of(5), '{"asked": "beta"}', who=who).reach("shares")
-    other = Client('{"asked": "class-totals"}', who[0], Cohort(vectors_of(5), who=who).memories[10])
-    other.keys(lambda: np.zeros(5, np.uint64))
-    with pytest.raises(RefusedError, match="are not signed by it for this sum"):
-        other.shares(asked.requests[10])
+    asked = Cohort(vectors_of(5), '{"asked": "beta"}').reach("masked")
+    other = Client('{"asked": "class-totals"}', 0, asked.pairs[10], Held())
+    other.shares(lambda: np.zeros(5, np.uint64))
+    with pytest.raises(RefusedError, match="is not sealed by it for this sum"):
+        other.masked(asked.requests[10])
 
 
 def test_refusals_do_not_depend_on_what_a_client_holds():
@@ -423,8 +457,8 @@ def test_refusals_do_not_depend_on_what_a_client_holds():
     who, said = identities(5), []
     for seed in (0, 1):
         answers = []
-        cohort = Cohort(vectors_of(5, seed), who=who)
-        for stage in ("shares", "masked", "agree", "unmask"):
+        cohort = Cohort(vectors_of(5, seed), who=who).reach("masked")
+        for stage in ("meet", "masked", "agree", "unmask"):
             for bad in (b"", bytes(5), b"\1" * 5, b"\1" * 500):
                 with pytest.raises(RefusedError) as refused:
                     cohort.answer(stage, 10, bad)
@@ -432,6 +466,169 @@ def test_refusals_do_not_depend_on_what_a_client_holds():
         said.append(answers)
     assert said[0] == said[1]
     assert len(said[0]) == 16
+
+
+# What sums of one run have in common.
+
+
+def masked_words(cohort: Cohort) -> dict[int, np.ndarray]:
+    cohort.reach("masked")
+    length = len(cohort.vectors[10]) + 1
+    return {node: words_of(reply, length) for node, reply in cohort.ask("masked").items()}
+
+
+def test_no_mask_is_used_twice(monkeypatch):
+    """The difference of what a client sends in two sums says nothing of that of its words."""
+
+    def differences() -> tuple[np.ndarray, np.ndarray]:
+        first, second = vectors_of(4, 0, 200), vectors_of(4, 1, 200)
+        one = Cohort(first)
+        sent = masked_words(one)
+        again = masked_words(Cohort(second, "another", after=one))
+        seen = np.array([again[node][:-1] - sent[node][:-1] for node in sorted(sent)])
+        return seen, second - first
+
+    seen, truth = differences()
+    assert not (seen == truth).any()
+    assert len(np.unique(seen)) == seen.size
+    # A client that drew its keys and its seed once for the run, and not for every sum.
+    drawn = iter([bytes([k]) * 32 for k in range(1, 5)] * 2)
+    monkeypatch.setattr(client_module, "new_key", lambda: next(drawn))
+    monkeypatch.setattr(client_module.secrets, "token_bytes", bytes)
+    monkeypatch.setattr(client_module, "shared_by", lambda session, shared: shared)
+    np.testing.assert_array_equal(*differences())
+
+
+@pytest.mark.parametrize("keys", ["of a sum", "of the run"])
+def test_what_was_recovered_in_earlier_sums_opens_no_later_one(monkeypatch, keys):
+    """Three sums, each without three other clients: the keys of all neighbours of client 0."""
+    recovered: dict[int, bytes] = {}
+    join_shares = Server._join
+
+    def joining(server: Server, of: int, shares, came: bool) -> bytes:
+        secret = join_shares(server, of, shares, came)
+        recovered[of] = secret
+        return secret
+
+    monkeypatch.setattr(Server, "_join", joining)
+    if keys == "of the run":  # a client that kept its mask key, as what is agreed on once
+        kept: dict[int, bytes] = {}
+        shares = Client.shares
+
+        def share(client: Client, values) -> bytes:
+            private = kept.setdefault(client._at, new_key())
+            with monkeypatch.context() as patch:
+                patch.setattr(client_module, "new_key", lambda: private)
+                return shares(client, values)
+
+        monkeypatch.setattr(Client, "shares", share)
+    cohort, known = None, dict[int, bytes]()
+    for number, gone in enumerate(((1, 2, 3), (4, 5, 6), (7, 8, 9))):
+
+        def lose(stage, node, reply, gone=gone):
+            return None if stage == "masked" and node - 10 in gone else reply
+
+        cohort = Cohort(vectors_of(10, number, 4), str(number), lose, after=cohort)
+        cohort.run()
+        known |= {k: recovered[k] for k in gone}
+    words = vectors_of(10, 9, 4)
+    last = Cohort(words, "the last", after=cohort).reach("agree")
+    total = words_of(last.memories[10].recall("masked").reply)
+    bound = shared_by(last.clients[10]._session, marks(range(10), 10))
+    take_off_pairs(last, total, known, bound)
+    last.reach_from("agree")  # all survive, and give the seed of client 0 up
+    add_mask(total, recovered[0], purpose(bound, 0), -1)
+    assert (total[:-1] == words[0]).all() == (keys == "of the run")
+
+
+def test_a_copy_of_a_sites_disk_opens_no_earlier_sum():
+    cohort = Cohort(vectors_of(5)).reach("masked")
+    client, request = cohort.clients[10], cohort.requests[10]
+    before = client._keys()
+    delivered = dict(zip(range(5), pieces(request[5:], DELIVERED), strict=True))
+
+    def opened(keys: dict[int, bytes]) -> list[bool]:
+        return [
+            unseal(sealing_key(keys[k], client._sealed(piece[:KEY], k, 0)), piece[KEY:]) is not None
+            for k, piece in delivered.items()
+        ]
+
+    cohort.reach_from("masked")
+    assert opened(before) == [True] * 5  # what is gone by now would open them
+    held = b"".join(record.secret for record in cohort.run_memories[10].said.values())
+    assert all(key not in held for key in before.values())
+    assert opened(cohort.pairs[10].of_sum(1)) == [False] * 5
+
+
+def test_sums_of_a_run_come_in_their_order_whatever_is_restarted(tmp_path):
+    """The number is on disk: a process that starts again knows it, and the sum's own record."""
+    who = identities(4)
+    cohort = Cohort(vectors_of(4), who=who)
+    cohort.run_memories[10] = FileStore(tmp_path / "run")
+    cohort.pairs[10] = PairKeys(cohort.run_server.name, who[0], cohort.run_memories[10])
+    cohort.memories[10] = FileStore(tmp_path / "sum")
+    cohort.reach("agree")
+    request = cohort.requests[10]
+
+    def restarted(number: int, session: str = SESSION, folder: str = "sum") -> Client:
+        memory = FileStore(tmp_path / "run")
+        pairs = PairKeys(cohort.run_server.name, who[0], memory)
+        return Client(session, number, pairs, FileStore(tmp_path / folder))
+
+    first = restarted(0).agree(request)
+    assert restarted(0).agree(request) == first
+    with pytest.raises(RefusedError, match="answers every stage of a sum once"):
+        restarted(0).agree(cohort.survivors(0, [0, 1, 2]))
+    cohort.reach_from("agree")
+    again = Cohort(vectors_of(4), "another", after=cohort).reach("agree")
+    again.reach_from("agree")
+    for number in (0, 1):  # both are over
+        with pytest.raises(RefusedError, match="not the next sum"):
+            restarted(number, "a third", "new").shares(lambda: np.zeros(5, np.uint64))
+    with pytest.raises(RefusedError, match="not the next sum"):  # nor is a site kept busy
+        restarted(2 + MOST_SKIPPED + 1, "a third", "new").shares(lambda: np.zeros(5, np.uint64))
+    assert restarted(7, "a third", "new").shares(lambda: np.zeros(5, np.uint64))
+    with pytest.raises(RefusedError, match="not the next sum"):
+        restarted(6, "a fourth", "newer").shares(lambda: np.zeros(5, np.uint64))
+
+
+def test_a_client_that_missed_sums_has_the_keys_of_the_next():
+    cohort = Cohort(vectors_of(5))
+    cohort.run()
+    for number in range(3):
+        absent = Cohort(vectors_of(5, number), f"without {number}", after=cohort)
+        absent.requests.pop(12)
+        assert absent.run()[1] == [10, 11, 13, 14]
+        cohort = absent
+    back = Cohort(vectors_of(5, 7), "with it", after=cohort)
+    total, nodes = back.run()
+    assert nodes == [10, 11, 12, 13, 14]
+    np.testing.assert_array_equal(total, back.plain(nodes))
+
+
+def test_keys_are_of_one_list_of_members():
+    """Members have other places in another list: one of them could speak for its neighbour."""
+    cohort = Cohort(vectors_of(5))
+    cohort.run()
+    who, memory = cohort.identities[0], cohort.run_memories[10]
+    assert PairKeys(cohort.run_server.name, who, memory).of_sum(1)
+    for keys in (
+        dict(zip(who.members.names[:4], who.members.keys[:4], strict=True)),
+        {f"{name}x": key for name, key in zip(who.members.names, who.members.keys, strict=True)},
+    ):
+        changed = Identity.of(who.private, Members.of(keys))
+        with pytest.raises(NoKeysError):
+            PairKeys(cohort.run_server.name, changed, memory).of_sum(1)
+
+
+def test_only_the_latest_runs_keep_their_keys(tmp_path):
+    who = identities(3)[0]
+    for number in range(6):
+        PairKeys(str(number), who, open_pairs(tmp_path, str(number), begin=True)).keys()
+    assert len(list((tmp_path / "pairs").iterdir())) == 4
+    with pytest.raises(RefusedError, match="no keys of this run"):
+        open_pairs(tmp_path, "0")
+    assert PairKeys("5", who, open_pairs(tmp_path, "5")).keys()
 
 
 @pytest.mark.parametrize("n", [162, 200, 500, 1000, 5000])

@@ -35,7 +35,14 @@ from fedeas_private.flower import secure_sum as secure_sum_module
 from fedeas_private.flower.deployed import client_app, open_site
 from fedeas_private.flower.queries import ask, encode_question
 from fedeas_private.flower.secure_round import Layout, content_digest, whole_update
-from fedeas_private.flower.secure_sum import Sums, finish_sum, new_session, read_replies
+from fedeas_private.flower.secure_sum import (
+    Sums,
+    finish_sum,
+    new_server,
+    new_session,
+    read_replies,
+    shared_run,
+)
 from fedeas_private.flower.settings import RoundSum, SiteConfig
 from fedeas_private.ledger import Ledger
 from fedeas_private.noise import SumNoise
@@ -44,7 +51,6 @@ from fedeas_private.queries.query import ClassTotals
 from fedeas_private.secure_sum.client import Client
 from fedeas_private.secure_sum.identity import Members, make_identity
 from fedeas_private.secure_sum.keys import identity_of
-from fedeas_private.secure_sum.server import Server
 from pictures import CLASSES, draw_shapes, encoded
 
 SITES, UNITS = 4, 2**24
@@ -201,15 +207,16 @@ class Cheating:
         )
         model = make_model(ModelSettings("mlp"), TASK, 0)
         self.layout = Layout(question, weights, make_method("fedavg"), model)
-        session = new_session(encode_question(question), self.layout.length)
         nodes = list(nodes) or self.nodes
+        run = shared_run(self.grid, nodes, self.members, 600.0)
+        session = new_session(encode_question(question), self.layout.length, run)
         messages = []
         for node in nodes:
             local = {**asked["local"], "learning_rate": (rates or {}).get(node, 0.05)}
             own = {**asked, "local": local, "secure": session}
             content = records.pack({"weights": weights, "method": {}}, own)
             messages.append(Message(content, node, "train"))
-        server = Server(session, self.layout.length, self.members)
+        server = new_server(session, run)
         replies = exchange(self.grid, messages, 16, 600.0)
         begun = read_replies("training", replies, nodes, server.left_out)
         return finish_sum(self.grid, session, server, begun, 600.0)
@@ -377,7 +384,9 @@ def test_a_site_short_of_budget_refuses_before_the_others_pay(place, tmp_path, c
     other.node_config["epsilon"] = 0.4
     rho = rho_for(0.5)
     for asked in range(2):
-        with pytest.raises(InfeasibleError, match="too few clients for a secure sum at keys") as no:
+        with pytest.raises(
+            InfeasibleError, match="too few clients for a secure sum at shares"
+        ) as no:
             server.round(everywhere(0.01), rho=rho)
         assert "wait longer" not in no.value.fix, asked
         assert all(name in str(no.value) for name in ("site-0", "site-1"))
@@ -391,7 +400,7 @@ def test_a_query_that_one_site_cannot_pay_for_costs_nobody(place, tmp_path, capl
     server = Cheating(place, tmp_path, epsilon=1.0)
     for context in list(server.grid._contexts.values())[:2]:
         context.node_config["epsilon"] = 0.4
-    with pytest.raises(InfeasibleError, match="at keys"):
+    with pytest.raises(InfeasibleError, match="at shares"):
         ask(server.grid, server.nodes, ClassTotals(3), server.members, epsilon=0.5)
     assert all(server.entries(k) == [] for k in range(SITES))
     assert "privacy budget of epsilon 0.4" in caplog.text
@@ -409,7 +418,10 @@ def test_a_site_without_its_key_says_so_in_its_own_log(place, tmp_path, caplog):
 
 @pytest.mark.parametrize("client", ["now", "as it was"])
 def test_a_sum_whose_record_is_lost_is_paid_for_again(place, tmp_path, monkeypatch, client):
-    """The same session gets new noise then, and the average of many answers is exact."""
+    """The same session gets new noise then, and the average of many answers is exact.
+
+    Sites have an older copy of their keys back, and nothing of the sum.
+    """
     if client == "as it was":  # the session was the key
         masked = Client.masked
         monkeypatch.setattr(
@@ -418,7 +430,10 @@ def test_a_sum_whose_record_is_lost_is_paid_for_again(place, tmp_path, monkeypat
         )  # fmt: skip
     server = Cheating(place, tmp_path)
     query = ClassTotals(3)
-    session = new_session({**encode_query(query), "rho": 0.001}, query.length)
+    run = shared_run(server.grid, server.nodes, server.members, 600.0)
+    session = new_session({**encode_query(query), "rho": 0.001}, query.length, run)
+    for k in range(SITES):
+        shutil.copytree(tmp_path / str(k) / "sums", tmp_path / f"copy-{k}")
     answers = []
     for _ in range(3):
         monkeypatch.setattr(secure_sum_module, "new_session", lambda *_: session)
@@ -427,12 +442,13 @@ def test_a_sum_whose_record_is_lost_is_paid_for_again(place, tmp_path, monkeypat
         )
         answers.append(found.words.tobytes())
         # Answered again it is not.
-        with pytest.raises(InfeasibleError, match="at keys"):
+        with pytest.raises(InfeasibleError, match="at shares"):
             secure_sum_module.secure_sum(
                 server.grid, server.nodes, {}, query.length, server.members, 600.0
             )
         for k in range(SITES):
             shutil.rmtree(tmp_path / str(k) / "sums")
+            shutil.copytree(tmp_path / f"copy-{k}", tmp_path / str(k) / "sums")
             (tmp_path / str(k) / "refusals").unlink(missing_ok=True)
     assert len(set(answers)) == 3
     paid = 3 if client == "now" else 1

@@ -15,6 +15,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -55,11 +56,13 @@ from fedeas_private.queries import QUERIES, read_query
 from fedeas_private.queries.features import feature_count
 from fedeas_private.queries.moments import ImageMoments
 from fedeas_private.queries.query import ClassTotals
-from fedeas_private.secure_sum.identity import Members, make_identity
+from fedeas_private.secure_sum.identity import Identity, Members, load_identity, make_identity
 from fedeas_private.secure_sum.keys import identity_of
+from fedeas_private.secure_sum.memory import open_pairs
 from pictures import encoded
 from rows import CLASSES as LEVELS
 from rows import SCHEMA, draw_rows, to_table
+from sums import give_keys
 
 CLASSES = ("a", "b", "c", "d")
 SHAPE = (8, 8, 1)
@@ -105,6 +108,8 @@ class Site:
             **more,
         }  # fmt: skip
         self.context = Context(1, 2, node, RecordDict(), {"classes": ", ".join(classes)})
+        key, members = node["identity-key"], Members.load(node["members"])
+        self._who = Identity.of(load_identity(key), members)
         self._grid = InlineGrid(client_app(), 1)
         self._grid._contexts = {2: self.context}
 
@@ -118,6 +123,7 @@ class Site:
         for name in ("refusals", "ledger", "sums", "kept", "cache"):
             path = self.state / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        give_keys("a run", self._who, open_pairs(self.state / "sums", "a run", begin=True))
 
     def seen(self, content: RecordDict, kind: str, again: bool = False) -> tuple[object, ...]:
         """Return all that may not depend on the samples."""
@@ -291,11 +297,14 @@ def digest_of(content: RecordDict) -> str:
     return content_digest(*arrays, records.settings(content))
 
 
+RUN = SimpleNamespace(name="a run", next_number=lambda: 0)  # sites have keys of it
+
+
 def session_of(question: RoundSum, model: Any = None, method: str = "fedavg") -> str:
     """The name of a round's sum."""
     model = model or model_of()
     length = Layout(question, dict(model.state_dict()), make_method(method), model).length
-    return new_session(encode_question(question), length)
+    return new_session(encode_question(question), length, RUN)
 
 
 def equal(sites: list[Site], content: RecordDict, kind: str = "train") -> bool:
@@ -727,7 +736,8 @@ def queries(draw) -> tuple[str, dict[str, Any], int]:
 
 
 def keys(asked: object, words: int) -> RecordDict:
-    session = json.dumps({"asked": asked, "words": words, "sum": "1"}, sort_keys=True)
+    named = {"asked": asked, "words": words, "sum": "1", "run": "a run", "number": 0}
+    session = json.dumps(named, sort_keys=True)
     return RecordDict({"secure-sum": ConfigRecord({"session": session, "content": b""})})
 
 
@@ -737,7 +747,7 @@ def keys(asked: object, words: int) -> RecordDict:
 def test_queries_are_refused_alike(kinds, question):
     kind, asked, words = question
     content = keys(asked, words)
-    first, *others = [site.seen(content, "query.secure_keys") for site in kinds[kind]]
+    first, *others = [site.seen(content, "query.secure_shares") for site in kinds[kind]]
     assert others == [first] * len(others)
     assert first[0] in (None, REFUSAL)
     # The number of words is compared with the answer's: only a sound question gets that far.
@@ -750,7 +760,7 @@ def test_sound_queries_are_answered_by_all_sites(kinds, kind):
     for name in ASKED[kind]:
         for asked in sample(sound_questions(kind, name), 3):
             content = keys(asked, length_of(asked))
-            assert not equal(kinds[kind], content, "query.secure_keys"), asked
+            assert not equal(kinds[kind], content, "query.secure_shares"), asked
             assert TOUCHED
 
 
@@ -760,7 +770,7 @@ def test_queries_are_mostly_sound(kinds):
     for kind, asked, words in drawn:
         site = kinds[kind][0]
         site.forget()
-        if site.send(keys(asked, words), "query.secure_keys").has_error():
+        if site.send(keys(asked, words), "query.secure_shares").has_error():
             refused += 1
         else:
             answered[asked["query"]] += 1
@@ -771,7 +781,7 @@ def test_queries_are_mostly_sound(kinds):
 
 
 def test_a_whole_sum_leaves_the_same_at_all_sites(sites):
-    """They are the members of one federation here, and go through all five stages."""
+    """They are the members of one federation here, and go through all stages."""
     grid = InlineGrid(client_app(), len(sites))
     nodes = list(grid.get_node_ids())
     for node, site in zip(nodes, sites, strict=True):
@@ -788,7 +798,7 @@ def test_a_whole_sum_leaves_the_same_at_all_sites(sites):
     assert [name for name, _ in left[0][0]] == ["class-totals", "image-moments"]
 
 
-@given(stage=st.sampled_from(("shares", "masked", "agree", "unmask")), content=st.binary())
+@given(stage=st.sampled_from(("meet", "masked", "agree", "unmask")), content=st.binary())
 def test_later_stages_of_a_sum_are_refused_alike(sites, stage, content):
     asked = {"query": "class-totals", "classes": 4, "rho": 1e-3}
     message = keys(asked, 4)
@@ -851,7 +861,7 @@ def test_the_number_of_classes_of_a_query_tells_no_label(sites):
     by_counts = dict(zip(SITES.values(), sites, strict=True))
 
     def refused_now(counts: tuple[int, ...], classes: int) -> bool:
-        return equal([by_counts[counts]], question(classes), "query.secure_keys")
+        return equal([by_counts[counts]], question(classes), "query.secure_shares")
 
     assert oracle(refused_now) == [[False, True, True]] * len(SITES)
 

@@ -705,7 +705,7 @@ def outcome(site: Site, content: RecordDict, kind: str):
 def test_what_is_refused_does_not_depend_on_who_is_there(neighbours, asked, unit):
     asked = asked if unit is None else {**asked, "unit": unit}
     content = keys(asked, length_of({k: v for k, v in asked.items() if k != "unit"}))
-    first, *others = [outcome(site, content, "query.secure_keys") for site in neighbours]
+    first, *others = [outcome(site, content, "query.secure_shares") for site in neighbours]
     assert others == [first] * len(others)
     sound = unit == "group" and asked["rho"] != 50.0
     assert first[0] == (None if sound else REFUSAL)

@@ -29,7 +29,7 @@ from fedeas_private.flower.secure_round import Layout, content_digest
 from fedeas_private.flower.settings import RoundSum
 from fedeas_private.ledger import Ledger
 from fedeas_private.secure_sum.identity import MOST
-from fedeas_private.secure_sum.messages import STAGES, RefusedError
+from fedeas_private.secure_sum.messages import DEALT, STAGES, RefusedError
 from federations import CLIENTS, aggregation_of, federation, run
 from federations import settings as federated_settings
 from test_deployment import app_of, config, settings, sites  # noqa: F401 -- a fixture
@@ -103,17 +103,18 @@ def test_the_server_gets_no_weights_of_any_client(made, tmp_path):
         seen[name] = [r for kind, r in grid.replies if kind == "train"]
     assert all("weights" in r.content.array_records for r in seen["plain"])
     assert not any(r.content.array_records for r in seen["secure"])
-    assert all(len(r.content.config_records["secure-sum"]["content"]) == 160
+    assert all(len(r.content.config_records["secure-sum"]["content"]) == 64 + DEALT * CLIENTS
                for r in seen["secure"])  # fmt: skip
 
 
-STAGE_KINDS = ["train", *(f"query.secure_{stage}" for stage in STAGES[1:])]
+AGREEING = ["query.secure_keys", "query.secure_meet"]
+STAGE_KINDS = [*AGREEING, "train", *(f"query.secure_{stage}" for stage in STAGES[1:])]
 
 
 @pytest.mark.parametrize(
     "at",
     [
-        pytest.param(at, marks=pytest.mark.slow) if at.endswith(("shares", "agree")) else at
+        pytest.param(at, marks=pytest.mark.slow) if at.endswith(("meet", "agree")) else at
         for at in STAGE_KINDS  # every stage of a sum alone: test_secure_sum.py
     ],
 )
@@ -133,7 +134,7 @@ def test_a_site_that_is_lost_at_any_stage_is_left_out_or_in_the_sum(made, tmp_pa
         )  # fmt: skip
 
     lost = play("lost", lambda kind, node: kind == at and node == 4, True)
-    left_out = at in STAGE_KINDS[:3]
+    left_out = at in STAGE_KINDS[:4]
     plain = play("plain", lambda kind, node: left_out and kind == "train" and node == 4, False)
     assert equal(lost.weights, plain.weights)
     assert lost.history[0]["missing"] == plain.history[0]["missing"] == [2] * left_out
@@ -320,7 +321,7 @@ def test_a_secure_config_is_the_same_run(tmp_path: Path):
 
 
 def test_only_training_waits_for_torch():
-    """Five messages of a sum start five processes at a real site."""
+    """Every message of a sum starts a process at a real site."""
     code = (
         "import sys, fedeas_private.flower; fedeas_private.flower.client_app()\n"
         "assert 'torch' not in sys.modules and 'flwr' in sys.modules"

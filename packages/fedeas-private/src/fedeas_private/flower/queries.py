@@ -48,7 +48,7 @@ from fedeas_private.secure_sum.messages import RefusedError, Vector
 from fedeas_private.sums import PrivateSums, Release, answer_labels, answer_samples
 
 _LOG = logging.getLogger("flwr")
-TIMEOUT = 600.0  # seconds that each of the five stages may take
+TIMEOUT = 600.0  # seconds that each stage may take
 TRAIN = "train"  # the sum of a round's updates, which another message begins
 EXACT = "exact"  # allows sums without noise, which carry no guarantee
 
@@ -184,7 +184,7 @@ def ask(
         What the answer may cost one unit of a site, added or removed. An epsilon of infinity asks
         for an exact sum, which sites refuse unless their owner allows `exact`.
     timeout
-        Seconds that each of the five stages may take.
+        Seconds that each stage may take.
     part
         The part of that cost, in rho, that this sum has where several of them share it.
     unit
@@ -242,7 +242,7 @@ class FlowerSums(PrivateSums):
     samples
         How many samples each node says it has, where that is known.
     timeout
-        Seconds that each of the five stages of a sum may take.
+        Seconds that each stage of a sum may take.
     unit
         Whose privacy an epsilon is, as for `ask`; `samples` are then numbers of these.
     """
@@ -320,7 +320,7 @@ def negotiate_beta(
         The paper's two conditions. The smallest beta that meets both is chosen; if none does, the
         largest within `max_share`, and `choice.met` is not True.
     timeout
-        Seconds that each of the five stages may take.
+        Seconds that each stage may take.
     unit
         As for `ask`.
 
@@ -362,7 +362,7 @@ def negotiate_price(
     epsilon, delta
         What the answer may cost one unit of a site, added or removed.
     timeout
-        Seconds that each of the five stages may take.
+        Seconds that each stage may take.
     unit
         As for `ask`.
     """
@@ -399,7 +399,7 @@ def class_prior(
     epsilon, delta
         What the answer may cost one unit of a site, added or removed.
     timeout
-        Seconds that each of the five stages may take.
+        Seconds that each stage may take.
     unit
         As for `ask`.
     """

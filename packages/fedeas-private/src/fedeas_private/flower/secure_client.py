@@ -75,7 +75,7 @@ class SecureUpdates:
         return reply_with(begin_sum(str(settings["secure"]), participant), training.message)
 
     def later_stages(self) -> SumParticipant:
-        """Return the client's part in a sum after its first message."""
+        """Return the client's part in a sum before and after the message that has it train."""
         identity = self.identity()
         if identity is None:
             raise RefusedError("this client has no list of members")

@@ -37,12 +37,17 @@ from fedeas.training.tensors import (
 )
 from fedeas_private.accounting import DELTA, SAMPLE, Unit, rho_for, sigma_for
 from fedeas_private.flower.queries import encode_question, read_question
-from fedeas_private.flower.secure_sum import finish_sum, new_session, read_replies
+from fedeas_private.flower.secure_sum import (
+    finish_sum,
+    new_server,
+    new_session,
+    read_replies,
+    shared_run,
+)
 from fedeas_private.flower.settings import RoundSum
 from fedeas_private.noise import SumNoise
 from fedeas_private.secure_sum.identity import Members
 from fedeas_private.secure_sum.messages import RefusedError, Vector
-from fedeas_private.secure_sum.server import Server
 
 _LOG = logging.getLogger(__name__)
 _SERVER_LOG = logging.getLogger("flwr")  # Flower streams it to `flwr run --stream`
@@ -294,10 +299,11 @@ class SecureAggregation:
         members = check_secure(request.federated, request.deployment, self._members)
         question = self._question(request)
         layout = Layout(question, request.weights, request.method, request.model)
-        session = new_session(encode_question(question), layout.length)
         nodes, timeout = request.nodes, request.federated.timeout
         names = {node: f"client {client.partition}" for node, client in nodes.items()}
-        server = Server(session, layout.length, members, names)
+        run = shared_run(request.grid, nodes, members, timeout, names)
+        session = new_session(encode_question(question), layout.length, run)
+        server = new_server(session, run, names)
         messages = request.messages({"secure": session})
         replies = exchange(request.grid, messages, request.federated.max_in_flight, timeout)
         first = read_replies("training", replies, nodes, server.left_out)

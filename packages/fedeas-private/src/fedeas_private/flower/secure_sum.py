@@ -1,14 +1,16 @@
 """A secure sum over Flower's messages: `answer_secure_sum` at a client, `secure_sum` at the server.
 
-Does not import torch: in a deployment every message starts a new process.
+The sums that a server asks over one grid share their keys: two messages at the beginning, then four
+for every sum. Does not import torch: in a deployment every message starts a new process.
 """
 
 import json
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -19,15 +21,24 @@ from fedeas.errors import InputError
 from fedeas.flower.exchange import exchange, reason
 from fedeas_private.secure_sum.client import Client
 from fedeas_private.secure_sum.identity import Identity, Members
-from fedeas_private.secure_sum.memory import end_sums, open_sum
-from fedeas_private.secure_sum.messages import STAGES, RefusedError, Vector
-from fedeas_private.secure_sum.server import NO_REPLY, Server
+from fedeas_private.secure_sum.memory import end_sums, open_pairs, open_sum
+from fedeas_private.secure_sum.messages import (
+    AGREEMENT,
+    STAGES,
+    NoKeysError,
+    RefusedError,
+    Vector,
+)
+from fedeas_private.secure_sum.pairs import PairKeys
+from fedeas_private.secure_sum.server import NO_REPLY, Run, Server
 
 _LOG = logging.getLogger(__name__)
 RECORD = "secure-sum"
 MOST_WORDS = 2**24
+_MOST_SUMS = 2**32  # of a run
 _LONGEST = 2**20  # characters of a session: a question may have a centre of every class
 _WINDOW = 64  # messages in flight at a time
+_RUNS: WeakKeyDictionary[Grid, Run] = WeakKeyDictionary()  # the keys that a grid's sums share
 
 
 class SumParticipant(NamedTuple):
@@ -56,8 +67,8 @@ class Sums(NamedTuple):
 def answer_secure_sum(
     app: ClientApp, open_site: Callable[[Context], SumParticipant], stages: Sequence[str] = STAGES
 ) -> None:
-    """Have a ClientApp answer the five messages of a secure sum, or those of some stages."""
-    for stage in stages:
+    """Have a ClientApp answer the messages of secure sums, or those of some stages."""
+    for stage in (*AGREEMENT, *stages):
         app.query(f"secure_{stage}")(_handler(stage, open_site))
 
 
@@ -66,31 +77,57 @@ def secure_sum(
 ) -> Sums:
     """Add up the clients' words for a question, without seeing the words of any one of them.
 
-    A client that gives no valid answer within `timeout` seconds at any of the five stages is left
+    A client that gives no valid answer within `timeout` seconds at any of the stages is left
     out. There is no sum of fewer than three clients, nor of two thirds or fewer of the members.
     """
-    session = new_session(asked, words)
-    server = Server(session, words, members)
-    begun = _ask(grid, session, STAGES[0], dict.fromkeys(nodes, b""), timeout, server.left_out)
+    wanted = list(nodes)
+    run = shared_run(grid, wanted, members, timeout)
+    session = new_session(asked, words, run)
+    server = new_server(session, run)
+    requests = dict.fromkeys((n for n in server.nodes.values() if n in wanted), b"")
+    begun = _ask(grid, session, STAGES[0], requests, timeout, server.left_out)
     return finish_sum(grid, session, server, begun, timeout)
 
 
-def new_session(asked: object, words: int) -> str:
-    """Name a sum: what is asked, and what tells it from any other."""
-    sum_id = secrets.token_hex(16)
-    session = json.dumps({"asked": asked, "words": words, "sum": sum_id}, sort_keys=True)
+def shared_run(
+    grid: Grid,
+    nodes: Iterable[int],
+    members: Members,
+    timeout: float,
+    names: Mapping[int, str] | None = None,
+) -> Run:
+    """Return the keys that a grid's sums share; where a node is new or lost its own, new ones."""
+    asked, run = list(nodes), _RUNS.get(grid)
+    if run is None or run.members != members or not run.serves(asked):
+        run = Run(members, names)
+        empty = dict.fromkeys(asked, b"")
+        requests = run.roster(_ask(grid, run.name, "keys", empty, timeout, run.left_out))
+        run.met(_ask(grid, run.name, "meet", requests, timeout, run.left_out))
+        _RUNS[grid] = run
+    return run
+
+
+def new_session(asked: object, words: int, run: Run) -> str:
+    """Name a sum: what is asked, which sum of a run it is, and what tells it from any other."""
+    named = {"run": run.name, "number": run.next_number(), "sum": secrets.token_hex(16)}
+    session = json.dumps({"asked": asked, "words": words, **named}, sort_keys=True)
     if len(session) > _LONGEST:
         raise InputError("the question is too long", got=f"{len(session)} characters")
     return session
+
+
+def new_server(session: str, run: Run, names: Mapping[int, str] | None = None) -> Server:
+    """Return the server's half of a sum."""
+    named = _read(session)
+    return Server(session, named.number, named.words, run, names)
 
 
 def finish_sum(
     grid: Grid, session: str, server: Server, begun: Iterable[tuple[int, bytes]], timeout: float
 ) -> Sums:
     """Go through the stages after the first, given the clients' replies to that one."""
-    requests = server.roster(begun)
-    steps = (server.deliver, server.survivors, server.agreed)
-    for stage, step in zip(STAGES[1:-1], steps, strict=True):
+    requests = server.deliver(begun)
+    for stage, step in zip(STAGES[1:-1], (server.survivors, server.agreed), strict=True):
         requests = step(_ask(grid, session, stage, requests, timeout, server.left_out))
     replies = _ask(grid, session, STAGES[-1], requests, timeout, server.left_out)
     total, whose = server.total(replies)
@@ -161,46 +198,67 @@ def reply_with(content: bytes, message: Message) -> Message:
 
 
 def _answer(stage: str, message: Message, site: SumParticipant) -> bytes:
-    """Answer a stage from the site's record of this sum."""
+    """Answer a stage from the site's record of this run or sum."""
     session, content = read_session(message), _content(message)
+    if stage == "keys":
+        memory = open_pairs(site.folder, session, begin=True)
+        return PairKeys(session, site.identity, memory).keys()
+    if stage == "meet":
+        return PairKeys(session, site.identity, open_pairs(site.folder, session)).meet(content)
     if stage == STAGES[0]:
         return begin_sum(session, site)
-    client = _client(session, site)
+    named = _read(session)
+    client = _client(session, named, site)
     if stage == "masked":
-        asked, _ = _read(session)
-        return client.masked(content, lambda key: site.release(asked, key))
-    later = {"shares": client.shares, "agree": client.agree, "unmask": client.unmask}
-    return later[stage](content)
+        return client.masked(content, lambda key: site.release(named.asked, key))
+    return {"agree": client.agree, "unmask": client.unmask}[stage](content)
 
 
 def begin_sum(session: str, site: SumParticipant) -> bytes:
-    """Return a client's reply to the first stage; what other sums left on its disk goes."""
+    """Return a client's reply to the first stage; what other sums left on its disk goes.
+
+    Without keys of the run the reply is empty: the server then has them agreed on anew.
+    """
     end_sums(site.folder, but=session)
-    asked, length = _read(session)
+    named = _read(session)
 
     def words() -> Vector:
-        answer = site.words(asked)
-        if answer.dtype != np.uint64 or answer.shape != (length,):
-            raise RefusedError("the site has the wrong number of words", allowed=f"{length}")
+        answer = site.words(named.asked)
+        if answer.dtype != np.uint64 or answer.shape != (named.words,):
+            raise RefusedError("the site has the wrong number of words", allowed=f"{named.words}")
         return answer
 
-    return _client(session, site).keys(words)
+    try:
+        return _client(session, named, site).shares(words)
+    except NoKeysError:
+        return b""
 
 
-def _client(session: str, site: SumParticipant) -> Client:
-    return Client(session, site.identity, open_sum(site.folder, session))
+class _SumName(NamedTuple):
+    """What a sum is about, and which one of a run it is."""
+
+    asked: object
+    words: int
+    run: str
+    number: int
 
 
-def _read(session: str) -> tuple[object, int]:
-    """Read what a sum is about; like everything from another party, it is checked."""
+def _client(session: str, named: _SumName, site: SumParticipant) -> Client:
+    pairs = PairKeys(named.run, site.identity, open_pairs(site.folder, named.run))
+    return Client(session, named.number, pairs, open_sum(site.folder, session))
+
+
+def _read(session: str) -> _SumName:
+    """Read the name of a sum; like everything from another party, it is checked."""
     try:
         read = json.loads(session)
-        asked, words = read["asked"], read["words"]
+        named = _SumName(*(read[name] for name in _SumName._fields))
     except (ValueError, KeyError, TypeError, RecursionError):
         raise RefusedError("malformed secure-sum request") from None
-    if type(words) is not int or not 0 < words < MOST_WORDS:
+    sound = type(named.words) is int and type(named.number) is int and type(named.run) is str
+    if not sound or not 0 < named.words < MOST_WORDS or not 0 <= named.number < _MOST_SUMS:
         raise RefusedError("malformed secure-sum request")
-    return asked, words
+    return named
 
 
 def read_session(message: Message) -> str:

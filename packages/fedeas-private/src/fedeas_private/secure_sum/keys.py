@@ -1,5 +1,7 @@
 """Keys, signatures, masks and seals of the `cryptography` package, and Shamir's secret sharing."""
 
+import hmac
+import math
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,15 +11,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fedeas.errors import InputError
-from fedeas_private.secure_sum.messages import SECRET, SHARE, RefusedError, Vector, digest
+from fedeas_private.secure_sum.messages import KEY, SECRET, SHARE, TAG, RefusedError, Vector, digest
 
 _NONCE = bytes(12)  # every key below is derived for a single message or mask
-_CHUNK = 1 << 16  # words of a mask at a time
-_ZEROS = bytes(8 * _CHUNK)
+_CHUNK = 1 << 15  # words of a mask at a time: they stay in the processor's cache
+_ZEROS = memoryview(bytes(8 * _CHUNK))
 _PRIME = 2**256 + 297  # the smallest above 2**256, so that every secret is a number of the field
 
 
@@ -73,36 +73,56 @@ def add_mask(total: Vector, secret: bytes, purpose: bytes, sign: int = 1) -> Non
 
     A chunk at a time: of a million words no second copy is made.
     """
-    key = _derive(secret, b"mask", purpose)
-    cipher = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
+    cipher = Cipher(algorithms.ChaCha20(derive(secret, b"mask", purpose), bytes(16)), mode=None)
+    stream, drawn = cipher.encryptor(), np.empty(min(len(total), _CHUNK), "<u8")
     for start in range(0, len(total), _CHUNK):
         part = total[start : start + _CHUNK]
-        drawn = np.frombuffer(cipher.update(_ZEROS[: 8 * len(part)]), "<u8")
+        stream.update_into(_ZEROS[: 8 * len(part)], drawn[: len(part)].view(np.uint8).data)
         if sign > 0:
-            part += drawn
+            part += drawn[: len(part)]
         else:
-            part -= drawn
+            part -= drawn[: len(part)]
 
 
-def add_pair_mask(
-    total: Vector, private: X25519PrivateKey, public: bytes, place: int, other: int, bound: bytes
-) -> None:
+def add_pair_mask(total: Vector, secret: bytes, place: int, other: int, bound: bytes) -> None:
     """Add the mask of two clients: what the one at the lower place adds, the other takes away."""
-    secret = agree(private, public)
     add_mask(total, secret, purpose(bound, *sorted((place, other))), 1 if place < other else -1)
 
 
-def seal(secret: bytes, purpose: bytes, content: bytes) -> bytes:
+def seal(key: bytes, content: bytes) -> bytes:
     """Encrypt and authenticate what one client sends another through the server."""
-    return ChaCha20Poly1305(_derive(secret, b"seal", purpose)).encrypt(_NONCE, content, None)
+    return ChaCha20Poly1305(key).encrypt(_NONCE, content, None)
 
 
-def unseal(secret: bytes, purpose: bytes, sealed: bytes) -> bytes | None:
+def unseal(key: bytes, sealed: bytes) -> bytes | None:
     """Return what was sealed, or None if it was altered."""
     try:
-        return ChaCha20Poly1305(_derive(secret, b"seal", purpose)).decrypt(_NONCE, sealed, None)
+        return ChaCha20Poly1305(key).decrypt(_NONCE, sealed, None)
     except InvalidTag:
         return None
+
+
+def tag(key: bytes, content: bytes, sender: int, receiver: int) -> bytes:
+    """Return what tells the receiver, who has the key as well, that the sender says this."""
+    said = b"tag" + content + sender.to_bytes(4) + receiver.to_bytes(4)
+    return hmac.digest(key, said, "sha256")[:TAG]
+
+
+def is_tagged(given: bytes, key: bytes, content: bytes, sender: int, receiver: int) -> bool:
+    """Tell whether the sender says this to the receiver."""
+    return hmac.compare_digest(given, tag(key, content, sender, receiver))
+
+
+def sealing_key(key: bytes, purpose: bytes) -> bytes:
+    """Return the key of one seal, from the key of two members."""
+    return hmac.digest(key, b"seal" + purpose, "sha256")
+
+
+def next_key(key: bytes, steps: int = 1) -> bytes:
+    """Return a key that follows another, which cannot be computed back from it."""
+    for _ in range(steps):
+        key = hmac.digest(key, b"next", "sha256")
+    return key
 
 
 def purpose(bound: bytes, *places: int) -> bytes:
@@ -110,9 +130,10 @@ def purpose(bound: bytes, *places: int) -> bytes:
     return digest(bound, *(place.to_bytes(4) for place in places))
 
 
-def _derive(secret: bytes, *purpose: bytes) -> bytes:
-    info = digest(b"fedeas secure sum 2", *purpose)
-    return HKDF(SHA256(), length=32, salt=None, info=info).derive(secret)
+def derive(secret: bytes, *purpose: bytes) -> bytes:
+    """Return a key for one purpose: HKDF-SHA256 of RFC 5869, without salt."""
+    drawn = hmac.digest(bytes(KEY), secret, "sha256")
+    return hmac.digest(drawn, digest(b"fedeas secure sum 3", *purpose) + b"\1", "sha256")
 
 
 def split(secret: bytes, parties: Iterable[int], threshold: int) -> dict[int, bytes]:
@@ -140,16 +161,34 @@ def join(shares: Mapping[int, bytes]) -> bytes:
 
 
 def weights_at_zero(parties: Sequence[int]) -> dict[int, int]:
-    """Return Lagrange's weights: a polynomial's value at 0 from its values at the parties."""
-    weights = {}
-    for party in parties:
-        above = below = 1
-        for other in parties:
-            if other != party:
-                above = above * (other + 1) % _PRIME
-                below = below * (other - party) % _PRIME
-        weights[party] = above * pow(below, -1, _PRIME) % _PRIME
-    return weights
+    """Return Lagrange's weights: a polynomial's value at 0 from its values at the parties.
+
+    Of x they are the product of all points, divided by x and by its differences to the others.
+    """
+    points = np.array(parties, np.int64) + 1
+    factors = np.ones((len(points), -(-len(points) // 4) * 4), np.int64)
+    factors[:, : len(points)] = points - points[:, None]
+    np.fill_diagonal(factors, points)
+    # Four factors of up to 2**13 fit into a word.
+    rows = factors.reshape(len(points), -1, 4).prod(axis=2).tolist()
+    below = [math.prod(row) % _PRIME for row in rows]
+    whole = math.prod(points.tolist()) % _PRIME
+    return {
+        party: whole * inverse % _PRIME
+        for party, inverse in zip(parties, _inverses(below), strict=True)
+    }
+
+
+def _inverses(values: Sequence[int]) -> list[int]:
+    """Invert numbers of the field together: only one of them takes long."""
+    before = [1]
+    for value in values:
+        before.append(before[-1] * value % _PRIME)
+    rest, found = pow(before.pop(), -1, _PRIME), []
+    for value, product in zip(reversed(values), reversed(before), strict=True):
+        found.append(rest * product % _PRIME)
+        rest = rest * value % _PRIME
+    return found[::-1]
 
 
 def join_weighted(shares: Mapping[int, bytes], weights: Mapping[int, int]) -> bytes:
@@ -159,8 +198,8 @@ def join_weighted(shares: Mapping[int, bytes], weights: Mapping[int, int]) -> by
 
 
 def _value(polynomial: Sequence[int], at: int) -> int:
-    """Evaluate a polynomial, highest power first."""
+    """Evaluate a polynomial, highest power first; points are small, so one division is enough."""
     value = 0
     for coefficient in polynomial:
-        value = (value * at + coefficient) % _PRIME
-    return value
+        value = value * at + coefficient
+    return value % _PRIME

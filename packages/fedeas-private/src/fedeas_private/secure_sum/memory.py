@@ -2,22 +2,25 @@
 
 In a deployment every message starts a process, and may be run again if that one died. So a client's
 answer is written before it is sent, and a repeated request gets the same answer. When another sum
-or training begins, only the name of the sum is left, and it is not answered again.
+or training begins, only the name of the sum is left, and it is not answered again. The keys that
+sums of a run share (`pairs.py`) stay; those of earlier runs go.
 """
 
 import hashlib
 import os
 import secrets
 import shutil
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from fedeas._util.files import owner_only_folder, sync_folder
+from fedeas._util.files import locked, owner_only_folder, sync_folder
 from fedeas.errors import InputError
-from fedeas_private.secure_sum.messages import RefusedError
+from fedeas_private.secure_sum.messages import NoKeysError, RefusedError
 
 _ENDED = "ended"  # folder of empty files: the names of sums that are over
 _OVER = "over"  # the file of these names that was once written, and is still read
+_PAIRS, _MOST_RUNS = "pairs", 4  # folder of the keys of runs: of so many, if they take turns
 
 
 class StageRecord(NamedTuple):
@@ -58,8 +61,16 @@ class Memory(Protocol):
         """Keep the record of a stage, unless there is one already."""
         ...
 
+    def replace(self, stage: str, said: StageRecord) -> None:
+        """Keep this record of a stage instead of the earlier one."""
+        ...
+
     def forget(self, stage: str) -> None:
         """Keep only the fact that a stage took place."""
+        ...
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other processes from replacing a record between reading and writing it."""
         ...
 
 
@@ -79,9 +90,7 @@ class FileStore:
 
     def keep(self, stage: str, said: StageRecord) -> None:
         """Keep the record of a stage, unless there is one already."""
-        written = self._write(said)
-        with written.open("rb") as file:
-            os.fsync(file.fileno())
+        written = self._write(said, sync=True)
         try:
             # Unlike a rename, a link fails where there is a file: of two processes one is first.
             os.link(written, self._path / stage)
@@ -91,17 +100,29 @@ class FileStore:
             written.unlink()
         sync_folder(self._path)  # after a power cut no stage may get a new answer
 
+    def replace(self, stage: str, said: StageRecord) -> None:
+        """Keep this record of a stage instead of the earlier one."""
+        self._write(said, sync=True).replace(self._path / stage)
+        sync_folder(self._path)
+
     def forget(self, stage: str) -> None:
         """Keep only the fact that a stage took place."""
         kept = self.recall(stage)
         if kept is not None:
             self._write(StageRecord(kept.asked, b"", b"")).replace(self._path / stage)
 
-    def _write(self, said: StageRecord) -> Path:
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other processes from replacing a record between reading and writing it."""
+        return locked(self._path)
+
+    def _write(self, said: StageRecord, sync: bool = False) -> Path:
         path = self._path / f".{secrets.token_hex(8)}"
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(said.pack())
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
         return path
 
 
@@ -113,6 +134,19 @@ def open_sum(folder: Path, session: str) -> FileStore:
     return FileStore(folder / name)
 
 
+def open_pairs(folder: Path, name: str, begin: bool = False) -> FileStore:
+    """Open the keys of a run; where one begins, the keys of all but the latest runs go."""
+    path = folder / _PAIRS / _name(name)
+    if begin:
+        owner_only_folder(folder / _PAIRS)
+        others = sorted((p.stat().st_mtime, p) for p in path.parent.iterdir() if p != path)
+        for _, other in others[: 1 - _MOST_RUNS]:
+            shutil.rmtree(other, ignore_errors=True)
+    elif not path.is_dir():
+        raise NoKeysError("this site has no keys of this run")
+    return FileStore(path)
+
+
 def end_sums(folder: Path, but: str = "") -> None:
     """Forget the keys, masks and words of every sum in a folder, except one session's.
 
@@ -122,7 +156,7 @@ def end_sums(folder: Path, but: str = "") -> None:
     if not folder.is_dir():
         return
     for path in folder.iterdir():
-        if path.is_dir() and path.name not in (_ENDED, _name(but) if but else ""):
+        if path.is_dir() and path.name not in (_ENDED, _PAIRS, _name(but) if but else ""):
             _note_over(folder, path.name)
             shutil.rmtree(path, ignore_errors=True)
 

@@ -4,11 +4,15 @@ With n members of the federation, each with some of them as neighbours, and word
 
 | stage | the server sends | a client replies |
 |---|---|---|
-| keys | nothing | its identity, two fresh public keys, its signature of them |
-| shares | who began, n; their keys, signed | a hash of its seed; 2 hashes and a seal a holder |
-| masked | who shared, n; what its neighbours sealed for it | masked words; it signs who shared |
-| agree | whose words came, n; its neighbours' signatures | it signs who began, shared, came |
-| unmask | who signed, n; their signatures | a share of each neighbour and of itself |
+| keys | nothing | its identity, a fresh public key, its signature of it |
+| meet | who began, n; their keys, signed | a hash of what it was sent |
+| shares | nothing | a fresh key; a hash of its seed; 2 hashes and a seal a holder |
+| masked | who shared, n; its neighbours' fresh keys and seals | masked words; tags of who shared |
+| agree | whose words came, n; its neighbours' tags for it | tags of who shared and came, n |
+| unmask | who agrees, n; their tags for it | a share of each neighbour and of itself |
+
+The first two stages come once for all sums of a run. A tag is for one member, who shares a key with
+the member that it is from: it is as good as a signature to that one, and to nobody else.
 """
 
 import hashlib
@@ -21,16 +25,22 @@ from fedeas.errors import FedeasError
 
 Vector = NDArray[np.uint64]
 
-STAGES = ("keys", "shares", "masked", "agree", "unmask")
-KEY, HASH, SIGNATURE = 32, 32, 64
+AGREEMENT = ("keys", "meet")  # once for all sums of a run
+STAGES = ("shares", "masked", "agree", "unmask")  # of every sum
+KEY, HASH, SIGNATURE, TAG = 32, 32, 64, 16
 SECRET, SHARE = 32, 33  # bytes of a secret, and of a share of it
-SIGNED_KEYS = 2 * KEY + SIGNATURE
+SIGNED_KEY = KEY + SIGNATURE
 SEALED = 2 * SHARE + 16  # a share of the seed and one of the key, and the cipher's tag
 DEALT = 2 * HASH + SEALED  # what a client deals to one holder
+DELIVERED = KEY + SEALED  # what it gets of one neighbour
 
 
 class RefusedError(FedeasError):
     """A client's refusal; its message reaches the server, so it says nothing about the data."""
+
+
+class NoKeysError(RefusedError):
+    """A client has no keys of a run: it joined none of that name, or its folder was lost."""
 
 
 def marks(places: Iterable[int], members: int) -> bytes:

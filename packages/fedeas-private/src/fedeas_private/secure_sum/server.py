@@ -1,20 +1,13 @@
-"""The server's half of a secure sum: it relays messages between clients, and adds up."""
+"""The server's half of secure sums: it relays messages between clients, and adds up."""
 
+import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from fedeas.errors import FedeasError, InfeasibleError
-from fedeas_private.secure_sum.client import (
-    agreement,
-    began_by,
-    bind_session,
-    shared_by,
-    signed_keys,
-    told_list,
-)
+from fedeas_private.secure_sum.client import bind_session, shared_by
 from fedeas_private.secure_sum.identity import Members, quorum
 from fedeas_private.secure_sum.keys import (
     add_mask,
@@ -23,7 +16,6 @@ from fedeas_private.secure_sum.keys import (
     is_signed,
     join_weighted,
     load_key,
-    new_key,
     public_key,
     purpose,
     weights_at_zero,
@@ -33,209 +25,36 @@ from fedeas_private.secure_sum.messages import (
     HASH,
     KEY,
     SHARE,
-    SIGNATURE,
-    SIGNED_KEYS,
+    SIGNED_KEY,
+    TAG,
     Vector,
     digest,
     marks,
     pieces,
 )
+from fedeas_private.secure_sum.pairs import bind_run, signed_key
 
 NO_REPLY = "no reply in time"
 _MOST_NAMED = 5  # clients in an error
+_PROBE = load_key(bytes(KEY))  # with any key, one of low order agrees on zeros
 Replies = Iterable[tuple[int, bytes]]  # the node that was asked, and its reply, as they arrive
 Requests = dict[int, bytes]
 
 
-class Server:
-    """One sum: a method per stage, from the replies to one stage to the requests of the next.
+class _Stages:
+    """What stages have in common: who is asked, who is left out and why, when too few are left."""
 
-    A client whose reply is missing or malformed is left out, and `left_out` says why. With too few
-    clients left there is no sum. Errors call nodes by `names`.
-    """
-
-    def __init__(
-        self, session: str, words: int, members: Members, names: Mapping[int, str] | None = None
-    ) -> None:
-        self._names = dict(names or {})
-        self._session = bind_session(session, members.digest)
-        self._members, self._graph, self._quorum = members, members.graph, quorum(len(members))
-        self._words = words + 1  # the last one counts clients
-        self._weights: dict[tuple[int, ...], dict[int, int]] = {}  # of shares, by whose they are
-        self._nodes: dict[int, int] = {}  # of the members whose keys came, by place
+    def __init__(self, members: Members, names: Mapping[int, str]) -> None:
+        self._members, self._quorum = members, quorum(len(members))
+        self.names = dict(names)
+        self.nodes: dict[int, int] = {}  # that are asked, by the member's place
         self.left_out: dict[int, str] = {}
-
-    def roster(self, replies: Replies) -> Requests:
-        """Gather the clients' keys and send each those of its neighbours."""
-        given = dict(self._sized("keys", replies, KEY + SIGNED_KEYS))
-        often = Counter(part for r in given.values() for part in pieces(r[: 3 * KEY], KEY))
-        probe = load_key(new_key())
-        self._keys: dict[int, bytes] = {}
-        for node, reply in given.items():
-            place = self._members.place(reply[:KEY])
-            if place is None:
-                self.left_out[node] = (
-                    "keys: not a member of the federation: its key (fedeas keys show --key) is not "
-                    "in the server's list"
-                )
-                continue
-            if why := self._unsound(place, reply, often, probe):
-                self.left_out[node] = f"keys: {why}"
-                continue
-            self._nodes[place], self._keys[place] = node, reply[KEY:]
-            self._names.setdefault(node, f"member {self._members.names[place]}")
-        self._began = self._enough("keys", self._nodes)
-        there = set(self._began)
-        who = marks(there, len(self._members))
-        return {
-            self._nodes[place]: who
-            + b"".join(self._keys[p] for p in self._graph.neighbours(place) if p in there)
-            for place in self._began
-        }
-
-    def deliver(self, replies: Replies) -> Requests:
-        """Send every client what its neighbours sealed for it."""
-        self._seeds: dict[int, bytes] = {}
-        self._dealt: dict[int, dict[int, bytes]] = {}
-        began = set(self._began)
-        for place, reply in self._from("shares", replies, self._began):
-            holders = [p for p in self._graph.holders(place) if p in began]
-            if len(reply) != HASH + DEALT * len(holders):
-                self.left_out[self._nodes[place]] = "shares: not a share for every neighbour"
-                continue
-            self._seeds[place] = reply[:HASH]
-            self._dealt[place] = dict(zip(holders, pieces(reply[HASH:], DEALT), strict=True))
-        self._shared = self._enough("shares", self._seeds)
-        there = set(self._shared)
-        who = marks(there, len(self._members))
-        return {
-            self._nodes[place]: who
-            + b"".join(
-                self._dealt[p][place][2 * HASH :] for p in self._graph.holders(place) if p in there
-            )
-            for place in self._shared
-        }
-
-    def survivors(self, replies: Replies) -> Requests:
-        """Add the masked words up as they arrive, and ask who agrees on whose came."""
-        told: dict[int, bytes] = {}
-        self._sum = np.zeros(self._words, np.uint64)
-        size, content = 8 * self._words, told_list(self._bound())
-        for place, reply in self._from("masked", replies, self._shared, size + SIGNATURE):
-            if is_signed(self._members.keys[place], reply[size:], content):
-                self._sum += np.frombuffer(reply[:size], "<u8")
-                told[place] = reply[size:]
-            else:
-                self.left_out[self._nodes[place]] = "masked: not signed for this sum"
-        self._came = self._enough("masked", told)
-        who = marks(self._came, len(self._members))
-        return {
-            self._nodes[place]: who
-            + b"".join(told[p] for p in self._graph.neighbours(place) if p in told)
-            for place in self._came
-        }
-
-    def agreed(self, replies: Replies) -> Requests:
-        """Pass the signatures on, and ask for what takes the masks off the sum."""
-        n = len(self._members)
-        content = agreement(
-            self._session, *(marks(w, n) for w in (self._began, self._shared, self._came))
-        )
-        signed = {}
-        for place, reply in self._from("agree", replies, self._came, SIGNATURE):
-            if is_signed(self._members.keys[place], reply, content):
-                signed[place] = reply
-            else:
-                self.left_out[self._nodes[place]] = "agree: not a signature of the survivors"
-        self._signers = self._enough("agree", signed)
-        enough = self._signers[: self._quorum]  # for a client, and less for it to check
-        proof = marks(enough, n) + b"".join(signed[place] for place in enough)
-        return {self._nodes[place]: proof for place in self._signers}
-
-    def total(self, replies: Replies) -> tuple[Vector, list[int]]:
-        """Return the sum, and the nodes that it is over."""
-        shared = set(self._shared)
-        given: dict[int, dict[int, bytes]] = {}  # of each client, by who holds them
-        for place, reply in self._from("unmask", replies, self._signers):
-            held = [p for p in self._graph.holders(place) if p in shared]
-            if len(reply) != SHARE * len(held):
-                self.left_out[self._nodes[place]] = "unmask: not a share of every neighbour"
-                continue
-            for of, share in zip(held, pieces(reply, SHARE), strict=True):
-                given.setdefault(of, {})[place] = share
-        came, total = set(self._came), self._sum.copy()
-        bound = self._bound()
-        for place in self._shared:
-            secret = self._join(place, given.get(place, {}), place in came)
-            self._take_off(total, place, secret, place in came, bound)
-        if int(total[-1]) != len(came):
-            raise InfeasibleError(
-                "the masks of a secure sum do not cancel: a client did not follow the protocol"
-            )
-        return total[:-1], [self._nodes[place] for place in self._came]
-
-    def _join(self, of: int, shares: Mapping[int, bytes], is_seed: bool) -> bytes:
-        """Put a client's secret together; a share that is not the one dealt counts as missing."""
-        hashed = slice(0, HASH) if is_seed else slice(HASH, 2 * HASH)
-        good = {p: s for p, s in shares.items() if digest(s) == self._dealt[of][p][hashed]}
-        needed = self._graph.threshold(of)
-        if len(good) < needed:
-            raise self._too_few(f"shares of {self._name(self._nodes[of])}", len(good), needed)
-        chosen = tuple(sorted(good)[:needed])
-        if chosen not in self._weights:
-            self._weights[chosen] = weights_at_zero(chosen)
-        return join_weighted(good, self._weights[chosen])
-
-    def _take_off(self, total: Vector, of: int, secret: bytes, came: bool, bound: bytes) -> None:
-        """Take off what a client left in the sum: its own mask, or those it had with others."""
-        if came:
-            is_its_own = digest(secret) == self._seeds[of]
-        else:
-            is_its_own = public_key(secret) == self._keys[of][KEY : 2 * KEY]
-        if not is_its_own:
-            raise InfeasibleError(
-                f"{self._name(self._nodes[of])} shared something other than its secret",
-                fix="run the sum without it",
-            )
-        if came:
-            add_mask(total, secret, purpose(bound, of), -1)
-            return
-        key, survivors = load_key(secret), set(self._came)
-        for place in self._graph.neighbours(of):
-            if place in survivors:
-                # From the side of the client that is gone, which is missing in the sum.
-                public = self._keys[place][KEY : 2 * KEY]
-                add_pair_mask(total, key, public, of, place, bound)
-
-    def _bound(self) -> bytes:
-        n = len(self._members)
-        return shared_by(began_by(self._session, marks(self._began, n)), marks(self._shared, n))
-
-    def _unsound(
-        self, place: int, reply: bytes, often: Mapping[bytes, int], probe: X25519PrivateKey
-    ) -> str:
-        """Return what is wrong with a member's introduction, or nothing."""
-        keys, signature = reply[KEY : 3 * KEY], reply[3 * KEY :]
-        if any(often[part] > 1 for part in pieces(reply[: 3 * KEY], KEY)):
-            return "a key appears twice"
-        if not is_signed(self._members.keys[place], signature, signed_keys(self._session, keys)):
-            return (
-                f"the keys of member {self._members.names[place]} are not signed for this sum and "
-                "this list of members: compare the fingerprint of its list (fedeas keys show) with "
-                f"{self._members.fingerprint}"
-            )
-        try:
-            for key in pieces(keys, KEY):
-                agree(probe, key)
-        except FedeasError as error:
-            return str(error)
-        return ""
 
     def _from(
         self, stage: str, replies: Replies, asked: Iterable[int], size: int | None = None
     ) -> Iterable[tuple[int, bytes]]:
         """Yield good replies by place, each place once, of those asked."""
-        places = {self._nodes[place]: place for place in asked}
+        places = {self.nodes[place]: place for place in asked}
         for node, reply in self._sized(stage, replies, size):
             if (place := places.pop(node, None)) is not None:
                 yield place, reply
@@ -260,8 +79,8 @@ class Server:
         for node, reason in self.left_out.items():
             reasons.setdefault(reason, []).append(self._name(node))
         why = [f"{_listed(whose)}: {reason}" for reason, whose in reasons.items()]
-        unknown = [n for p, n in enumerate(self._members.names) if p not in self._nodes]
-        if unknown and not self.left_out.keys() <= self._names.keys():
+        unknown = [n for p, n in enumerate(self._members.names) if p not in self.nodes]
+        if unknown and not self.left_out.keys() <= self.names.keys():
             why.append(f"no keys of {_listed(unknown)}")
         listed = _listed(why, "; ")
         silent = not self.left_out or any(
@@ -278,7 +97,225 @@ class Server:
         )
 
     def _name(self, node: int) -> str:
-        return self._names.get(node, f"node {node}")
+        return self.names.get(node, f"node {node}")
+
+
+class Run(_Stages):
+    """The keys that the sums of a run share: a method per stage, then `Server` for every sum.
+
+    A member whose key is missing or malformed is left out of the run, and `left_out` says why.
+    """
+
+    def __init__(self, members: Members, names: Mapping[int, str] | None = None) -> None:
+        super().__init__(members, names or {})
+        self.name, self.members = secrets.token_hex(16), members
+        self.bound, self._sums = bind_run(self.name, members.digest), 0
+        self.lost = False  # whether a client said that it has no keys of this run any more
+
+    def roster(self, replies: Replies) -> Requests:
+        """Gather the clients' keys and send everybody all of them."""
+        given = dict(self._sized("keys", replies, KEY + SIGNED_KEY))
+        often = Counter(part for r in given.values() for part in pieces(r[: 2 * KEY], KEY))
+        keys: dict[int, bytes] = {}
+        for node, reply in given.items():
+            place = self._members.place(reply[:KEY])
+            if place is None:
+                self.left_out[node] = (
+                    "keys: not a member of the federation: its key (fedeas keys show --key) is not "
+                    "in the server's list"
+                )
+            elif why := self._unsound(place, reply, often):
+                self.left_out[node] = f"keys: {why}"
+            else:
+                self.nodes[place], keys[place] = node, reply[KEY:]
+                self.names.setdefault(node, f"member {self._members.names[place]}")
+        self.began = self._enough("keys", self.nodes)
+        request = marks(self.began, len(self._members)) + b"".join(keys[p] for p in self.began)
+        self._asked = digest(self.bound, request)
+        return {self.nodes[place]: request for place in self.began}
+
+    def met(self, replies: Replies) -> None:
+        """Note who has keys with all others."""
+        met = {}
+        for place, reply in self._from("meet", replies, self.began, HASH):
+            if reply == self._asked:
+                met[place] = self.nodes[place]
+            else:
+                self.left_out[self.nodes[place]] = "meet: not a hash of everybody's keys"
+        self._enough("meet", met)
+        self.nodes = met
+
+    def next_number(self) -> int:
+        """Return the number of the next sum."""
+        self._sums += 1
+        return self._sums - 1
+
+    def serves(self, nodes: Iterable[int]) -> bool:
+        """Tell whether all nodes that can have keys of this run have them."""
+        settled = {n for n, why in self.left_out.items() if not why.endswith(NO_REPLY)}
+        return not self.lost and set(nodes) <= settled | set(self.nodes.values())
+
+    def _unsound(self, place: int, reply: bytes, often: Mapping[bytes, int]) -> str:
+        """Return what is wrong with a member's introduction, or nothing."""
+        key, signature = reply[KEY : 2 * KEY], reply[2 * KEY :]
+        if any(often[part] > 1 for part in pieces(reply[: 2 * KEY], KEY)):
+            return "a key appears twice"
+        if not is_signed(self._members.keys[place], signature, signed_key(self.bound, key)):
+            return (
+                f"the key of member {self._members.names[place]} is not signed for this run and "
+                "this list of members: compare the fingerprint of its list (fedeas keys show) with "
+                f"{self._members.fingerprint}"
+            )
+        return _low_order(key)
+
+
+class Server(_Stages):
+    """One sum of a run: a method per stage, from replies to the requests of the next stage.
+
+    A client whose reply is missing or malformed is left out, and `left_out` says why. With too few
+    clients left there is no sum. Errors call nodes by `names`.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        number: int,
+        words: int,
+        run: Run,
+        names: Mapping[int, str] | None = None,
+    ) -> None:
+        super().__init__(run.members, run.names | dict(names or {}))
+        self.nodes, self._began, self._run = dict(run.nodes), run.began, run
+        self.left_out |= run.left_out
+        self._session, self._graph = bind_session(session, run.bound, number), run.members.graph
+        self._words = words + 1  # the last one counts clients
+        self._weights: dict[tuple[int, ...], dict[int, int]] = {}  # of shares, by whose they are
+
+    def deliver(self, replies: Replies) -> Requests:
+        """Send every client its neighbours' fresh keys, and what they sealed for it."""
+        began, given = set(self._began), {}
+        for place, reply in self._from("shares", replies, self.nodes):
+            holders = [p for p in self._graph.holders(place) if p in began]
+            if not reply:
+                self._run.lost = True
+                self.left_out[self.nodes[place]] = "shares: it has lost its keys of this run"
+            elif len(reply) != KEY + HASH + DEALT * len(holders):
+                self.left_out[self.nodes[place]] = "shares: not a share for every neighbour"
+            else:
+                given[place] = reply
+        often = Counter(reply[:KEY] for reply in given.values())
+        self._keys: dict[int, bytes] = {}
+        self._seeds: dict[int, bytes] = {}
+        self._dealt: dict[int, dict[int, bytes]] = {}
+        for place, reply in given.items():
+            key = reply[:KEY]
+            if why := "a key appears twice" if often[key] > 1 else _low_order(key):
+                self.left_out[self.nodes[place]] = f"shares: {why}"
+                continue
+            holders = [p for p in self._graph.holders(place) if p in began]
+            self._keys[place], self._seeds[place] = key, reply[KEY : KEY + HASH]
+            dealt = pieces(reply[KEY + HASH :], DEALT)
+            self._dealt[place] = dict(zip(holders, dealt, strict=True))
+        self._shared = self._enough("shares", self._keys)
+        there, who = set(self._shared), marks(self._shared, len(self._members))
+        return {
+            self.nodes[place]: who
+            + b"".join(
+                self._keys[p] + self._dealt[p][place][2 * HASH :]
+                for p in self._graph.holders(place)
+                if p in there
+            )
+            for place in self._shared
+        }
+
+    def survivors(self, replies: Replies) -> Requests:
+        """Add the masked words up as they arrive, and ask who agrees on whose came."""
+        told: dict[int, dict[int, bytes]] = {}  # tags, by whom they are from and for
+        self._sum, shared = np.zeros(self._words, np.uint64), set(self._shared)
+        size = 8 * self._words
+        for place, reply in self._from("masked", replies, self._shared):
+            near = [p for p in self._graph.neighbours(place) if p in shared]
+            if len(reply) != size + TAG * len(near):
+                self.left_out[self.nodes[place]] = "masked: not the words of this sum"
+                continue
+            self._sum += np.frombuffer(reply[:size], "<u8")
+            told[place] = dict(zip(near, pieces(reply[size:], TAG), strict=True))
+        self._came = self._enough("masked", told)
+        who = marks(self._came, len(self._members))
+        return {
+            self.nodes[place]: who
+            + b"".join(told[p][place] for p in self._graph.neighbours(place) if p in told)
+            for place in self._came
+        }
+
+    def agreed(self, replies: Replies) -> Requests:
+        """Pass on who agrees, and ask for what takes the masks off the sum."""
+        n = len(self._members)
+        given = dict(self._from("agree", replies, self._came, TAG * n))
+        self._agreed = self._enough("agree", given)
+        tags = np.array([np.frombuffer(given[p], np.uint8) for p in self._agreed])
+        tags = tags.reshape(len(self._agreed), n, TAG)
+        who = marks(self._agreed, n)
+        return {self.nodes[place]: who + tags[:, place].tobytes() for place in self._agreed}
+
+    def total(self, replies: Replies) -> tuple[Vector, list[int]]:
+        """Return the sum, and the nodes that it is over."""
+        shared = set(self._shared)
+        given: dict[int, dict[int, bytes]] = {}  # of each client, by who holds them
+        for place, reply in self._from("unmask", replies, self._agreed):
+            held = [p for p in self._graph.holders(place) if p in shared]
+            if len(reply) != SHARE * len(held):
+                self.left_out[self.nodes[place]] = "unmask: not a share of every neighbour"
+                continue
+            for of, share in zip(held, pieces(reply, SHARE), strict=True):
+                given.setdefault(of, {})[place] = share
+        came, total = set(self._came), self._sum.copy()
+        bound = shared_by(self._session, marks(self._shared, len(self._members)))
+        for place in self._shared:
+            secret = self._join(place, given.get(place, {}), place in came)
+            if place in came:
+                add_mask(total, secret, purpose(bound, place), -1)
+                continue
+            key = load_key(secret)
+            for other in self._graph.neighbours(place):
+                if other in came:
+                    # From the side of the client that is gone, which is missing in the sum.
+                    agreed = agree(key, self._keys[other])
+                    add_pair_mask(total, agreed, place, other, bound)
+        if int(total[-1]) != len(came):
+            raise InfeasibleError(
+                "the masks of a secure sum do not cancel: a client did not follow the protocol"
+            )
+        return total[:-1], [self.nodes[place] for place in self._came]
+
+    def _join(self, of: int, shares: Mapping[int, bytes], came: bool) -> bytes:
+        """Put a client's secret together; a share that is not the one dealt counts as missing."""
+        needed, at = self._graph.threshold(of), 0 if came else HASH
+        for check in (False, True):  # only where something is wrong is every share looked at
+            if check:
+                dealt = self._dealt[of]
+                shares = {p: s for p, s in shares.items() if digest(s) == dealt[p][at : at + HASH]}
+            if len(shares) < needed:
+                raise self._too_few(f"shares of {self._name(self.nodes[of])}", len(shares), needed)
+            chosen = tuple(sorted(shares)[:needed])
+            if chosen not in self._weights:
+                self._weights[chosen] = weights_at_zero(chosen)
+            secret = join_weighted(shares, self._weights[chosen])
+            if digest(secret) == self._seeds[of] if came else public_key(secret) == self._keys[of]:
+                return secret
+        raise InfeasibleError(
+            f"{self._name(self.nodes[of])} shared something other than its secret",
+            fix="run the sum without it",
+        )
+
+
+def _low_order(key: bytes) -> str:
+    """Return what is wrong with a public key, or nothing."""
+    try:
+        agree(_PROBE, key)
+    except FedeasError as error:
+        return str(error)
+    return ""
 
 
 def _listed(items: Sequence[str], between: str = ", ") -> str:
