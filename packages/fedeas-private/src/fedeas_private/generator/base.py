@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.errors import InputError
+from fedeas.errors import FedeasError, InputError
 from fedeas.generators.card import GeneratorCard
 from fedeas.training.tensors import Tensors, load_tensors, save_tensors, tensors_digest
 from fedeas_private.generator.card import FINGERPRINT, PRIVATE, WEIGHTS, training_data
@@ -55,7 +55,7 @@ class PrivateModel(ABC):
         tensors, _ = load_tensors(Path(folder) / WEIGHTS)
         try:
             return cls.from_tensors(card, tensors)
-        except (KeyError, IndexError, TypeError, ValueError, InputError):
+        except (KeyError, IndexError, TypeError, ValueError, FedeasError):
             raise InputError(f"the weights in {folder} do not match its card") from None
 
 
