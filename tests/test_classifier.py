@@ -1,10 +1,11 @@
-"""A classifier from noisy sums: what the sums say, what comes out, what it costs, who may read it."""
+"""A classifier from noisy sums: what comes out of them, what it costs, who may read it."""
 
 import dataclasses
 import json
 import math
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from sklearn.discriminant_analysis import (
@@ -48,7 +49,7 @@ from fedeas_private.queries.features import (
 )
 from fedeas_private.sums import SimulatedSums, release
 from rows import CLASSES as LEVELS
-from rows import SCHEMA, draw_rows, write_rows
+from rows import SCHEMA, draw_rows, to_table
 from test_deployment import COUNTS, config, settings, sites  # noqa: F401
 from test_own_deployed import GIVEN, RealSites, SitesWithTables
 
@@ -344,10 +345,10 @@ def test_one_budget_makes_both(shapes, people, tmp_path, monkeypatch):
             asked.append((query.name, share))
             return ask(self, query, epsilon, share)
 
-        monkeypatch.setattr(SimulatedSums, "ask", noted)
         out = tmp_path / kind
-        generator = make_private(data, places, epsilon=50.0, out=out, classifier=True)
-        monkeypatch.undo()
+        with monkeypatch.context() as patch:
+            patch.setattr(SimulatedSums, "ask", noted)
+            generator = make_private(data, places, epsilon=50.0, out=out, classifier=True)
         made = PrivateClassifier.load(out / CLASSIFIER_FOLDER)
         assert generator.card.privacy == made.card.privacy
         assert sum(share for _, share in asked) == pytest.approx(1.0)
@@ -360,18 +361,19 @@ def test_one_budget_makes_both(shapes, people, tmp_path, monkeypatch):
 
 
 def test_the_command_makes_both(fedeas, tmp_path):
-    write_rows(tmp_path / "people", 900, 100)
-    text = (
-        f'[data]\nname = "people"\nfolder = "{tmp_path}"\n[partition]\nclients = 4\nrecipe = "iid"\n'
+    pq.write_table(to_table(*draw_rows(600)), tmp_path / "people.parquet")
+    config = tmp_path / "config.toml"
+    config.write_text(
+        f'[data]\nname = "{tmp_path / "people.parquet"}"\n'
+        '[partition]\nrecipe = "dirichlet"\nclients = 4\nalpha = 0.5\n'
     )
-    (tmp_path / "run.toml").write_text(text)
+    out = tmp_path / "own"
     done = fedeas(
-        "generator", "private", tmp_path / "run.toml", "--out", tmp_path / "own", "--epsilon", "10",
-        "--classifier",
+        "generator", "private", config, "--out", out, "--epsilon", "10", "--classifier"
     )  # fmt: skip
     assert done.code == 0, done.err
-    made = PrivateClassifier.load(tmp_path / "own" / CLASSIFIER_FOLDER)
-    assert str(tmp_path / "own" / CLASSIFIER_FOLDER) in done.out and made.card.training.sites == 4
+    made = PrivateClassifier.load(out / CLASSIFIER_FOLDER)
+    assert str(out / CLASSIFIER_FOLDER) in done.out and made.card.training.sites == 4
 
 
 @pytest.mark.parametrize("kind", ["image", "table"])

@@ -4,8 +4,8 @@ Images: three sums, of which the later two are measured from what the earlier on
 has the mean of every class's edge features (`queries/features.py`), whose norm is 1 for all images:
 so their mean squared distance from the means follows, by which the later sums are clipped. The
 second has what the means lack, the third the products of the distances from them. The covariance
-within classes is shrunk towards a multiple of the identity, as far as the noise reaches; eigenvalues
-that the noise made negative are zero. The discriminants are linear.
+within classes is shrunk towards a multiple of the identity, as far as the noise reaches;
+eigenvalues that the noise made negative are zero. The discriminants are linear.
 
 Rows: the sums are those of the generator (`rows.py`), so that who made one has the other at no
 further cost. Discriminants are quadratic, and the covariance of every class leans on that of all,
@@ -59,13 +59,7 @@ METHODS = {"image": "edges", "table": "rows"}
 
 
 class PrivateClassifier(PrivateModel):
-    """Tells the class of samples, from what noisy sums say of every class.
-
-    >>> PrivateClassifier.load("nowhere")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    fedeas.errors.InputError: ...
-    """
+    """Tells the class of samples, from what noisy sums say of every class."""
 
     name: ClassVar[str] = CLASSIFIER
     accuracy = None  # on real samples, which nobody looked at; a judge has one
@@ -120,7 +114,8 @@ class PrivateClassifier(PrivateModel):
 
     def predict(self, samples: NDArray[Any]) -> Ints:
         """Return the class of every sample: uint8 images, or rows of a table."""
-        return self.scores(samples).argmax(axis=1)
+        classes: Ints = self.scores(samples).argmax(axis=1)
+        return classes
 
     __call__ = predict  # as a judge is called
 

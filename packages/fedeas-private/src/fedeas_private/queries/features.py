@@ -29,7 +29,7 @@ CHANNELS = (24, 32, 32)  # of the layers
 CELLS = (4, 4, 3)  # in either direction, in which a layer is added up
 EDGES = 3  # as a layer, alone: the strengths of edges
 EDGE_UNIT = 2**20  # the norm of an image's edge features
-EDGE_SCALES = ((1, 0.7), (2, 1.2), (2, 2.4))  # every so many pixels, filters of this standard deviation
+EDGE_SCALES = ((1, 0.7), (2, 1.2), (2, 2.4))  # steps in pixels; standard deviations of filters
 DIRECTIONS = 8
 EDGE_CELLS, LIGHT_CELLS = 5, 7  # in either direction
 EDGE_FINE = 64  # parts in which a filter of norm 1 is counted
@@ -155,7 +155,8 @@ def edge_features(images: NDArray[Any]) -> Ints:
     # Whole numbers again, so that the norm is exact in any order of adding up.
     whole = np.rint(np.concatenate(parts, axis=1) * _EDGE_STEPS)
     norms = np.sqrt(np.square(whole).sum(axis=1, keepdims=True))
-    return np.rint(whole / norms * EDGE_UNIT).astype(np.int64)
+    features: Ints = np.rint(whole / norms * EDGE_UNIT).astype(np.int64)
+    return features
 
 
 @lru_cache(maxsize=4)
