@@ -112,6 +112,8 @@ def measure(
     rows, parts = [], {"alone": 1.0, "both": 0.5, "free": 0.0}
     parts = {what: parts[what] for what in (whats if image else ["alone"])}
     seconds = 0.0  # of the first, before features are known
+    if "alone" not in parts:
+        remember_features()
     for epsilon in epsilons:
         figures: dict[str, list[float]] = {what: [] for what in parts}
         for seed in range(seeds):
@@ -122,7 +124,7 @@ def measure(
                     labels = free(data, sums, epsilon, tested)
                 else:
                     made = classifier_from_sums(data, asked(sums, epsilon, part))
-                    if not seconds:
+                    if what == "alone" and not seconds:
                         seconds = processor_time() - used
                         remember_features()
                     labels = made.predict(data.samples[tested])

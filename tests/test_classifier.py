@@ -376,7 +376,7 @@ def test_the_command_makes_both(fedeas, tmp_path):
     assert str(out / CLASSIFIER_FOLDER) in done.out and made.card.training.sites == 4
 
 
-@pytest.mark.parametrize("kind", ["image", "table"])
+@pytest.mark.parametrize("kind", ["image", pytest.param("table", marks=pytest.mark.slow)])
 def test_real_sites_make_both_through_secure_sums(sites, tmp_path, kind):  # noqa: F811
     """Every sum is in every ledger, together at the price of the run's epsilon."""
     given = GIVEN | {"generator-classifier": True, "policy": "none"}
