@@ -42,6 +42,7 @@ from fedeas_private.generator.make import (
 from fedeas_private.noise import SumNoise
 from fedeas_private.queries.features import (
     CELLS,
+    EDGES,
     FACTORS,
     STEPS,
     FeatureMeans,
@@ -70,6 +71,10 @@ CENTRED = (
 HOSTILE = (
     ((2**40,) * 512, (0,) * 512, (-(2**40),) * 512), (1, *(2**40,) * 511), (1,)
 )  # fmt: skip
+WIDE = feature_count((EDGES,))
+OF_EDGES = (
+    tuple(map(tuple, _RNG.integers(0, 50_000, (3, WIDE)).tolist())), (2**18,) * WIDE, (EDGES,)
+)  # fmt: skip
 QUERIES = [
     ImageMoments(3, SHAPE, frequencies=5),
     ImageProducts(3, SHAPE, frequencies=5),
@@ -77,6 +82,7 @@ QUERIES = [
     FeatureMeans(3, SHAPE, *HOSTILE),
     FeatureProducts(3, SHAPE, *CENTRED),
     FeatureProducts(3, SHAPE, *HOSTILE),
+    FeatureMeans(3, SHAPE, *OF_EDGES),
 ]
 # The products of features take seconds: what holds for every query is tried on them at night.
 MOSTLY = [

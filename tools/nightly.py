@@ -36,6 +36,9 @@ STEPS = {
     "private_beta": ["benchmarks/private_beta.py"],
     "negotiation_leak": ["benchmarks/negotiation_leak.py", "--trials", "2"],
     "private_generator": ["benchmarks/private_generator.py"],
+    "private_classifier": [
+        "benchmarks/private_classifier.py", "--data", "fashion", "letter", "satimage", "loans",
+    ],
     "person_unit": ["benchmarks/person_unit.py", "--quick"],
     "membership": ["benchmarks/membership.py", "--repeats", "1", "--diffusion"],
     "private_superlink": ["benchmarks/private_superlink.py"],

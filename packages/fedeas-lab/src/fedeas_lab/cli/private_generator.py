@@ -25,6 +25,11 @@ def private_generator(
     seeded_noise: bool = typer.Option(
         False, "--seeded-noise", help="Draw the noise from the config's seed: no guarantee."
     ),
+    classifier: bool = typer.Option(
+        False,
+        "--classifier",
+        help="Make a classifier of the same budget: half of it for images, free for rows.",
+    ),
 ) -> None:
     """Make a generator from noisy sums over the samples of a simulated federation.
 
@@ -57,6 +62,7 @@ def private_generator(
             out,
             update,
             seeded_noise,
+            classifier=classifier,
         )
     card = generator.card
     if math.isinf(epsilon):
@@ -70,3 +76,5 @@ def private_generator(
     typer.echo(f"sites            {card.training.sites:,}")
     typer.echo(f"quality          {worst:g} ({least}) to {best:g}, of 1")
     typer.echo(f"generator        private(model={quoted(str(out))})")
+    if classifier:
+        typer.echo(f"classifier       {out / make.CLASSIFIER_FOLDER}")

@@ -153,6 +153,7 @@ def _generator(
         "members": needed.fingerprint, "classes": list(data.classes),
         "shape": list(data.samples.shape[1:]),
         "columns": None if data.schema is None else data.schema.to_list(),
+        **({"classifier": True} if settings.generator_classifier else {}),
     }  # fmt: skip
     generator = make_once(data, ask, request, folder, _log_progress)
     sites, guarantee = generator.card.training.sites, generator.card.guarantee

@@ -57,6 +57,8 @@ class RunConfig(plain.RunConfig, frozen=True, kw_only=True, rename="kebab"):
     # moments or features
     generator_method: Annotated[str, NOT_IDENTITY, recorded_as("generator-way")] = ""
     generator_steps: Annotated[Natural, NOT_IDENTITY] = 0  # of its training; 0: the default
+    # Whether a classifier is made of the same epsilon; it stays with the server.
+    generator_classifier: Annotated[bool, NOT_IDENTITY] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

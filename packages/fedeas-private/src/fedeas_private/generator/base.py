@@ -1,4 +1,4 @@
-"""What all private generators share: their files, and what stands out from noise of a known size.
+"""What all private models share: their files, and what stands out from noise of a known size.
 
 The noise of a second moment is a symmetric matrix of independent entries, whose eigenvalues fill an
 interval up to an edge (Wigner). A true eigenvalue t beyond it appears as t + (edge / 2)^2 / t, and
@@ -9,20 +9,20 @@ error (Gavish and Donoho, 2017).
 import math
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.errors import InputError
+from fedeas.errors import FedeasError, InputError
 from fedeas.generators.card import GeneratorCard
 from fedeas.training.tensors import Tensors, load_tensors, save_tensors, tensors_digest
 from fedeas_private.generator.card import FINGERPRINT, PRIVATE, WEIGHTS, training_data
 from fedeas_private.queries.query import Floats
 
 
-class PrivateGenerator(ABC):
-    """A generator made from noisy sums: its card and its weights.
+class PrivateModel(ABC):
+    """A model made from noisy sums: its card and its weights.
 
     Parameters
     ----------
@@ -30,39 +30,54 @@ class PrivateGenerator(ABC):
         What it is, and what it cost.
     tensors
         Its weights.
-    digest
-        Of what its samples depend on; of the weights and the shape by default.
     """
 
-    def __init__(self, card: GeneratorCard, tensors: Tensors, digest: str = "") -> None:
-        self.card, self.classes, self._tensors = card, card.classes, tensors
-        self.training_data = training_data(card)
-        self.fingerprint = FINGERPRINT + (digest or tensors_digest(tensors, repr(card.shape)))
+    name: ClassVar[str] = PRIVATE  # of the kind of model, in its card
 
-    @abstractmethod
-    def sample(self, labels: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[Any]:
-        """Draw one sample per label and seed."""
+    def __init__(self, card: GeneratorCard, tensors: Tensors) -> None:
+        self.card, self.classes, self._tensors = card, card.classes, tensors
 
     @classmethod
     @abstractmethod
     def from_tensors(cls, card: GeneratorCard, tensors: Tensors) -> Self:
-        """Make the generator of a card and weights, which anybody may have sent."""
+        """Make the model of a card and weights, which anybody may have sent."""
 
     def save(self, folder: Path) -> None:
-        """Write the generator's folder: weights, then the card."""
+        """Write the model's folder: weights, then the card."""
         folder.mkdir(parents=True, exist_ok=True)
         save_tensors(folder / WEIGHTS, self._tensors, {"method": self.card.method})
         self.card.save(folder)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Open a generator's folder."""
-        card = GeneratorCard.load(folder, PRIVATE)
-        tensors, _ = load_tensors(folder / WEIGHTS)
+        """Open a model's folder."""
+        card = GeneratorCard.load(folder, cls.name)
+        tensors, _ = load_tensors(Path(folder) / WEIGHTS)
         try:
             return cls.from_tensors(card, tensors)
-        except (KeyError, IndexError, TypeError, ValueError, InputError):
+        except (KeyError, IndexError, TypeError, ValueError, FedeasError):
             raise InputError(f"the weights in {folder} do not match its card") from None
+
+
+class PrivateGenerator(PrivateModel):
+    """A generator made from noisy sums.
+
+    Parameters
+    ----------
+    card, tensors
+        As for `PrivateModel`.
+    digest
+        Of what its samples depend on; of the weights and the shape by default.
+    """
+
+    def __init__(self, card: GeneratorCard, tensors: Tensors, digest: str = "") -> None:
+        super().__init__(card, tensors)
+        self.training_data = training_data(card)
+        self.fingerprint = FINGERPRINT + (digest or tensors_digest(tensors, repr(card.shape)))
+
+    @abstractmethod
+    def sample(self, labels: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[Any]:
+        """Draw one sample per label and seed."""
 
 
 class Spectrum(NamedTuple):

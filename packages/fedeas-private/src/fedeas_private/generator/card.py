@@ -1,4 +1,4 @@
-"""The card of a generator from noisy sums: what it is, what it cost, and what it is good for."""
+"""The card of a model from noisy sums: what it is, what it cost, and what it is good for."""
 
 import math
 from collections.abc import Mapping
@@ -15,19 +15,26 @@ from fedeas_private.queries.query import Floats
 from fedeas_private.sums import Release
 
 PRIVATE = "private"  # the generator's name in specs and cards
+CLASSIFIER = "private-classifier"  # the classifier's name in cards
 FINGERPRINT = f"{PRIVATE}-"  # how the fingerprint of every such generator begins
 WEIGHTS = "weights.safetensors"
 _COUNTED = "counted"  # what the sums count, where that is not samples
-_GOOD_FOR = "further training samples of classes that a site lacks"
+_GOOD_FOR = {
+    PRIVATE: "further training samples of classes that a site lacks",
+    CLASSIFIER: "a first guess of the class, a model to begin from, a judge of generated samples",
+}
 _MAY_SEE = "anybody who may know the classes and about how many {}s the federation has"
 _NOBODY = (
     "no guarantee of privacy: the sums had no noise, or noise from a seed, which anybody can draw "
     "again and subtract; give it to nobody who may not see the samples"
 )
-_NOT_FOR = (
-    "looking at single samples, judging a model, or drawing conclusions about anybody: samples "
-    "reflect what is typical of a class; rare cases are lost to the noise"
-)
+_NOT_FOR = {
+    PRIVATE: (
+        "looking at single samples, judging a model, or drawing conclusions about anybody: samples "
+        "reflect what is typical of a class; rare cases are lost to the noise"
+    ),
+    CLASSIFIER: "decisions about anybody: rare cases are lost to the noise",
+}
 _LICENCE = (
     "made of noise and sums over the sites' samples: whatever the sites agreed on for their data; "
     "the code is Apache-2.0"
@@ -42,8 +49,9 @@ def make_card(
     counts: Floats,
     quality: tuple[float, ...],
     settings: Mapping[str, Any],
+    kind: str = PRIVATE,
 ) -> GeneratorCard:
-    """Return the card of a generator that was made from noisy sums.
+    """Return the card of a model that was made from noisy sums.
 
     Parameters
     ----------
@@ -54,7 +62,9 @@ def make_card(
     counts, quality
         Per class: how many samples, or groups, the sums say there are, and the quality from 0 to 1.
     settings
-        What the generator needs to open its files.
+        What the model needs to open its files.
+    kind
+        `PRIVATE` or `CLASSIFIER`.
     """
     epsilon = max(released.epsilon for released in releases)
     delta = max(released.delta for released in releases)
@@ -69,7 +79,7 @@ def make_card(
     if unit == GROUP:
         who[_COUNTED] = unit
     return GeneratorCard(
-        PRIVATE,
+        kind,
         classes,
         shape,
         settings,
@@ -78,7 +88,7 @@ def make_card(
         quality,
         TrainingRecord(sites=min(released.sites for released in releases)),
         privacy,
-        {**who, "good_for": _GOOD_FOR, "not_for": _NOT_FOR, "licence": _LICENCE},
+        {**who, "good_for": _GOOD_FOR[kind], "not_for": _NOT_FOR[kind], "licence": _LICENCE},
     )
 
 

@@ -1,4 +1,4 @@
-"""Making and opening private generators.
+"""Making and opening private generators, and classifiers from the same budget.
 
 A generator's folder is of one request for good, which is written before anything is paid for; sums
 that sites paid for are kept there until the generator is made of them.
@@ -26,6 +26,7 @@ from fedeas_private.accounting import DELTA, SAMPLE, epsilon_of, rho_for
 from fedeas_private.generator import features, images, rows
 from fedeas_private.generator.base import PrivateGenerator
 from fedeas_private.generator.card import PRIVATE
+from fedeas_private.generator.classifier import PrivateClassifier
 from fedeas_private.groups import Groups
 from fedeas_private.queries import encode_query
 from fedeas_private.queries.features import FeatureMeans, FeatureProducts
@@ -41,6 +42,9 @@ _QUERIES = {
     ("image", features.METHOD): (*_MOMENTS, FeatureMeans.name, FeatureProducts.name),
     ("table", rows.METHOD): (ColumnCounts.name, RowMoments.name),
 }
+# An image classifier has sums of its own, and this part of the budget; that of rows has none.
+_CLASSIFIER_SHARE = 0.5
+CLASSIFIER_FOLDER = "classifier"  # in a generator's
 REQUEST = "request.json"
 SUMS = "sums"  # folder of what was asked and is not used up
 VERSION = 2  # of how generators are made: a simulation uses none of another
@@ -59,6 +63,7 @@ def make_private(
     progress: Update | None = None,
     seeded_noise: bool = False,
     groups: Groups | None = None,
+    classifier: bool = False,
 ) -> PrivateGenerator:
     """Make a generator from the noisy sums over the sites of a simulation.
 
@@ -88,26 +93,72 @@ def make_private(
         the operating system.
     groups : Groups, optional
         The group of every sample of `data`, such as a person, if groups are the unit of privacy.
+    classifier : bool
+        Make a classifier of the same budget as well, in the folder `classifier` of `out`: half of
+        it for images, at no further cost for rows.
     """
-    if not epsilon > 0 or math.isnan(epsilon):
-        raise InputError("epsilon is out of range", got=epsilon, allowed="above 0")
-    if not sites:
-        raise InputError("a sum needs at least one site", got=0)
     method = check_method(method, data.kind)
     noise_seed = seed if seeded_noise else None
-    sums = SimulatedSums(data, sites, delta, noise_seed, progress, groups)
-
-    def ask(query: SampleSum, share: float) -> Release:
-        return sums.ask(query, epsilon, share)
-
+    ask = _simulated(data, sites, epsilon, delta, noise_seed, progress, groups)
     if out is None:
+        if classifier:
+            raise InputError(
+                "a generator and a classifier need a folder",
+                fix="give `out`, or make_classifier a budget of its own",
+            )
         return make_from_sums(data, ask, method, seed, steps, progress)
     if groups is not None:
         raise InputError(
             "a generator by group keeps no sums in a folder", fix="leave `out` away, and save it"
         )
-    request = simulated_request(data, sites, epsilon, delta, method, seed, steps, seeded_noise)
+    request = simulated_request(
+        data, sites, epsilon, delta, method, seed, steps, seeded_noise, classifier
+    )
     return make_once(data, ask, request, out, progress, simulated=True)
+
+
+def make_classifier(
+    data: Dataset,
+    sites: Sequence[Ints],
+    epsilon: float = 1.0,
+    delta: float = DELTA,
+    noise_seed: int | None = None,
+    progress: Update | None = None,
+    groups: Groups | None = None,
+) -> PrivateClassifier:
+    """Make a classifier from the noisy sums over the sites of a simulation.
+
+    Parameters
+    ----------
+    data, sites, epsilon, delta, progress, groups
+        As for `make_private`.
+    noise_seed : int, optional
+        Draws the same noise again: the card then states no epsilon.
+    """
+    ask = _simulated(data, sites, epsilon, delta, noise_seed, progress, groups)
+    return classifier_from_sums(data, ask)
+
+
+def _simulated(
+    data: Dataset,
+    sites: Sequence[Ints],
+    epsilon: float,
+    delta: float,
+    noise_seed: int | None,
+    progress: Update | None,
+    groups: Groups | None,
+) -> Ask:
+    """Return a function that asks the sites of a simulation."""
+    if not epsilon > 0 or math.isnan(epsilon):
+        raise InputError("epsilon is out of range", got=epsilon, allowed="above 0")
+    if not sites:
+        raise InputError("a sum needs at least one site", got=0)
+    sums = SimulatedSums(data, sites, delta, noise_seed, progress, groups)
+
+    def ask(query: SampleSum, share: float) -> Release:
+        return sums.ask(query, epsilon, share)
+
+    return ask
 
 
 def make_once(
@@ -129,7 +180,7 @@ def make_once(
         As for `make_from_sums`.
     request : mapping
         All that the generator depends on, among it its `epsilon`, `delta`, `method`, `seed` and
-        `steps`.
+        `steps`; with `classifier`, a classifier is made of the same budget.
     out : Path
         The folder.
     simulated : bool
@@ -146,7 +197,12 @@ def make_once(
         return open_private(str(out))
     ask = keep_sums(ask, out / SUMS, request["epsilon"], request["delta"], simulated)
     method, seed, steps = (request[name] for name in ("method", "seed", "steps"))
-    generator = make_from_sums(data, ask, method, seed, steps, progress)
+    both = bool(request.get("classifier"))
+    part = _CLASSIFIER_SHARE if both and data.schema is None else 0.0
+    generator = make_from_sums(data, _part_of(ask, 1 - part), method, seed, steps, progress)
+    if both:  # of rows, the same sums once more, which are kept
+        classifier = classifier_from_sums(data, _part_of(ask, part or 1.0))
+        classifier.save(out / CLASSIFIER_FOLDER)
     generator.save(out)
     shutil.rmtree(out / SUMS, ignore_errors=True)
     return generator
@@ -173,14 +229,7 @@ def make_from_sums(
     """
     method = check_method(method, data.kind)
     shape = data.samples.shape[1:]
-    releases: list[Release] = []
-
-    def ask_and_check(query: SampleSum, share: float) -> Release:
-        released = ask(query, share)
-        check_sums(query, released)
-        releases.append(released)
-        return released
-
+    ask_and_check, releases = _checked(ask)
     generator: PrivateGenerator
     if data.schema is not None:
         generator = rows.GaussianRows.make(data.schema, data.classes, ask_and_check)
@@ -190,11 +239,46 @@ def make_from_sums(
         )
     else:
         generator = images.GaussianImages.make(data.classes, shape, ask_and_check)
+    generator.card = _with_check(generator.card, releases)
+    return generator
+
+
+def classifier_from_sums(data: Dataset, ask: Ask) -> PrivateClassifier:
+    """Make a classifier from what sites answer.
+
+    Parameters
+    ----------
+    data, ask
+        As for `make_from_sums`.
+    """
+    ask_and_check, releases = _checked(ask)
+    classifier = PrivateClassifier.make(data, ask_and_check)
+    classifier.card = _with_check(classifier.card, releases)
+    return classifier
+
+
+def _checked(ask: Ask) -> tuple[Ask, list[Release]]:
+    """Return a function that refuses sums that no samples have, and a list of its answers."""
+    releases: list[Release] = []
+
+    def ask_and_check(query: SampleSum, share: float) -> Release:
+        released = ask(query, share)
+        check_sums(query, released)
+        releases.append(released)
+        return released
+
+    return ask_and_check, releases
+
+
+def _with_check(card: GeneratorCard, releases: Sequence[Release]) -> GeneratorCard:
     sizes_known = all(released.samples is not None for released in releases)
     checked = describe_check(sizes_known, releases[0].unit)
-    notes = {**generator.card.notes, "checked": checked}
-    generator.card = dataclasses.replace(generator.card, notes=notes)
-    return generator
+    return dataclasses.replace(card, notes={**card.notes, "checked": checked})
+
+
+def _part_of(ask: Ask, part: float) -> Ask:
+    """Return a function that asks for a part of the budget."""
+    return lambda query, share: ask(query, part * share)
 
 
 def open_private(model: str) -> PrivateGenerator:
@@ -218,13 +302,14 @@ def open_private(model: str) -> PrivateGenerator:
     raise InputError(f"{folder} was made by a method that is not known", got=card.method)
 
 
-def queries_for(method: str, kind: str) -> tuple[str, ...]:
+def queries_for(method: str, kind: str, classifier: bool = False) -> tuple[str, ...]:
     """Return the names of the queries that a generator for this kind of data is made from.
 
     >>> queries_for("", "image")
     ('image-moments', 'image-products')
     """
-    return _QUERIES[kind, check_method(method, kind)]
+    more = (FeatureMeans.name, FeatureProducts.name) if classifier and kind == "image" else ()
+    return tuple(dict.fromkeys((*_QUERIES[kind, check_method(method, kind)], *more)))
 
 
 def check_method(method: str, kind: str) -> str:
@@ -273,6 +358,7 @@ def simulated_request(
     seed: int,
     steps: int | None,
     seeded_noise: bool,
+    classifier: bool = False,
 ) -> dict[str, Any]:
     """Return all that a generator of a simulation depends on.
 
@@ -280,7 +366,7 @@ def simulated_request(
     ----------
     data, sites
         The samples, and where each site's are.
-    epsilon, delta, method, seed, steps, seeded_noise
+    epsilon, delta, method, seed, steps, seeded_noise, classifier
         How it is made.
     """
     places = hashlib.sha256()
@@ -292,6 +378,7 @@ def simulated_request(
         "epsilon": float(epsilon), "delta": float(delta), "method": method, "seed": seed,
         "steps": steps, "seeded_noise": seeded_noise, "data": data.fingerprint,
         "sites": len(sites), "samples": places.hexdigest(),
+        **({"classifier": True} if classifier else {}),  # earlier versions knew none
     }  # fmt: skip
 
 

@@ -36,7 +36,7 @@ from fedeas_private.generator.base import PrivateGenerator, james_stein, spectru
 from fedeas_private.generator.card import make_card
 from fedeas_private.queries.moments import NoisyMoments
 from fedeas_private.queries.table import ColumnCounts, ColumnValues, RowMoments
-from fedeas_private.sums import Ask
+from fedeas_private.sums import Ask, Release
 
 METHOD = "moments"
 # Split of the privacy budget: for the columns' scales, their quantiles, and the classes' moments.
@@ -94,27 +94,14 @@ class GaussianRows(PrivateGenerator):
         ask
             Asks all sites.
         """
-        columns = _find_columns(schema, len(classes), ask)
-        query = RowMoments(
-            len(classes),
-            (len(schema),),
-            tuple(len(column.categories) for column in schema.columns),
-            columns.space.gaps,
-            columns.cuts,
-            columns.places,
-            columns.variances,
-            # A number is about 1 from the middle, and a choice at most 1.
-            _CLIP * math.sqrt(len(schema.numbers) + len(columns.space.choices)),
-        )
-        released = ask(query, _MOMENTS)
-        moments = query.read(released.sums, released.sigma, released.sites)
-        clean = clean_moments(columns.space, moments, query.radius)
+        space, query, moments, released = ask_moments(schema, len(classes), ask)
+        clean = clean_moments(space, moments, query.radius)
         card = make_card(
             METHOD, classes, query.shape, (released,), moments.counts,
-            row_quality(columns.space, moments, query.radius),
-            {"space": columns.space.to_dict(), "radius": query.radius},
+            row_quality(space, moments, query.radius),
+            {"space": space.to_dict(), "radius": query.radius},
         )  # fmt: skip
-        return cls(Gaussian(columns.space, clean, classes), card)
+        return cls(Gaussian(space, clean, classes), card)
 
     def sample(self, labels: NDArray[np.int64], seeds: Seeds) -> NDArray[np.float32]:
         """Draw one row per label and seed."""
@@ -129,6 +116,34 @@ class GaussianRows(PrivateGenerator):
             raise ValueError("other columns")
         moments = Moments.unpacked(packed, space.dimensions)
         return cls(Gaussian(space, moments, card.classes), card)
+
+
+class AskedMoments(NamedTuple):
+    """The moments of every class's rows, and what they are of."""
+
+    space: RowSpace
+    query: RowMoments
+    moments: NoisyMoments
+    released: Release
+
+
+def ask_moments(schema: Schema, classes: int, ask: Ask) -> AskedMoments:
+    """Ask for the columns' scales, their quantiles, and the moments of every class."""
+    columns = _find_columns(schema, classes, ask)
+    query = RowMoments(
+        classes,
+        (len(schema),),
+        tuple(len(column.categories) for column in schema.columns),
+        columns.space.gaps,
+        columns.cuts,
+        columns.places,
+        columns.variances,
+        # A number is about 1 from the middle, and a choice at most 1.
+        _CLIP * math.sqrt(len(schema.numbers) + len(columns.space.choices)),
+    )
+    released = ask(query, _MOMENTS)
+    moments = query.read(released.sums, released.sigma, released.sites)
+    return AskedMoments(columns.space, query, moments, released)
 
 
 def _find_columns(schema: Schema, classes: int, ask: Ask) -> ColumnEncoding:

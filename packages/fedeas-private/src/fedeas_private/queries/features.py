@@ -1,6 +1,7 @@
-"""Sums of random-convolution features of images, measured from a centre that is known.
+"""Sums of public features of images, measured from a centre that is known.
 
-Three layers of public random filters, added up in cells, give an image its features. Pixels,
+Three layers of public random filters, added up in cells, give an image its features; or the
+strengths of its edges do (`edge_features`), which tell classes apart with fewer numbers. Pixels,
 filters and what lies between the layers are whole numbers that floating point holds exactly: an
 image has the same features on every machine, and among whatever other images.
 
@@ -26,6 +27,17 @@ from fedeas_private.queries.query import Floats, Ints, SampleSum, towards_zero
 
 CHANNELS = (24, 32, 32)  # of the layers
 CELLS = (4, 4, 3)  # in either direction, in which a layer is added up
+EDGES = 3  # as a layer, alone: the strengths of edges
+EDGE_UNIT = 2**20  # the norm of an image's edge features
+EDGE_SCALES = ((1, 0.7), (2, 1.2), (2, 2.4))  # steps in pixels; standard deviations of filters
+DIRECTIONS = 8
+EDGE_CELLS, LIGHT_CELLS = 5, 7  # in either direction
+EDGE_FINE = 64  # parts in which a filter of norm 1 is counted
+_WAVE = 4.4  # the length of a filter's wave, and
+_ALONG = 0.7  # its extent across the wave, both in standard deviations
+_DARK = 1e-3  # added to strengths: the root of a strength near 0 is mostly noise
+_LIGHT_WEIGHT = 0.3
+_EDGE_STEPS = 2**12  # parts in which roots of strengths are counted
 LEAST_SIDE = 8
 # Parts in which filters and what lies between the layers are counted. With them no number is above
 # 2^24, up to which single precision is exact, for up to three colours: see the tests.
@@ -66,8 +78,10 @@ def layers(colours: int) -> tuple[Layer, ...]:
     return tuple(drawn)
 
 
-def feature_count(which: Sequence[int]) -> int:
-    """Return how many features these layers have."""
+def feature_count(which: Sequence[int], colours: int = 1) -> int:
+    """Return how many features these layers have; those of edges depend on the colours."""
+    if tuple(which) == (EDGES,):
+        return len(EDGE_SCALES) * DIRECTIONS * EDGE_CELLS**2 + colours * LIGHT_CELLS**2
     return sum(CHANNELS[k] * CELLS[k] ** 2 for k in which)
 
 
@@ -79,8 +93,10 @@ def conv_features(images: NDArray[Any], which: Sequence[int]) -> Ints:
     images
         N x height x width x colours, of uint8.
     which
-        The layers whose features they are: 0, 1, 2 or some of them, in this order.
+        The layers whose features they are: 0, 1, 2 or some of them, in this order; or `EDGES`.
     """
+    if tuple(which) == (EDGES,):
+        return edge_features(images)
     maps, features = _shrink(images).transpose(0, 3, 1, 2).astype(np.float32), []
     for k, layer in enumerate(layers(images.shape[3])[: max(which) + 1]):
         if k > 0:
@@ -103,12 +119,71 @@ def _pool(maps: NDArray[np.float32]) -> Floats:
 
 def _convolve(maps: NDArray[np.float32], layer: Layer) -> NDArray[np.float32]:
     """Apply the filters everywhere, black around the image, and drop what is below zero."""
-    around = np.pad(maps, ((0, 0), (0, 0), (1, 1), (1, 1)))
-    patches = sliding_window_view(around, (3, 3), axis=(2, 3)).transpose(0, 2, 3, 1, 4, 5)
-    n, height, width = patches.shape[:3]
-    flat = patches.reshape(n * height * width, -1) @ layer.filters.reshape(len(layer.filters), -1).T
-    flat = np.maximum(flat + layer.offsets, 0)
-    return np.ascontiguousarray(flat.reshape(n, height, width, -1).transpose(0, 3, 1, 2))
+    strengths = np.maximum(_filtered(maps, layer.filters) + layer.offsets, 0)
+    return np.ascontiguousarray(strengths.transpose(0, 3, 1, 2))
+
+
+def _filtered(
+    maps: NDArray[np.float32], filters: NDArray[np.float32], step: int = 1
+) -> NDArray[np.float32]:
+    """Return N x height x width x filters of N x colours x height x width, black around it."""
+    side = filters.shape[-1]
+    edge = (side // 2, side // 2)
+    around = np.pad(maps, ((0, 0), (0, 0), edge, edge))
+    patches = sliding_window_view(around, (side, side), axis=(2, 3))[:, :, ::step, ::step]
+    n, _, height, width = patches.shape[:4]
+    flat = patches.transpose(0, 2, 3, 1, 4, 5).reshape(n * height * width, -1)
+    return (flat @ filters.reshape(len(filters), -1).T).reshape(n, height, width, -1)
+
+
+def edge_features(images: NDArray[Any]) -> Ints:
+    """Return roots of the strengths of edges in cells, and the light in cells, at a norm of 1.
+
+    An edge's strength is the modulus of a pair of waves under a Gaussian (Gabor filters), an even
+    and an odd one, in its direction. Light is that of every colour.
+    """
+    small = _shrink(images).astype(np.int64)
+    grey = (small.sum(axis=3) // small.shape[3])[:, np.newaxis].astype(np.float32)
+    parts = []
+    for step, scale in EDGE_SCALES:
+        waves = _filtered(grey, edge_filters(scale), step)
+        strength = np.floor(np.sqrt(np.square(waves[..., ::2]) + np.square(waves[..., 1::2])))
+        mean = _cell_means(strength, EDGE_CELLS) / (EDGE_FINE * _LIGHT)
+        parts.append(np.sqrt(mean + _DARK))
+    light = _cell_means(small.astype(np.float32), LIGHT_CELLS)
+    parts.append(_LIGHT_WEIGHT / _LIGHT * light)
+    # Whole numbers again, so that the norm is exact in any order of adding up.
+    whole = np.rint(np.concatenate(parts, axis=1) * _EDGE_STEPS)
+    norms = np.sqrt(np.square(whole).sum(axis=1, keepdims=True))
+    features: Ints = np.rint(whole / norms * EDGE_UNIT).astype(np.int64)
+    return features
+
+
+@lru_cache(maxsize=4)
+def edge_filters(scale: float) -> NDArray[np.float32]:
+    """Return a pair of waves for every direction: the even one, then the odd one."""
+    reach = math.ceil(2.5 * scale)
+    y, x = np.mgrid[-reach : reach + 1, -reach : reach + 1].astype(np.float64)
+    filters = []
+    for angle in np.pi * np.arange(DIRECTIONS) / DIRECTIONS:
+        across = x * np.cos(angle) + y * np.sin(angle)
+        along = y * np.cos(angle) - x * np.sin(angle)
+        window = np.exp(-(across**2 + (_ALONG * along) ** 2) / (2 * scale**2))
+        for wave in (np.cos, np.sin):
+            filter_ = window * wave(2 * np.pi * across / (_WAVE * scale))
+            filter_ -= window * filter_.sum() / window.sum()  # blind to brightness
+            filters.append(np.rint(EDGE_FINE * filter_ / np.linalg.norm(filter_)))
+    return np.stack(filters)[:, np.newaxis].astype(np.float32)
+
+
+def _cell_means(maps: NDArray[np.float32], count: int) -> Floats:
+    """Return the means in cells of N x height x width x channels, a row each: sums are exact."""
+    n, height, width, channels = maps.shape
+    down, across = (cells(size, count).astype(np.float32) for size in (height, width))
+    sums = across @ (down @ maps.reshape(n, height, -1)).reshape(n * count, width, channels)
+    areas = np.outer(down.sum(axis=1), across.sum(axis=1)).reshape(-1, 1)
+    means: Floats = sums.reshape(n, count**2, channels).astype(np.float64) / areas
+    return means.reshape(n, -1)
 
 
 def _shrink(images: NDArray[Any]) -> NDArray[Any]:
@@ -175,9 +250,10 @@ class _CentredFeatures(SampleSum):
         if min(shape[:2]) < LEAST_SIDE or shape[2] > 3:
             raise InputError("no features of such images", got=shape, allowed="8 x 8 and more")
         object.__setattr__(self, "layers", tuple(self.layers))
-        in_order = tuple(k for k in range(len(CHANNELS)) if k in self.layers)
-        if not in_order or self.layers != in_order or {type(k) for k in self.layers} != {int}:
-            raise InputError("no such layers", got=self.layers, allowed="some of 0, 1, 2 in order")
+        in_order = tuple(k for k in range(len(CHANNELS)) if k in self.layers) or (EDGES,)
+        if self.layers != in_order or {type(k) for k in self.layers} != {int}:
+            allowed = f"some of 0, 1, 2 in order, or {EDGES}"
+            raise InputError("no such layers", got=self.layers, allowed=allowed)
         super().__post_init__()
         object.__setattr__(self, "centre", tuple(tuple(row) for row in self.centre))
         object.__setattr__(self, "scale", tuple(self.scale))
@@ -194,7 +270,7 @@ class _CentredFeatures(SampleSum):
     @property
     def size(self) -> int:
         """The number of features."""
-        return feature_count(self.layers)
+        return feature_count(self.layers, self.shape[2])
 
     def centred(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Floats:
         """Return the features of samples from the centres of their classes, in scales."""

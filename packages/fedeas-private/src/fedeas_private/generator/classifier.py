@@ -1,0 +1,276 @@
+"""`PrivateClassifier`: discriminants of public features, from noisy sums alone.
+
+Images: three sums, of which the later two are measured from what the earlier one says. The first
+has the mean of every class's edge features (`queries/features.py`), whose norm is 1 for all images:
+so their mean squared distance from the means follows, by which the later sums are clipped. The
+second has what the means lack, the third the products of the distances from them. The covariance
+within classes is shrunk towards a multiple of the identity, as far as the noise reaches;
+eigenvalues that the noise made negative are zero. The discriminants are linear.
+
+Rows: the sums are those of the generator (`rows.py`), so that who made one has the other at no
+further cost. Discriminants are quadratic, and the covariance of every class leans on that of all,
+the more the larger its noise (regularised discriminant analysis, Friedman 1989).
+
+Split of the budget, clipping norms and shrinkage were chosen on CIFAR-10 in grey, on handwritten
+symbols (CROHME) and on the table penbased: see benchmarks/private_classifier.py.
+"""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedeas.data.dataset import Dataset
+from fedeas.errors import InputError
+from fedeas.generators.card import GeneratorCard
+from fedeas.training.tensors import Tensors
+from fedeas_private.generator import rows
+from fedeas_private.generator.base import PrivateModel, james_stein, noise_edge
+from fedeas_private.generator.card import CLASSIFIER, make_card
+from fedeas_private.queries import encode_query, read_query
+from fedeas_private.queries.features import (
+    EDGE_UNIT,
+    EDGES,
+    FeatureMeans,
+    FeatureProducts,
+    FeatureSum,
+    edge_features,
+    feature_count,
+)
+from fedeas_private.queries.query import Floats, Ints
+from fedeas_private.queries.table import RowMoments
+from fedeas_private.sums import Ask, Release
+
+# Split of the privacy budget: for first means, for means measured from them, and for products.
+_FIRST, _MEANS = 0.06, 0.30
+_PRODUCTS = 1 - _FIRST - _MEANS
+# Clipping norms, in root mean squares of the distance from a class's mean.
+_MEANS_CLIP, _PRODUCTS_CLIP = 1.0, 0.9
+_LEAST_SPREAD = 0.01  # of the squared norm: what lies within classes at least
+_RIDGE = 0.2  # of the noise's largest eigenvalue, added to every variance
+_LEAST_RIDGE = 1e-3  # of the mean variance, the same
+_BLOCK = 512  # samples at a time
+
+METHODS = {"image": "edges", "table": "rows"}
+
+
+class PrivateClassifier(PrivateModel):
+    """Tells the class of samples, from what noisy sums say of every class."""
+
+    name: ClassVar[str] = CLASSIFIER
+    accuracy = None  # on real samples, which nobody looked at; a judge has one
+
+    def __init__(self, card: GeneratorCard, tensors: Tensors) -> None:
+        super().__init__(card, tensors)
+        names = ("squares", "weights", "offsets")
+        self._squares, self._weights, self._offsets = (tensors[name].numpy() for name in names)
+        self._coordinates, _ = _coordinates(card)
+
+    @classmethod
+    def make(cls, data: Dataset, ask: Ask) -> Self:
+        """Make the classifier from what sites answer.
+
+        Parameters
+        ----------
+        data : Dataset
+            Names the classes and the shape of a sample, and the columns of a table.
+        ask : callable
+            Asks all sites a query, for a share of the privacy budget.
+        """
+        if data.kind not in METHODS:
+            raise InputError("private classifiers are for images and tables", got=data.kind)
+        method, shape = METHODS[data.kind], data.samples.shape[1:]
+        settings: dict[str, Any] = {}
+        if data.schema is None:
+            counts, tensors, releases = _from_edges(len(data.classes), shape, ask)
+        else:
+            asked = rows.ask_moments(data.schema, len(data.classes), ask)
+            counts, releases = asked.moments.counts, (asked.released,)
+            tensors, settings = _from_rows(asked), {"query": encode_query(asked.query)}
+        card = make_card(method, data.classes, shape, releases, counts, (), settings, CLASSIFIER)
+        return cls(card, tensors)
+
+    def scores(self, samples: NDArray[Any]) -> Floats:
+        """Return the logarithm of every class's density at each sample, up to a constant."""
+        if samples.shape[1:] != self.card.shape:
+            raise InputError(
+                "the classifier is for samples of another shape",
+                got=samples.shape[1:],
+                allowed=str(self.card.shape),
+            )
+        blocks = [samples[start : start + _BLOCK] for start in range(0, len(samples), _BLOCK)]
+        parts = [self._scores(self._coordinates(np.asarray(block))) for block in blocks]
+        return np.concatenate([np.empty((0, len(self.classes))), *parts])
+
+    def _scores(self, x: Floats) -> Floats:
+        scores: Floats = x @ self._weights + self._offsets
+        for c, square in enumerate(self._squares):
+            scores[:, c] += np.einsum("ni,ni->n", x @ square, x)
+        return scores
+
+    def predict(self, samples: NDArray[Any]) -> Ints:
+        """Return the class of every sample: uint8 images, or rows of a table."""
+        classes: Ints = self.scores(samples).argmax(axis=1)
+        return classes
+
+    __call__ = predict  # as a judge is called
+
+    @classmethod
+    def from_tensors(cls, card: GeneratorCard, tensors: Tensors) -> Self:
+        """Make the classifier of a card and weights, which anybody may have sent."""
+        size, classes = _coordinates(card)[1], len(card.classes)
+        quadratic = classes if card.method == METHODS["table"] else 0
+        shapes = {
+            "squares": (quadratic, size, size), "weights": (size, classes), "offsets": (classes,)
+        }  # fmt: skip
+        for name, shape in shapes.items():
+            if tuple(tensors[name].shape) != shape or tensors[name].dtype != torch.float64:
+                raise ValueError("other shapes")
+            if not tensors[name].isfinite().all():
+                raise ValueError("not finite")
+        return cls(card, {name: tensors[name] for name in shapes})
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Self:
+        """Open a classifier's folder."""
+        return super().load(Path(folder))
+
+
+def _coordinates(card: GeneratorCard) -> tuple[Callable[[NDArray[Any]], Floats], int]:
+    """Return what a card says that samples are looked at by, and how many numbers that gives."""
+    if card.method == METHODS["table"]:
+        query = read_query(card.settings["query"])
+        if not isinstance(query, RowMoments) or query.shape != card.shape:
+            raise ValueError("not the columns of rows")
+        return query.coefficients, query.dimensions
+    if card.method != METHODS["image"]:
+        raise ValueError("another method")
+    size = feature_count((EDGES,), card.shape[2])
+    zero = ((0,) * size,) * len(card.classes)
+    FeatureMeans(len(card.classes), card.shape, zero, (1,) * size, (EDGES,))  # refuses other shapes
+    return _edges, size
+
+
+def _edges(images: NDArray[Any]) -> Floats:
+    return edge_features(images) / EDGE_UNIT
+
+
+def _from_edges(
+    classes: int, shape: tuple[int, ...], ask: Ask
+) -> tuple[Floats, Tensors, tuple[Release, ...]]:
+    """Ask for three sums of edge features; return counts, weights and what was asked."""
+    size = feature_count((EDGES,), shape[2])
+    releases = []
+
+    def ask_means(centre: Floats, norm: float, share: float) -> tuple[FeatureSum, Floats]:
+        """Return the means of features, and how far they are from a centre."""
+        query = FeatureMeans(classes, shape, _whole(centre), _scale(norm, size), (EDGES,))
+        releases.append(ask(query, share))
+        means = query.read(releases[-1].sums, releases[-1].sigma, releases[-1].sites)
+        unit = query.scale[0] / EDGE_UNIT
+        shift = means.means * unit
+        return means._replace(errors=means.errors * unit), shift
+
+    first, means = ask_means(np.zeros((classes, size)), 1.0, _FIRST)
+    everywhere = first.counts @ means / first.counts.sum()
+    for c, error in enumerate(first.errors.tolist()):
+        weight = james_stein(means[c] - everywhere, size * error**2)
+        means[c] = everywhere + weight * (means[c] - everywhere)
+    spread = _spread_within(first.counts, means)
+    second, shift = ask_means(means, _MEANS_CLIP * spread, _MEANS)
+    means += shift
+    norm = _PRODUCTS_CLIP * _spread_within(second.counts, means, second.errors)
+    query = FeatureProducts(classes, shape, _whole(means), _scale(norm, size), (EDGES,))
+    releases.append(ask(query, _PRODUCTS))
+    products = query.read(releases[-1].sums, releases[-1].sigma, releases[-1].sites)
+    unit = (query.scale[0] / EDGE_UNIT) ** 2
+    within = shrunk(products.means * unit, float(products.errors[0]) * unit)
+    tensors = discriminants(second.counts, means, within[np.newaxis], second.errors)
+    return second.counts, tensors, tuple(releases)
+
+
+def _spread_within(counts: Floats, means: Floats, errors: Floats | float = 0.0) -> float:
+    """Return the root mean square of features of norm 1 around the means of their classes."""
+    squares = np.square(means).sum(axis=1) - means.shape[1] * np.square(errors)
+    return math.sqrt(max(1 - counts @ squares / counts.sum(), _LEAST_SPREAD))
+
+
+def _whole(centre: Floats) -> tuple[tuple[int, ...], ...]:
+    limited = np.clip(centre, -4.0, 4.0)  # noise can be large
+    return tuple(tuple(row) for row in np.rint(limited * EDGE_UNIT).astype(np.int64).tolist())
+
+
+def _scale(norm: float, size: int) -> tuple[int, ...]:
+    return (math.ceil(norm * EDGE_UNIT),) * size
+
+
+def shrunk(within: Floats, error: float, shrinkage: float | None = None) -> Floats:
+    """Return a covariance with noise, shrunk towards a multiple of the identity of its trace.
+
+    Parameters
+    ----------
+    within
+        A symmetric matrix with noise.
+    error
+        The standard error of an entry.
+    shrinkage
+        The weight of the identity; what the noise demands by default.
+
+    >>> shrunk(np.diag([3.0, 1.0]), 0.0, shrinkage=0.5)
+    array([[2.5, 0. ],
+           [0. , 1.5]])
+    """
+    values, vectors = np.linalg.eigh((within + within.T) / 2)
+    values = np.maximum(values, 0.0)
+    mean = max(float(values.mean()), 1e-12)
+    if shrinkage is None:
+        ridge = _RIDGE * noise_edge(error, len(values)) / mean + _LEAST_RIDGE
+        shrinkage = ridge / (1 + ridge)
+    shrunk_values = (1 - shrinkage) * values + shrinkage * mean
+    covariance: Floats = (vectors * shrunk_values) @ vectors.T
+    return covariance
+
+
+def _from_rows(asked: rows.AskedMoments) -> Tensors:
+    """Return discriminants from the moments of every class's rows."""
+    clean = rows.clean_moments(asked.space, asked.moments, asked.query.radius)
+    counts, means = clean.counts, clean.sums / clean.counts[:, np.newaxis]
+    covariances = clean.squares / counts[:, np.newaxis, np.newaxis]
+    covariances -= np.einsum("ci,cj->cij", means, means)
+    common = np.einsum("c,cij->ij", counts / counts.sum(), covariances)
+    # Coordinates have a variance of about 1: the noise's edge is a weight against that.
+    errors = asked.moments.second_errors * asked.query.radius**2 / math.sqrt(2)
+    edges = np.array([noise_edge(error, len(common)) for error in errors.tolist()])
+    leaning = (edges / (1 + edges))[:, np.newaxis, np.newaxis]
+    mixed = (1 - leaning) * covariances + leaning * common
+    return discriminants(counts, means, np.stack([rows.positive(one) for one in mixed]))
+
+
+def discriminants(
+    counts: Floats, means: Floats, covariances: Floats, errors: Floats | float = 0.0
+) -> Tensors:
+    """Return the weights of linear or quadratic discriminants of normal distributions.
+
+    Parameters
+    ----------
+    counts, means
+        Samples of every class, and their means.
+    covariances
+        One for all classes, or one for each.
+    errors
+        The standard error of an entry of each mean: a mean seems as much longer as its noise is,
+        and the offset takes that back.
+    """
+    precisions = np.linalg.inv(covariances)
+    weights = (precisions @ means[:, :, np.newaxis])[:, :, 0].T
+    offsets = np.log(counts / counts.sum()) - np.einsum("ci,ic->c", means, weights) / 2
+    offsets += np.square(errors) * np.einsum("cii->c", precisions) / 2
+    offsets -= np.linalg.slogdet(covariances)[1] / 2
+    linear = len(covariances) == 1
+    squares = np.empty((0, *covariances.shape[1:])) if linear else -precisions / 2
+    named = {"squares": squares, "weights": np.ascontiguousarray(weights), "offsets": offsets}
+    return {name: torch.from_numpy(array) for name, array in named.items()}

@@ -1,0 +1,435 @@
+"""A classifier from noisy sums: what comes out of them, what it costs, who may read it."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from sklearn.discriminant_analysis import (
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
+
+from fedeas import InputError
+from fedeas.data import Dataset
+from fedeas.generators.card import CARD
+from fedeas.generators.quality import Drawn, measure
+from fedeas_private.accounting import DELTA, epsilon_of, rho_for, sigma_for
+from fedeas_private.flower import run_server
+from fedeas_private.generator import classifier as module
+from fedeas_private.generator.card import WEIGHTS
+from fedeas_private.generator.classifier import PrivateClassifier, discriminants, shrunk
+from fedeas_private.generator.make import (
+    CLASSIFIER_FOLDER,
+    make_classifier,
+    make_private,
+    open_private,
+    queries_for,
+)
+from fedeas_private.groups import Groups
+from fedeas_private.ledger import Ledger
+from fedeas_private.noise import SumNoise
+from fedeas_private.queries import encode_query, features, read_query
+from fedeas_private.queries.features import (
+    DIRECTIONS,
+    EDGE_CELLS,
+    EDGE_SCALES,
+    EDGE_UNIT,
+    EDGES,
+    FeatureMeans,
+    FeatureProducts,
+    cells,
+    conv_features,
+    edge_features,
+    edge_filters,
+    feature_count,
+)
+from fedeas_private.sums import SimulatedSums, release
+from rows import CLASSES as LEVELS
+from rows import SCHEMA, draw_rows, to_table
+from test_deployment import COUNTS, config, settings, sites  # noqa: F401
+from test_own_deployed import GIVEN, RealSites, SitesWithTables
+
+SIZE = 24 * 2**2 + 2**2
+
+
+@pytest.fixture(autouse=True)
+def few_cells(request, monkeypatch):
+    """Fewer features: words of all tests are few, and what holds for them holds for more."""
+    if "whole_cells" not in request.fixturenames:
+        monkeypatch.setattr(features, "EDGE_CELLS", 2)
+        monkeypatch.setattr(features, "LIGHT_CELLS", 2)
+
+
+@pytest.fixture
+def whole_cells():
+    """Leave the features as they are."""
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory):
+    """Bright squares left, right and in the middle, on four sites that lack classes."""
+    rng, count = np.random.default_rng(6), 1600
+    labels = rng.integers(0, 3, count)
+    samples = rng.integers(0, 60, (count, 12, 10, 1)).astype(np.uint8)
+    for image, label in zip(samples, labels, strict=True):
+        top = rng.integers(2, 6)
+        image[top : top + 5, (0, 6, 3)[label] : (4, 10, 7)[label]] += 150
+    folder = tmp_path_factory.mktemp("data") / "shapes"
+    sizes, batches = (1200, 400), iter([(samples, labels)])
+    data = Dataset.write(folder, "shapes", ("left", "right", "middle"), sizes, batches)
+    return data, np.array_split(np.argsort(labels[:1200], kind="stable"), 4)
+
+
+@pytest.fixture(scope="module")
+def people():
+    """A table of three classes on four sites, and rows to test on."""
+    rows, labels = draw_rows(4000)
+    data = Dataset(rows, labels, "x", LEVELS, 3000, "x", kind="table", schema=SCHEMA)
+    return data, np.array_split(np.arange(3000), 4)
+
+
+def right(classifier: PrivateClassifier, data: Dataset) -> float:
+    tested = slice(data.train_size, None)
+    return float((classifier.predict(data.samples[tested]) == data.labels[tested]).mean())
+
+
+# Discriminants
+
+
+def scores(tensors, x: np.ndarray) -> np.ndarray:
+    squares, weights, offsets = (tensors[k].numpy() for k in ("squares", "weights", "offsets"))
+    found = x @ weights + offsets
+    for c, square in enumerate(squares):
+        found[:, c] += np.einsum("ni,ij,nj->n", x, square, x)
+    return found
+
+
+def test_a_discriminant_by_hand():
+    """Means 0 and 2, variance 1: the border is at 1, less half the log odds of the second."""
+    counts, means = np.array([1.0, 3.0]), np.array([[0.0], [2.0]])
+    linear = scores(discriminants(counts, means, np.eye(1)[np.newaxis]), np.array([[0.0], [1.0]]))
+    assert (linear[:, 1] - linear[:, 0]).tolist() == pytest.approx([math.log(3) - 2, math.log(3)])
+    # A mean of a standard error of 0.5 is 0.25 too long in the square.
+    noisy = discriminants(counts, means, np.eye(1)[np.newaxis], np.array([0.0, 0.5]))
+    assert noisy["offsets"][1] - noisy["offsets"][0] == pytest.approx(math.log(3) - 2 + 0.125)
+    # Variances 1 and 4, one mean, equal counts: x^2 (1/2 - 1/8) against log 2.
+    quadratic = discriminants(np.ones(2), np.zeros((2, 1)), np.array([[[1.0]], [[4.0]]]))
+    found = scores(quadratic, np.array([[2.0]]))[0]
+    assert found[1] - found[0] == pytest.approx(4 * 3 / 8 - math.log(2))
+
+
+def drawn(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = np.repeat([0, 1, 2], [200, 100, 40])
+    spread = rng.normal(size=(3, 6, 6))
+    x = np.einsum("nij,nj->ni", spread[y], rng.normal(size=(len(y), 6)))
+    return x + rng.normal(size=(3, 6))[y], y
+
+
+@pytest.mark.parametrize("shrinkage", [0.0, 0.1, 0.7])
+def test_linear_discriminants_are_those_of_scikit_learn(shrinkage):
+    (x, y), (other, _) = drawn(), drawn(1)
+    means = np.stack([x[y == c].mean(axis=0) for c in range(3)])
+    within = (x - means[y]).T @ (x - means[y]) / len(x)
+    made = discriminants(
+        np.bincount(y).astype(float), means, shrunk(within, 0.0, shrinkage)[np.newaxis]
+    )
+    theirs = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage).fit(x, y)
+    assert (scores(made, other).argmax(axis=1) == theirs.predict(other)).all()
+    assert len(set(theirs.predict(other))) == 3
+
+
+def test_quadratic_discriminants_are_those_of_scikit_learn():
+    (x, y), (other, _) = drawn(), drawn(1)
+    means = np.stack([x[y == c].mean(axis=0) for c in range(3)])
+    theirs = QuadraticDiscriminantAnalysis(store_covariance=True).fit(x, y)
+    made = discriminants(np.bincount(y).astype(float), means, np.stack(theirs.covariance_))
+    assert (scores(made, other).argmax(axis=1) == theirs.predict(other)).all()
+
+
+def test_shrinkage_grows_with_the_noise_and_leaves_no_direction_without_variance():
+    rng = np.random.default_rng(0)
+    true = np.diag(np.linspace(0.1, 2.0, 40))
+    noise = rng.normal(size=(40, 40))
+    noise = np.triu(noise) + np.triu(noise, 1).T
+    conditions = []
+    for error in (0.0, 0.05, 0.5):
+        values = np.linalg.eigvalsh(shrunk(true + error * noise, error))
+        assert values[0] > 0
+        conditions.append(values[-1] / values[0])
+    assert conditions[0] > conditions[1] > conditions[2]
+
+
+# Edge features
+
+
+@pytest.mark.parametrize("side", [28, 32])
+def test_edges_never_leave_the_whole_numbers_that_are_exact(side):
+    """The longest sum of a filter, and of strengths in a cell, in single precision."""
+    for step, scale in EDGE_SCALES:
+        filters = edge_filters(scale)
+        assert (filters == np.rint(filters)).all()
+        largest = 255 * float(np.abs(filters).sum(axis=(1, 2, 3)).max())
+        pixels = float(cells(-(-side // step), EDGE_CELLS).sum(axis=1).max()) ** 2
+        assert math.sqrt(2) * largest * pixels < 2**24
+        assert np.abs(filters.sum(axis=(1, 2, 3))).max() <= 16  # blind to brightness, but rounding
+
+
+def test_an_image_has_the_same_edges_among_any_others(whole_cells):
+    images = np.random.default_rng(0).integers(0, 256, (70, 13, 11, 3), np.uint8)
+    together = edge_features(images)
+    assert together.shape == (70, feature_count((EDGES,), 3))
+    assert all((edge_features(images[k : k + 1])[0] == together[k]).all() for k in (0, 33, 69))
+    assert np.linalg.norm(together, axis=1) == pytest.approx(np.full(70, EDGE_UNIT), rel=1e-4)
+
+
+def test_an_edge_is_seen_in_its_direction_and_its_cell(whole_cells):
+    """Vertical stripes in the left half: waves across them, and nothing on the right."""
+    image = np.zeros((1, 28, 28, 1), np.uint8)
+    image[:, :, 0:12:4] = image[:, :, 1:12:4] = 255
+    first = edge_features(image)[0, : EDGE_CELLS**2 * DIRECTIONS]
+    found = first.reshape(EDGE_CELLS, EDGE_CELLS, DIRECTIONS)
+    assert (found[:, 0].argmax(axis=1) == 0).all()  # of filters, the first looks along a row
+    assert (found[:, 0, 0] > 3 * found[:, -1].max()).all()
+
+
+def test_a_query_of_edges_is_sent_and_others_are_refused():
+    centre, scale = ((0,) * SIZE,) * 3, (EDGE_UNIT,) * SIZE
+    for kind in (FeatureMeans, FeatureProducts):
+        query = kind(3, (8, 8, 1), centre, scale, (EDGES,))
+        assert read_query(json.loads(json.dumps(encode_query(query)))) == query
+        for layers in ((EDGES, 0), (0, EDGES), (EDGES, EDGES), (4,), (3.0,), ()):
+            with pytest.raises(InputError):
+                kind(3, (8, 8, 1), centre, scale, layers)
+    with pytest.raises(InputError):  # three colours have more light
+        FeatureMeans(3, (8, 8, 3), centre, scale, (EDGES,))
+
+
+# Classifiers
+
+
+def test_without_noise_and_clipping_it_is_scikit_learns(shapes, monkeypatch):
+    """Through the real sums: nothing is lost but the rounding of words."""
+    data, places = shapes
+    monkeypatch.setattr(module, "_MEANS_CLIP", 20.0)
+    monkeypatch.setattr(module, "_PRODUCTS_CLIP", 20.0)
+    made = make_classifier(data, places, math.inf)
+    train, tested = np.concatenate(places), np.arange(data.train_size, len(data.labels))
+    ridge = module._LEAST_RIDGE
+    theirs = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=ridge / (1 + ridge))
+    x = conv_features(np.asarray(data.samples[train]), (EDGES,)) / EDGE_UNIT
+    theirs.fit(x, np.asarray(data.labels[train]))
+    other = conv_features(np.asarray(data.samples[tested]), (EDGES,)) / EDGE_UNIT
+    assert (made.predict(data.samples[tested]) == theirs.predict(other)).mean() >= 0.99
+
+
+def test_images_are_recognised_the_better_the_larger_epsilon(shapes):
+    data, places = shapes
+    figures = [right(make_classifier(data, places, e), data) for e in (0.01, 100.0, math.inf)]
+    assert figures[0] < 0.75 and figures[1] > 0.9 and figures[2] > 0.95
+
+
+def test_rows_are_recognised_with_gaps_and_categories(people):
+    data, places = people
+    assert right(make_classifier(data, places, 3.0), data) > 0.85
+    assert right(make_classifier(data, places, math.inf), data) > 0.9
+
+
+@pytest.mark.parametrize("kind", ["image", "table"])
+def test_it_costs_what_its_sums_compose_to(kind, shapes, people):
+    """Shares of one budget add up to it, and the card states it."""
+    data, places = shapes if kind == "image" else people
+    sums, rhos = SimulatedSums(data, places, DELTA), []
+
+    def ask(query, share):
+        rhos.append(share * rho_for(2.0, DELTA))
+        return sums.ask(query, 2.0, share)
+
+    card = PrivateClassifier.make(data, ask).card
+    assert sum(rhos) == pytest.approx(rho_for(2.0, DELTA))
+    assert sums.get_epsilon() == pytest.approx(epsilon_of(rhos, DELTA))
+    assert sums.get_epsilon() <= 2.0
+    assert (card.privacy.epsilon, card.privacy.delta, len(rhos)) == (2.0, DELTA, 3)
+    assert sum(card.counts) == pytest.approx(sum(map(len, places)), rel=0.5)
+
+
+def test_a_seed_or_no_noise_has_no_guarantee_and_groups_are_named(people):
+    data, places = people
+    for more in ({"noise_seed": 1}, {"epsilon": math.inf}):
+        card = make_classifier(data, places, **more).card
+        assert card.privacy is None and "warning" in card.notes
+    groups = Groups.of(np.arange(len(data.labels)) // 3, bytes(32))
+    grouped = make_classifier(data, places, 20.0, groups=groups)
+    assert "group" in grouped.card.privacy.unit
+    assert sum(grouped.card.counts) == pytest.approx(1000, abs=60)
+    assert right(grouped, data) > 0.8
+
+
+def test_groups_of_images_are_classified_too(shapes):
+    data, places = shapes
+    groups = Groups.of(np.arange(len(data.labels)) // 3, bytes(32))
+    assert right(make_classifier(data, places, 300.0, groups=groups), data) > 0.9
+
+
+@pytest.mark.parametrize("kind", ["image", "table"])
+def test_saved_is_loaded(kind, shapes, people, tmp_path):
+    data, places = shapes if kind == "image" else people
+    made = make_classifier(data, places, 5.0)
+    made.save(tmp_path)
+    opened, samples = PrivateClassifier.load(tmp_path), data.samples[:600]
+    assert opened.card == dataclasses.replace(made.card, settings=opened.card.settings)
+    assert (opened.scores(samples) == made.scores(samples)).all()
+    assert {path.name for path in tmp_path.iterdir()} == {CARD, WEIGHTS}
+    assert opened.predict(data.samples[:0]).shape == (0,)
+    with pytest.raises(InputError, match="another shape"):
+        opened.predict(np.zeros((3, 5), np.float32))
+    with pytest.raises(InputError, match="another generator"):
+        open_private(str(tmp_path))  # a classifier makes no samples
+
+
+@pytest.mark.parametrize("kind", ["image", "table"])
+def test_hostile_files_are_refused(kind, shapes, people, tmp_path):
+    data, places = shapes if kind == "image" else people
+    made = make_classifier(data, places, math.inf)
+    card, tensors = made.card, made._tensors
+    huge = {**tensors, "offsets": tensors["offsets"] * math.nan}
+    single = {**tensors, "weights": tensors["weights"].float()}
+    few = {name: tensor for name, tensor in tensors.items() if name != "squares"}
+    more = {**tensors, "squares": torch.zeros(1, 2, 2, dtype=torch.float64)}
+    for wrong in (huge, single, few, more):
+        made._tensors = wrong
+        made.save(tmp_path)
+        with pytest.raises(InputError, match="do not match"):
+            PrivateClassifier.load(tmp_path)
+    made._tensors = tensors
+    for change in (
+        {"method": "magic"}, {"shape": (4, 4, 1)}, {"shape": (40,)}, {"generator": "private"},
+        {"classes": ("a", "b")}, {"method": "edges" if kind == "table" else "rows"},
+        {"settings": {"query": {"query": "class-totals", "classes": 3}}, "method": "rows"},
+        {"settings": {"query": [1]}, "method": "rows"},
+    ):  # fmt: skip
+        made.card = dataclasses.replace(card, **change)
+        made.save(tmp_path)
+        with pytest.raises(InputError):
+            PrivateClassifier.load(tmp_path)
+    made.card = card
+    made.save(tmp_path)
+    content = bytearray((tmp_path / WEIGHTS).read_bytes())
+    content[-1] ^= 1
+    (tmp_path / WEIGHTS).write_bytes(content)
+    with pytest.raises(InputError, match="damaged"):
+        PrivateClassifier.load(tmp_path)
+
+
+def test_it_judges_samples_without_real_ones(shapes):
+    data, places = shapes
+    judge = make_classifier(data, places, 100.0)
+    labels = np.asarray(data.labels[:60], np.int64)
+    quality = measure(Drawn(np.asarray(data.samples[:60]), labels), data.classes, judge)
+    assert quality.agreement_mean > 0.85 and quality.judge_accuracy is None
+
+
+# One budget for a generator and a classifier
+
+
+def test_one_budget_makes_both(shapes, people, tmp_path, monkeypatch):
+    for kind, (data, places) in (("image", shapes), ("table", people)):
+        asked = []
+        ask = SimulatedSums.ask
+
+        def noted(self, query, epsilon=1.0, share=1.0, ask=ask, asked=asked):
+            asked.append((query.name, share))
+            return ask(self, query, epsilon, share)
+
+        out = tmp_path / kind
+        with monkeypatch.context() as patch:
+            patch.setattr(SimulatedSums, "ask", noted)
+            generator = make_private(data, places, epsilon=50.0, out=out, classifier=True)
+        made = PrivateClassifier.load(out / CLASSIFIER_FOLDER)
+        assert generator.card.privacy == made.card.privacy
+        assert sum(share for _, share in asked) == pytest.approx(1.0)
+        assert set(queries_for("", kind, classifier=True)) == {name for name, _ in asked}
+        assert len(asked) == {"image": 5, "table": 3}[kind]  # of rows it costs nothing
+        assert right(made, data) > 0.8
+        assert open_private(str(out)).fingerprint == generator.fingerprint
+    with pytest.raises(InputError, match="folder"):
+        make_private(data, places, classifier=True)
+
+
+def test_the_command_makes_both(fedeas, tmp_path):
+    pq.write_table(to_table(*draw_rows(600)), tmp_path / "people.parquet")
+    config = tmp_path / "config.toml"
+    config.write_text(
+        f'[data]\nname = "{tmp_path / "people.parquet"}"\n'
+        '[partition]\nrecipe = "dirichlet"\nclients = 4\nalpha = 0.5\n'
+    )
+    out = tmp_path / "own"
+    done = fedeas(
+        "generator", "private", config, "--out", out, "--epsilon", "10", "--classifier"
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    made = PrivateClassifier.load(out / CLASSIFIER_FOLDER)
+    assert str(out / CLASSIFIER_FOLDER) in done.out and made.card.training.sites == 4
+
+
+@pytest.mark.parametrize("kind", ["image", pytest.param("table", marks=pytest.mark.slow)])
+def test_real_sites_make_both_through_secure_sums(sites, tmp_path, kind):  # noqa: F811
+    """Every sum is in every ledger, together at the price of the run's epsilon."""
+    given = GIVEN | {"generator-classifier": True, "policy": "none"}
+    if kind == "image":
+        grid = RealSites(sites, tmp_path, generator="private")
+        run = settings(sites, tmp_path / "run", **given)
+        ledgers = [config(sites, tmp_path, k).ledger_folder for k in range(len(COUNTS))]
+        asked = ["image-moments", "image-products", *["feature-means"] * 2, "feature-products"]
+    else:
+        grid = SitesWithTables(tmp_path, sites)
+        run = settings(sites, tmp_path / "run", **given) | {
+            "classes": ",".join(LEVELS), "test-data": str(tmp_path / "4.parquet"), "model": "mlp",
+            "schema": str(tmp_path / "schema.json"),
+        }  # fmt: skip
+        ledgers = [own.ledger_folder for own in grid.configs]
+        asked = ["column-counts", "column-counts", "row-moments"]
+    run_server(grid, run)
+    made = PrivateClassifier.load(tmp_path / "run" / "private-generator" / CLASSIFIER_FOLDER)
+    assert (made.card.privacy.epsilon, made.card.training.sites) == (20.0, 4)
+    for folder in ledgers:
+        ledger = Ledger.open(folder, 30.0, 1e-6)
+        assert [entry.query for entry in ledger.entries] == asked
+        assert 15 < ledger.epsilon_spent <= 20 + 1e-9
+
+
+# What somebody who knows everything else can tell
+
+
+@pytest.mark.slow
+def test_nobody_tells_a_sample_from_the_sums_beyond_what_epsilon_allows():
+    """The best attack on the sum of means: along the row of the sample, everything else known."""
+    query = FeatureMeans(3, (8, 8, 1), ((0,) * SIZE,) * 3, (EDGE_UNIT,) * SIZE, (EDGES,))
+    one = np.random.default_rng(0).integers(0, 256, (1, 8, 8, 1), np.uint8)
+    moved = query.answer(one, np.zeros(1, np.int64)).astype(float)
+    assert np.linalg.norm(moved) > 0.99 * query.sensitivity
+    direction, trials = moved / np.linalg.norm(moved), 1500
+    allowed = math.tanh(0.5)
+    for rho, seen in ((rho_for(1.0, DELTA), False), (10.0, True)):
+        sigma = sigma_for(rho, query.sensitivity, honest=2, words=query.length)
+        noise = SumNoise(sigma, 2)
+        rates = []
+        for present in (1, 0):
+            hits = 0
+            for _ in range(trials):
+                sums = noise.part(query.length) + noise.part(query.length) + present * moved
+                hits += sums @ direction > np.linalg.norm(moved) / 2
+            rates.append(hits / trials)
+        assert (rates[0] - rates[1] > allowed) == seen
+
+
+def test_a_sum_without_noise_is_the_plain_one():
+    """The control: what an infinite epsilon releases has nothing added."""
+    query = FeatureMeans(3, (8, 8, 1), ((0,) * SIZE,) * 3, (EDGE_UNIT,) * SIZE, (EDGES,))
+    images, labels = np.full((6, 8, 8, 1), 200, np.uint8), np.arange(6) % 3
+    answer = query.answer(images, labels)
+    assert (release(query, [answer, answer], 2, math.inf).sums == 2 * answer).all()
