@@ -482,8 +482,6 @@ def what_sums_alone_are_worth() -> str:
     rows = {(r["data"], r["what"], r["epsilon"]): r for r in table("private-classifier.csv")}
     names = {
         ("fashion", "alone"): "Fashion-MNIST",
-        ("fashion", "both"): "the same, half of the budget",
-        ("fashion", "free"): "the same, from the sums of `moments` at no cost",
         ("cifar10", "alone"): "CIFAR-10",
         ("letter", "alone"): "letter",
         ("satimage", "alone"): "satimage",
