@@ -24,6 +24,7 @@ from fedeas_private.generator.card import WEIGHTS
 from fedeas_private.generator.classifier import PrivateClassifier, discriminants, shrunk
 from fedeas_private.generator.make import (
     CLASSIFIER_FOLDER,
+    claim_folder,
     make_classifier,
     make_private,
     open_private,
@@ -358,6 +359,17 @@ def test_one_budget_makes_both(shapes, people, tmp_path, monkeypatch):
         assert open_private(str(out)).fingerprint == generator.fingerprint
     with pytest.raises(InputError, match="folder"):
         make_private(data, places, classifier=True)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_folder_is_of_a_request_with_a_classifier_or_of_one_without(tmp_path, first):
+    """With one, the generator has half of the budget: the other request is paid for again."""
+    named = [{"epsilon": 1.0, **({"classifier": True} if both else {})} for both in (True, False)]
+    requests = named if first else named[::-1]
+    claim_folder(tmp_path, requests[0])
+    claim_folder(tmp_path, requests[0])
+    with pytest.raises(InputError, match="another request"):
+        claim_folder(tmp_path, requests[1])
 
 
 def test_the_command_makes_both(fedeas, tmp_path):

@@ -370,6 +370,17 @@ def test_strangers_copies_and_unsigned_keys_are_left_out():
     assert f"member {cohort.members.names[2]} " in run.left_out[12]
 
 
+def test_nobody_keeps_a_member_out_by_its_public_identity():
+    """Everybody has the list: a copy of an identity that is not signed takes nobody's place."""
+    cohort = Cohort(vectors_of(5))
+    replies = cohort.ask("keys")
+    replies[99] = cohort.members.keys[0] + bytes(range(96))
+    requests = cohort.run_server.roster(replies.items())
+    assert sorted(requests) == [10, 11, 12, 13, 14]
+    assert "is not signed for this run" in cohort.run_server.left_out.pop(99)
+    assert not cohort.run_server.left_out
+
+
 def test_too_few_clients_are_named_and_waiting_is_advised_only_where_somebody_is_silent():
     """An honest operator who asks again spends the others' budgets."""
 

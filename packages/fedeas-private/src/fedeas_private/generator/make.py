@@ -338,8 +338,9 @@ def claim_folder(folder: Path, request: Mapping[str, Any]) -> None:
         write_json(path, request)
         return
     content = read_json(path) if path.exists() else {}
-    # Earlier versions knew no other unit.
+    # Earlier versions knew no other unit, and no classifier, which is named only where it is made.
     earlier = {"unit": SAMPLE, **content} if isinstance(content, dict) else {}
+    request = {**request, "classifier": request.get("classifier")}
     if differ := [key for key in request if earlier.get(key) != request[key]]:
         raise InputError(
             f"{folder} holds a generator that was made for another request",

@@ -77,8 +77,10 @@ class PairKeys:
                 raise NoKeysError("this site has not met the others of this run")
             asked, rest = record.secret[:HASH], record.secret[HASH:]
             first, keys = int.from_bytes(rest[:_NUMBER]), pieces(rest[_NUMBER:], KEY)
-            if not first <= number <= first + MOST_SKIPPED:
+            if number < first:
                 raise RefusedError("not the next sum of this run", got=number)
+            if number > first + MOST_SKIPPED:  # then new keys are agreed on
+                raise NoKeysError("not the next sum of this run, by far", got=number)
             if number > first:
                 keys = [k if k == _NOBODY else next_key(k, number - first) for k in keys]
                 later = asked + number.to_bytes(_NUMBER) + b"".join(keys)

@@ -114,17 +114,24 @@ class Run(_Stages):
 
     def roster(self, replies: Replies) -> Requests:
         """Gather the clients' keys and send everybody all of them."""
-        given = dict(self._sized("keys", replies, KEY + SIGNED_KEY))
-        often = Counter(part for r in given.values() for part in pieces(r[: 2 * KEY], KEY))
-        keys: dict[int, bytes] = {}
-        for node, reply in given.items():
+        given: dict[int, tuple[int, bytes]] = {}
+        for node, reply in dict(self._sized("keys", replies, KEY + SIGNED_KEY)).items():
             place = self._members.place(reply[:KEY])
             if place is None:
                 self.left_out[node] = (
                     "keys: not a member of the federation: its key (fedeas keys show --key) is not "
                     "in the server's list"
                 )
-            elif why := self._unsound(place, reply, often):
+            elif why := self._unsigned(place, reply):
+                self.left_out[node] = f"keys: {why}"
+            else:
+                given[node] = place, reply
+        # Of what is signed alone: by a member's public identity nobody keeps it out.
+        often = Counter(part for _, r in given.values() for part in pieces(r[: 2 * KEY], KEY))
+        keys: dict[int, bytes] = {}
+        for node, (place, reply) in given.items():
+            twice = any(often[part] > 1 for part in pieces(reply[: 2 * KEY], KEY))
+            if why := "a key appears twice" if twice else _low_order(reply[KEY : 2 * KEY]):
                 self.left_out[node] = f"keys: {why}"
             else:
                 self.nodes[place], keys[place] = node, reply[KEY:]
@@ -155,18 +162,16 @@ class Run(_Stages):
         settled = {n for n, why in self.left_out.items() if not why.endswith(NO_REPLY)}
         return not self.lost and set(nodes) <= settled | set(self.nodes.values())
 
-    def _unsound(self, place: int, reply: bytes, often: Mapping[bytes, int]) -> str:
-        """Return what is wrong with a member's introduction, or nothing."""
+    def _unsigned(self, place: int, reply: bytes) -> str:
+        """Return what is wrong with the signature of a member's key, or nothing."""
         key, signature = reply[KEY : 2 * KEY], reply[2 * KEY :]
-        if any(often[part] > 1 for part in pieces(reply[: 2 * KEY], KEY)):
-            return "a key appears twice"
-        if not is_signed(self._members.keys[place], signature, signed_key(self.bound, key)):
-            return (
-                f"the key of member {self._members.names[place]} is not signed for this run and "
-                "this list of members: compare the fingerprint of its list (fedeas keys show) with "
-                f"{self._members.fingerprint}"
-            )
-        return _low_order(key)
+        if is_signed(self._members.keys[place], signature, signed_key(self.bound, key)):
+            return ""
+        return (
+            f"the key of member {self._members.names[place]} is not signed for this run and "
+            "this list of members: compare the fingerprint of its list (fedeas keys show) with "
+            f"{self._members.fingerprint}"
+        )
 
 
 class Server(_Stages):
