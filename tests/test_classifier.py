@@ -361,6 +361,39 @@ def test_one_budget_makes_both(shapes, people, tmp_path, monkeypatch):
         make_private(data, places, classifier=True)
 
 
+def test_a_classifier_that_fails_takes_nothing_that_was_paid_for(shapes, tmp_path, monkeypatch):
+    """The generator is there, and the next call asks for what is missing alone."""
+    data, places = shapes
+    asked, ask = [], SimulatedSums.ask
+
+    def breaks(self, query, epsilon=1.0, share=1.0):
+        asked.append(query.name)
+        if len(asked) == 5:
+            raise InputError("a site lies")
+        return ask(self, query, epsilon, share)
+
+    monkeypatch.setattr(SimulatedSums, "ask", breaks)
+    with pytest.raises(InputError, match="lies"):
+        make_private(data, places, epsilon=50.0, out=tmp_path, classifier=True)
+    kept = open_private(str(tmp_path)).fingerprint
+    assert make_private(data, places, 50.0, out=tmp_path, classifier=True).fingerprint == kept
+    made = PrivateClassifier.load(tmp_path / CLASSIFIER_FOLDER)
+    assert made.card.privacy == open_private(str(tmp_path)).card.privacy
+    assert asked[4:] == ["feature-products"] * 2
+    with pytest.raises(InputError, match="already"):
+        make_private(data, places, epsilon=50.0, out=tmp_path, classifier=True)
+
+
+def test_no_site_pays_where_there_can_be_no_classifier(shapes, tmp_path, monkeypatch):
+    data, places = shapes
+    monkeypatch.setattr(SimulatedSums, "ask", lambda *_: pytest.fail("asked"))
+    small = dataclasses.replace(data, samples=np.asarray(data.samples)[:, :7, :7])
+    many = dataclasses.replace(data, classes=tuple(map(str, range(2000))))
+    for wrong in (small, many):
+        with pytest.raises(InputError):
+            make_private(wrong, places, out=tmp_path, classifier=True)
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_a_folder_is_of_a_request_with_a_classifier_or_of_one_without(tmp_path, first):
     """With one, the generator has half of the budget: the other request is paid for again."""

@@ -54,6 +54,8 @@ _LEAST_SPREAD = 0.01  # of the squared norm: what lies within classes at least
 _RIDGE = 0.2  # of the noise's largest eigenvalue, added to every variance
 _LEAST_RIDGE = 1e-3  # of the mean variance, the same
 _BLOCK = 512  # samples at a time
+# A question has a centre of every class; sites read no longer one (flower/secure_sum.py).
+_LONGEST_QUESTION, _DIGITS = 2**20 - 2**12, 10  # characters, in all and of one number
 
 METHODS = {"image": "edges", "table": "rows"}
 
@@ -81,8 +83,7 @@ class PrivateClassifier(PrivateModel):
         ask : callable
             Asks all sites a query, for a share of the privacy budget.
         """
-        if data.kind not in METHODS:
-            raise InputError("private classifiers are for images and tables", got=data.kind)
+        cls.check(data)
         method, shape = METHODS[data.kind], data.samples.shape[1:]
         settings: dict[str, Any] = {}
         if data.schema is None:
@@ -93,6 +94,20 @@ class PrivateClassifier(PrivateModel):
             tensors, settings = _from_rows(asked), {"query": encode_query(asked.query)}
         card = make_card(method, data.classes, shape, releases, counts, (), settings, CLASSIFIER)
         return cls(card, tensors)
+
+    @staticmethod
+    def check(data: Dataset) -> None:
+        """Refuse data that there is no classifier for, before anything is asked."""
+        if data.kind not in METHODS:
+            raise InputError("private classifiers are for images and tables", got=data.kind)
+        if data.schema is None:
+            shape, classes = data.samples.shape[1:], len(data.classes)
+            _check_edges(classes, shape)
+            most = _LONGEST_QUESTION // (_DIGITS * feature_count((EDGES,), shape[2]))
+            if classes > most:
+                raise InputError(
+                    "too many classes for a private classifier", got=classes, allowed=f"{most}"
+                )
 
     def scores(self, samples: NDArray[Any]) -> Floats:
         """Return the logarithm of every class's density at each sample, up to a constant."""
@@ -149,10 +164,14 @@ def _coordinates(card: GeneratorCard) -> tuple[Callable[[NDArray[Any]], Floats],
         return query.coefficients, query.dimensions
     if card.method != METHODS["image"]:
         raise ValueError("another method")
-    size = feature_count((EDGES,), card.shape[2])
-    zero = ((0,) * size,) * len(card.classes)
-    FeatureMeans(len(card.classes), card.shape, zero, (1,) * size, (EDGES,))  # refuses other shapes
-    return _edges, size
+    _check_edges(len(card.classes), card.shape)
+    return _edges, feature_count((EDGES,), card.shape[2])
+
+
+def _check_edges(classes: int, shape: tuple[int, ...]) -> None:
+    """Refuse images that have no edge features: the query does."""
+    size = feature_count((EDGES,), shape[2])
+    FeatureMeans(classes, shape, ((0,) * size,) * classes, (1,) * size, (EDGES,))
 
 
 def _edges(images: NDArray[Any]) -> Floats:

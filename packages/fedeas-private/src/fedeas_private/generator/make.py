@@ -186,24 +186,33 @@ def make_once(
     simulated : bool
         As for `keep_sums`.
     """
-    if simulated and (out / CARD).exists():
+    both, begun = bool(request.get("classifier")), (out / CARD).exists()
+    if simulated and begun and not (both and (out / SUMS / REQUEST).exists()):
         raise InputError(
             f"{out} holds a generator already",
             fix=f"use it as private(model={out}), or choose another folder",
         )
     # A simulation's request names the very data, so it does not stay where the generator is.
     claim_folder(out / SUMS if simulated else out, request)
-    if (out / CARD).exists():
+    if begun and (not both or (out / CLASSIFIER_FOLDER / CARD).exists()):
         return open_private(str(out))
+    if both:
+        PrivateClassifier.check(data)  # before anything is paid for
     ask = keep_sums(ask, out / SUMS, request["epsilon"], request["delta"], simulated)
     method, seed, steps = (request[name] for name in ("method", "seed", "steps"))
-    both = bool(request.get("classifier"))
     part = _CLASSIFIER_SHARE if both and data.schema is None else 0.0
-    generator = make_from_sums(data, _part_of(ask, 1 - part), method, seed, steps, progress)
+    generator = (
+        open_private(str(out))
+        if begun
+        else make_from_sums(data, _part_of(ask, 1 - part), method, seed, steps, progress)
+    )
+    generator.save(out)  # first: what is paid for is there, whatever becomes of the classifier
     if both:  # of rows, the same sums once more, which are kept
         classifier = classifier_from_sums(data, _part_of(ask, part or 1.0))
+        # The budget is one: what the classifier's sums cost in the end counts for both.
+        generator.card = dataclasses.replace(generator.card, privacy=classifier.card.privacy)
+        generator.save(out)
         classifier.save(out / CLASSIFIER_FOLDER)
-    generator.save(out)
     shutil.rmtree(out / SUMS, ignore_errors=True)
     return generator
 
