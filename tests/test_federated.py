@@ -252,7 +252,7 @@ VARIATE = {"w": ONES}
         ({"weights": ends(ONES)}, {"num-examples": 1e15}, "not a number of samples"),
         ({"weights": ends(ONES)}, {"num-examples": 5.5}, "must be a whole number"),
         ({"weights": ends(ONES)}, {"num-examples": math.nan}, "must be a whole number"),
-        ({"weights": ends(ONES)}, {"num-examples": 6}, "changed number of samples"),
+        ({"weights": ends(ONES)}, {"num-examples": 6}, "changed size"),
         ({"weights": ends(ONES)}, {"num-examples": 0}, "not a number of samples"),
         ({"weights": ends(ONES)}, {"steps": math.inf}, "must be a whole number"),
         ({"weights": ends(ONES)}, {"trained-on": -1}, "must be a whole number"),

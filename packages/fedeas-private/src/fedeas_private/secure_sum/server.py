@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from fedeas.errors import FedeasError, InfeasibleError
+from fedeas.flower.settings import INSTALL_PRIVATE
 from fedeas_private.secure_sum.client import bind_session, shared_by
 from fedeas_private.secure_sum.identity import Members, quorum
 from fedeas_private.secure_sum.keys import (
@@ -21,6 +22,7 @@ from fedeas_private.secure_sum.keys import (
     weights_at_zero,
 )
 from fedeas_private.secure_sum.messages import (
+    AGREEMENT,
     DEALT,
     HASH,
     KEY,
@@ -35,6 +37,7 @@ from fedeas_private.secure_sum.messages import (
 from fedeas_private.secure_sum.pairs import bind_run, signed_key
 
 NO_REPLY = "no reply in time"
+_WITHOUT = f"a site without secure sums: {INSTALL_PRIVATE}, and the app of fedeas_private.flower"
 _MOST_NAMED = 5  # clients in an error
 _PROBE = load_key(bytes(KEY))  # with any key, one of low order agrees on zeros
 Replies = Iterable[tuple[int, bytes]]  # the node that was asked, and its reply, as they arrive
@@ -93,7 +96,8 @@ class _Stages:
             fix="start more clients, or wait longer for them"
             if silent
             else "asking again changes nothing: the logs of these clients say why they refused, "
-            "and `fedeas ledger site.toml` there what is left of the budget",
+            "and `fedeas ledger site.toml` there what is left of the budget"
+            + (f"; {_WITHOUT}" if stage == AGREEMENT[0] else ""),
         )
 
     def _name(self, node: int) -> str:
