@@ -615,3 +615,14 @@ def test_a_program_that_takes_too_long_leaves_a_cover_and_a_bound(monkeypatch, s
     cover = covering.least_cover(holds, demand)
     assert (holds @ cover.samples >= demand).all()
     assert demand.max() <= cover.bound <= cover.samples.sum()
+
+
+@pytest.mark.parametrize("gap", ["", " ", "NA", "nan", "None"])
+def test_samples_of_nobody_are_refused(tmp_path, gap):
+    """Otherwise they would all be of one person."""
+    path = tmp_path / "rows.csv"
+    path.write_text(f"site,labels,patient\nA,flu|cough,p1\nA,flu,P1 \nA,flu|cough,{gap}\n")
+    with pytest.raises(InputError, match="whose the sample is"):
+        LabelSetCounts.load(path)
+    path.write_text("site,labels,patient\nA,flu|cough,p1\nA,flu|cough,P1 \nA,flu,p2\n")
+    assert LabelSetCounts.load(path).people.sum() == 2

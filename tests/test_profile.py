@@ -192,7 +192,7 @@ def test_the_page_of_label_sets_counts_people(fedeas, tmp_path):
     out = tmp_path / "a.html"
     assert fedeas("profile", tmp_path / "sets.csv", "--out", out, "--cost", "2s").code == 0
     html = out.read_text(encoding="utf-8")
-    names, rows = table_of(html, "site", "all people")
+    names, rows = table_of(html, "site", "all person/label-set pairs")
     assert names[1:-1] == ["no label", "flu", "cough"]
     north, south, west, everywhere = ([text for text, _ in row] for row in rows)
     assert north[1].startswith("300 (")
@@ -231,7 +231,7 @@ def test_the_prevalences_of_the_archives_are_drawn(data, monkeypatch):
     monkeypatch.setattr(label_report, "picture", canvas.picture)
     html = profile(LabelSetCounts.load(data / "sites" / "xray_label_sets.csv")).html
     assert "data:image/svg+xml;base64," in html
-    _, rows = table_of(html, "site", "all people")
+    _, rows = table_of(html, "site", "all person/label-set pairs")
     assert [row[0][0] for row in rows] == ["CheXpert", "NIH", "PadChest", "all sites"]
 
 

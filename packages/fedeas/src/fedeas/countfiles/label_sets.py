@@ -13,6 +13,7 @@ reader of label counts.
 
 import csv
 import json
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -48,6 +49,7 @@ from fedeas.errors import InputError
 
 SEPARATOR = "|"  # between the labels of a cell
 NO_LABEL = "no label"  # what the set without a label is called
+_NOBODY = frozenset(("", "na", "n/a", "nan", "none", "null"))
 _PEOPLE = frozenset(("people", "person", "persons", "patient", "patients", "subject", "subjects"))
 _NUMBERS = ("0", "1")
 
@@ -149,6 +151,18 @@ def _columns(head: tuple[str, ...]) -> LabelSetColumns | None:
     return LabelSetColumns(head, clients[0], tuple(labels), listed, count, person)
 
 
+def _person(cell: str, where: str) -> str:
+    """Return who a sample is of, in one spelling; nobody is not a person."""
+    name = unicodedata.normalize("NFKC", cell).strip().casefold()
+    if name in _NOBODY:
+        raise InputError(
+            f"{where} does not say whose the sample is",
+            got=cell,
+            fix="write an id in every row, or leave the column out to count samples",
+        )
+    return name
+
+
 def _names_people(heading: str) -> bool:
     words = words_of(heading)
     return bool(words) and words[0] in _PEOPLE and words[1:] in ([], ["id"])
@@ -198,7 +212,7 @@ def read_label_sets(path: Path, columns: LabelSetColumns) -> dict[str, Any]:
             if columns.count is None:
                 sums.setdefault(key, [0, 0])[0] += 1
                 if columns.people is not None:
-                    persons.setdefault(key, set()).add(row[columns.people])
+                    persons.setdefault(key, set()).add(_person(row[columns.people], rows.where))
             elif key in sums:
                 name = SEPARATOR.join(labels) or NO_LABEL
                 raise InputError(

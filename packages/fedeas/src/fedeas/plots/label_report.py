@@ -51,7 +51,7 @@ from fedeas.plots.page import Grid, Numbers, Part, Picture, Section, render_page
 _TABLES = 5  # that agree with what is shown
 _MOST_SITES, _MOST_CLASSES, _MOST_PLANS = 25, 12, 10  # of which a table has a line or column each
 _MOSTLY = 3  # classes that are named of what a site would generate
-_MANY = {"sample": "samples", "group": "groups", "person": "people"}
+_MANY = {"sample": "samples", "group": "groups", "person": "person/label-set pairs"}
 
 Published = PublishedCounts | NoisyCounts
 
@@ -455,9 +455,8 @@ def _label_set_sections(
     ]
     cases = [_Case(each.positives, diagnose(each.positives, target), None) for each in tables]
     several = [each.n[:, each.sets.sum(axis=1) > 1].sum() / each.total for each in tables]
-    once = "people, once in each label set" if unit == "person" else "samples"
     numbers = [
-        (_range(shown.total_range), once),
+        (_range(shown.total_range), _MANY[unit]),
         (f"{table.K:,}", "sites"),
         (f"{table.L:,}", "labels"),
         (_percent(several), f"of the {_MANY[unit]} have two or more labels"),
@@ -512,7 +511,10 @@ def _who_has_which(shown: PublishedCounts, tables: Sequence[LabelSetCounts]) -> 
         "shares of a site do not add up to 100\u00a0%."
     ]
     if shown.unit == "person":
-        parts.append("Counts are of people: somebody who has several label sets counts in each.")
+        parts.append(
+            "Counts are of people in label sets: somebody who has several label sets counts in "
+            "each, so there are fewer people than the counts add up to."
+        )
     if shown.withheld.any():
         parts.append(
             f"Where 1 to {shown.threshold - 1} have a label set at a site, their number is "
