@@ -146,7 +146,7 @@ def prevalence_height(sites: int) -> float:
 
 
 def draw_prevalence(
-    figure: Any, shares: NDArray[np.float64], sites: list[str], labels: list[str], units: str
+    figure: Any, shares: NDArray[np.float64], sites: list[str], labels: list[str]
 ) -> None:
     """Draw the share of each site's samples that has each label; one below zero is withheld."""
     axes, withheld = figure.subplots(), shares < 0
@@ -162,8 +162,7 @@ def draw_prevalence(
     axes.set_xticks(np.arange(len(labels)), [shortened(n) for n in labels], rotation=90, size=_SIZE)
     axes.set_yticks(np.arange(len(sites)), [shortened(name) for name in sites], size=_SIZE)
     axes.tick_params(length=0)
-    title = f"{units.capitalize()} with each label, % of each site's {units}"
-    axes.set_title(title, size=10, loc="right")
+    axes.set_title("Share with each label, % of each site", size=10, loc="right")
 
 
 # What is drawn

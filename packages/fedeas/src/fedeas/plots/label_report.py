@@ -526,7 +526,7 @@ def _who_has_which(shown: PublishedCounts, tables: Sequence[LabelSetCounts]) -> 
     values = np.array([[0.0 if x is None else x for x in row[1:-1]] for row in shades[:-1]])
     drawn = partial(
         draw_prevalence, shares=values, sites=[name for name, _ in rows],
-        labels=[names[c] for c in columns], units=_MANY[shown.unit],
+        labels=[names[c] for c in columns],
     )  # fmt: skip
     content = picture(drawn, "svg", HEATMAP_WIDTH, prevalence_height(len(rows)))
     alt = f"Heat map of the share of each site's {_MANY[shown.unit]} that has each label"
