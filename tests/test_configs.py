@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from fedeas import InputError
+from fedeas._util.settings import read_settings
 from fedeas._util.specs import parse
+from fedeas_lab.config import Config
+from fedeas_lab.resolve import partition_data
 from fedeas_lab.sweep import RunSpec, read_sweep, run_specs
 from test_docs import load_tool, sweep_files
 
@@ -130,3 +134,14 @@ def test_an_image_is_generated_once_whatever_takes_part():
 def _with(run: RunSpec, **changed: float) -> RunSpec:
     federated = run.config.federated.replace(**changed)
     return replace(run, config=run.config.replace(federated=federated))
+
+
+@pytest.mark.parametrize(
+    "recipe", [{"recipe": "iid"}, {"recipe": "shards", "shards_per_client": 2}]
+)
+def test_a_config_may_name_a_recipe_without_alpha(recipe):
+    content = {"data": {"name": "tables/letter"}, "partition": recipe | {"clients": 5}}
+    assert partition_data(read_settings(Config, content)).counts.K == 5
+    content["partition"]["alpha"] = 0.5
+    with pytest.raises(InputError, match="alpha"):
+        partition_data(read_settings(Config, content))

@@ -44,6 +44,7 @@ from fedeas.training.tensors import choose_device
 from fedeas_lab.code import code_hash
 from fedeas_lab.config import Config, PartitionConfig
 
+_WITHOUT_ALPHA = ("iid", "shards")
 _PRIVATE_SETTINGS = ("epsilon", "delta", "method", "steps", "seeded_noise")
 
 
@@ -184,6 +185,9 @@ def pool_seed(config: Config) -> int:
 def _recipe(partition: PartitionConfig, seed: int) -> Recipe:
     settings = {k: v for k, v in partition.to_dict().items() if k != "recipe"}
     if not site_column(partition.recipe):
+        # TOML has no None: the default is not somebody's wish.
+        if partition.recipe in _WITHOUT_ALPHA and partition.alpha == PartitionConfig().alpha:
+            del settings["alpha"]
         return make_partition(partition.recipe, **settings, seed=seed)
     # The sites decide: only what was set is refused.
     defaults = PartitionConfig().to_dict()
