@@ -7,7 +7,6 @@ and a key of the owner's: other groups, the query and the server have no say in 
 """
 
 import os
-import unicodedata
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -23,6 +22,7 @@ from fedeas._util.files import (
     owner_only_folder,
     unreadable,
 )
+from fedeas.countfiles.validate import one_spelling
 from fedeas.errors import InputError
 from fedeas.planning.counts import distinct, names
 from fedeas_private.queries.query import WHOLE
@@ -84,7 +84,7 @@ class Groups:
         if np.ndim(codes) != 1:
             raise InputError("the ids of groups are not a list", got=np.shape(codes))
         # Written in two ways, somebody would count twice: whatever is joined here counts less.
-        texts, joined = distinct([_folded(str(value)) for value in values.tolist()], "group")
+        texts, joined = distinct([one_spelling(str(value)) for value in values.tolist()], "group")
         group_names = tuple(map(str, texts.tolist()))
         names(group_names, len(group_names), "group")
         if missing := [name for name in group_names if name in _MISSING]:
@@ -176,7 +176,3 @@ def owner_key(folder: Path) -> bytes:
             fix="restore it from a backup, or remove it: other samples of people are taken then",
         )
     return path.read_bytes()
-
-
-def _folded(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())

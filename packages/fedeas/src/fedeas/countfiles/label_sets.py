@@ -13,7 +13,6 @@ reader of label counts.
 
 import csv
 import json
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -44,12 +43,12 @@ from fedeas.countfiles.table import (
     shown,
     words_of,
 )
+from fedeas.countfiles.validate import is_missing, one_spelling
 from fedeas.countfiles.workbook import sheet_rows
 from fedeas.errors import InputError
 
 SEPARATOR = "|"  # between the labels of a cell
 NO_LABEL = "no label"  # what the set without a label is called
-_NOBODY = frozenset(("", "na", "n/a", "nan", "none", "null"))
 _PEOPLE = frozenset(("people", "person", "persons", "patient", "patients", "subject", "subjects"))
 _NUMBERS = ("0", "1")
 
@@ -153,8 +152,8 @@ def _columns(head: tuple[str, ...]) -> LabelSetColumns | None:
 
 def _person(cell: str, where: str) -> str:
     """Return who a sample is of, in one spelling; nobody is not a person."""
-    name = unicodedata.normalize("NFKC", cell).strip().casefold()
-    if name in _NOBODY:
+    name = one_spelling(cell)
+    if is_missing(name):
         raise InputError(
             f"{where} does not say whose the sample is",
             got=cell,

@@ -160,6 +160,15 @@ def is_missing(cell: str) -> bool:
     return not cell or cell in _DASHES or cell.lower() in _MISSING
 
 
+def one_spelling(name: str) -> str:
+    """Return an id of a person as everybody writes it: spelt in two ways, somebody counts twice.
+
+    >>> one_spelling(" P  07") == one_spelling("p 07")
+    True
+    """
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
 def names_total(name: str) -> bool:
     """Tell whether a name is that of a sum: 'Total', 'Subtotal Nord', 'Alle H\u00e4user'.
 
