@@ -197,6 +197,7 @@ def study(
 
     Example: `python -m reproduction study --page docs/findings.md`
     """
+    from reproduction.central import read_central
     from reproduction.page import fill_page, study_tables
     from reproduction.study import (
         RECORD,
@@ -222,7 +223,8 @@ def study(
         write_rows(out, everything)
     if page is not None:
         text = page.read_text(encoding="utf-8")
-        page.write_text(fill_page(text, study_tables(everything)), encoding="utf-8")
+        tables = study_tables(everything, read_central())
+        page.write_text(fill_page(text, tables), encoding="utf-8")
         return
     first = [*primary(everything), *first_step(everything)]
     second = secondary(everything)

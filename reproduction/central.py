@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,6 +25,7 @@ from fedeas_lab.sweep import read_sweep, run_specs
 from reproduction.study import DATA, write_record
 
 RECORD = Path(__file__).parent / "recorded" / "central.csv"
+MOST_DRAWN = 10_000  # a diffusion model takes a minute for 1,000 images on one core
 
 
 @dataclass(frozen=True)
@@ -54,19 +56,19 @@ def central_runs(sweep: Path, seeds: Sequence[int]) -> Iterator[CentralRun]:
     real = seen(run)
     labels = np.asarray(run.federation.data.labels)[real]
     for seed in seeds:
-        seeds_of_samples = child_rng(seed, "central").integers(
-            2**62, size=len(labels), dtype=np.uint64
-        )
+        rng = child_rng(seed, "central")
+        wanted = labels if len(labels) <= MOST_DRAWN else rng.choice(labels, MOST_DRAWN, False)
+        seeds_of_samples = rng.integers(2**62, size=len(wanted), dtype=np.uint64)
         batch = config.augment.batch
         drawn = np.concatenate(
             [
-                run.generator.sample(labels[i : i + batch], seeds_of_samples[i : i + batch])
-                for i in range(0, len(labels), batch)
+                run.generator.sample(wanted[i : i + batch], seeds_of_samples[i : i + batch])
+                for i in range(0, len(wanted), batch)
             ]
         )
         for what, samples in (
             ("the generator's data", Samples.of(run.federation.data, real)),
-            ("synthetic samples alone", Samples.of(run.federation.data, real[:0], drawn, labels)),
+            ("synthetic samples alone", Samples.of(run.federation.data, real[:0], drawn, wanted)),
         ):
             model = make_model(config.federated.model, run.task, seed)
             fit(model, samples, local, child_rng(seed, "central", what))
@@ -88,12 +90,16 @@ def seen(run: Run) -> NDArray[np.int64]:
     )
 
 
+def read_central(path: Path = RECORD) -> list[CentralRun]:
+    """Read the runs of a record; a record that is not there has none."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return [msgspec.convert(line, CentralRun, strict=False) for line in csv.DictReader(file)]
+
+
 def write_central(path: Path, runs: Sequence[CentralRun]) -> None:
     """Write every run as a line of CSV, after those of other data sets that are there."""
-    known: list[dict[str, str]] = []
-    if path.exists():
-        with path.open(newline="", encoding="utf-8") as file:
-            known = list(csv.DictReader(file))
     data = {run.data for run in runs}
-    others = [line for line in known if line["data"] not in data]
-    write_record(path, [f.name for f in fields(CentralRun)], [*others, *map(asdict, runs)])
+    every = [*(run for run in read_central(path) if run.data not in data), *runs]
+    write_record(path, [f.name for f in fields(CentralRun)], map(asdict, every))

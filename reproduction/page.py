@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from fedeas.errors import InputError
+from fedeas_lab.results import Mean
+from reproduction.central import CentralRun
 from reproduction.study import (
     PRIMARY,
     REAL_SITES,
@@ -24,7 +26,8 @@ NOT_RUN = "*Not run.*"
 # Ways to train in the order of a table; any other comes last.
 WAYS = (
     "none", "none, own steps", "copies", "class weights", "uniform", "random", "missing-only",
-    "fedeas", "waterfill", "full-balance",
+    "fedeas", "waterfill", "full-balance", "fedeas private 1", "fedeas private 3",
+    "fedeas private 10", "fedeas central", "uniform central",
 )  # fmt: skip
 
 
@@ -39,9 +42,10 @@ def fill_page(page: str, tables: Mapping[str, str]) -> str:
     return MARKER.sub(block, page)
 
 
-def study_tables(rows: Sequence[StudyRun]) -> dict[str, str]:
+def study_tables(rows: Sequence[StudyRun], central: Sequence[CentralRun] = ()) -> dict[str, str]:
     """Return every table of the study as Markdown, by the name in a page's marker."""
     return {
+        "central": _central(rows, central),
         "primary": _primary(rows),
         "secondary": _secondary(rows),
         "drawn-sites": _ways(rows, PRIMARY),
@@ -88,6 +92,27 @@ def _ways(rows: Sequence[StudyRun], data_sets: Sequence[str]) -> str:
             cells.append(text)
         lines.append([way, *cells])
     return _table(("accuracy, %", *(f"{data}, {most[data]} seeds" for data in known)), lines)
+
+
+def _central(rows: Sequence[StudyRun], central: Sequence[CentralRun]) -> str:
+    """Return what classifiers of a generator's data, and of its samples, reach in one place."""
+    of_all = means(rows)
+    cells: Mapping[tuple[str, str], list[float]] = defaultdict(list)
+    for run in central:
+        cells[run.data, run.trained_on].append(run.accuracy)
+    trained_on = tuple(dict.fromkeys(what for _, what in cells))
+    lines = []
+    for data in dict.fromkeys(data for data, _ in cells):
+        ways = of_all.get(data, {})
+        best = max(ways.items(), key=lambda way: way[1].value, default=None)
+        shown = [Mean.of(cells[data, what]).points() for what in trained_on]
+        federated = [
+            ways["fedeas"].points() if "fedeas" in ways else "",
+            f"{best[1].points()} ({best[0]})" if best else "",
+        ]
+        lines.append([data, *shown, *federated])
+    heads = ("accuracy, %", *(f"central, on {what}" for what in trained_on), "FedEAS", "best way")
+    return _table(heads, lines)
 
 
 def _noise(rows: Sequence[StudyRun]) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from fedeas.errors import InputError
 from fedeas_lab.results import FinishedRun, export
+from reproduction.central import CentralRun, read_central, write_central
 from reproduction.claims import recorded
 from reproduction.evidence import holm_p_values
 from reproduction.page import MARKER, NOT_RUN, fill_page, study_tables
@@ -186,6 +187,21 @@ def test_every_way_has_its_accuracy_and_fedeas_minus_it():
     assert study_tables(LETTER)["real-sites"] == NOT_RUN
 
 
+def test_central_classifiers_stand_beside_the_federation(tmp_path):
+    central = [
+        CentralRun("letter", what, 100, seed, 10, 0.1, accuracy, accuracy)
+        for what, accuracy in (("its data", 0.9), ("samples", 0.7))
+        for seed in (1, 2, 3)
+    ]
+    write_central(tmp_path / "central.csv", central)
+    assert read_central(tmp_path / "central.csv") == central
+    assert study_tables(LETTER, central)["central"].splitlines() == [
+        "| accuracy, % | central, on its data | central, on samples | FedEAS | best way |",
+        "| --- | --- | --- | --- | --- |",
+        "| letter | 90.0 ± 0.0 | 70.0 ± 0.0 | 64.0 ± 5.0 | 64.0 ± 5.0 (fedeas) |",
+    ]
+
+
 def test_secondary_comparisons_are_columns():
     table = study_tables(LETTER)["secondary"].splitlines()
     assert table[0].startswith("| data | water-filling minus FedEAS | FedEAS minus copies |")
@@ -214,7 +230,7 @@ def test_the_findings_have_a_place_for_every_comparison_of_the_plan():
 
 def test_the_findings_are_those_of_the_record():
     page = FINDINGS.read_text(encoding="utf-8")
-    assert fill_page(page, study_tables(read_rows(RECORD))) == page
+    assert fill_page(page, study_tables(read_rows(RECORD), read_central())) == page
 
 
 def study_run(grid, policy, seed, accuracy, data="natural/covertype_areas"):
