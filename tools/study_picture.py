@@ -26,6 +26,7 @@ from reproduction.study import RECORD, read_rows
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "data"
+LEAST = -8.0  # points; what lies below is written out, so that the rest can be told apart
 COLUMNS = 2  # of panels: a phone shows them as wide as its screen
 GAINS = (
     "Points over training without synthetic samples, whose accuracy is in the title, with 95 % "
@@ -94,6 +95,10 @@ def draw_panel(
         low, high = (100 * bound for bound in gain.bounds)
         value = 100 * gain.value
         colour, marker, _ = look("fedeas" if way.startswith(("own-", "fedeas ")) else way)
+        if value < LEAST:
+            at = axes.get_yaxis_transform()
+            axes.text(0.02, place, f"← {value:.1f}", va="center", size=8, color=INK, transform=at)
+            continue
         axes.errorbar(
             value, place, xerr=[[value - low], [high - value]], marker=marker, color=colour,
             capsize=2,
