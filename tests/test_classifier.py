@@ -250,8 +250,8 @@ def test_a_rare_category_does_not_outweigh_the_numbers():
     rows = np.stack([level, rng.normal(3.0 * labels)], axis=1).astype(np.float32)
     schema = Schema((Column("level", tuple("abcdefghijklmnopqrst")), Column("number")))
     data = Dataset(rows, labels, "x", ("a", "b"), 3000, "x", kind="table", schema=schema)
-    sites = np.array_split(np.arange(3000), 4)
-    assert right(make_classifier(data, sites, math.inf), data) > 0.92  # at best 0.95
+    places = np.array_split(np.arange(3000), 4)
+    assert right(make_classifier(data, places, math.inf), data) > 0.92  # at best 0.95
 
 
 @pytest.mark.parametrize("kind", ["image", "table"])
