@@ -11,7 +11,7 @@ counts, so their L2 sensitivity is sqrt(M). Pairs are those that say more than t
 **chosen by looking at the rows**: a real mechanism would have to pay for that, so the figures of
 `marginals` are above what it could have.
 
-A random forest and the network `mlp` are trained on as many rows as there are (at most 8,000), and
+A random forest and the network `mlp` are trained on as many rows as there are (at most 4,000), and
 tested on real test rows: accuracy and the mean over classes. `real` is trained on the real rows.
 Sites are natural ones for forest, rodents and loans, Dirichlet 0.1 on 20 clients for the others;
 delta is 1e-5, and noise is drawn from the seed. `seconds` are of one core. The record
@@ -55,7 +55,7 @@ SITES = {
 RECORD = Path(__file__).parents[1] / "docs/data/row-marginals.csv"
 KEYS = ("data", "what", "epsilon", "seed")
 FIGURES = ("forest", "forest_classes", "mlp", "mlp_classes", "seconds")
-BINS, MOST_ROWS, STEPS, GRID = 10, 8_000, 300, 4096
+BINS, MOST_ROWS, STEPS, GRID = 10, 4_000, 300, 4096
 Ints = NDArray[np.int64]
 Rows = NDArray[np.float32]
 Table = tuple[NDArray[Any], NDArray[Any]]
