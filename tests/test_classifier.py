@@ -15,6 +15,7 @@ from sklearn.discriminant_analysis import (
 
 from fedeas import InputError
 from fedeas.data import Dataset
+from fedeas.data.schema import Column, Schema
 from fedeas.generators.card import CARD
 from fedeas.generators.quality import Drawn, measure
 from fedeas_private.accounting import DELTA, epsilon_of, rho_for, sigma_for
@@ -238,6 +239,19 @@ def test_rows_are_recognised_with_gaps_and_categories(people):
     data, places = people
     assert right(make_classifier(data, places, 3.0), data) > 0.85
     assert right(make_classifier(data, places, math.inf), data) > 0.9
+
+
+def test_a_rare_category_does_not_outweigh_the_numbers():
+    """A class that has few rows of a level is not ruled out by it."""
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, 2, 4000)
+    other = rng.random(4000) < np.array([0.8, 0.2])[labels]
+    level = np.where(other, rng.integers(1, 20, 4000), 0)
+    rows = np.stack([level, rng.normal(3.0 * labels)], axis=1).astype(np.float32)
+    schema = Schema((Column("level", tuple("abcdefghijklmnopqrst")), Column("number")))
+    data = Dataset(rows, labels, "x", ("a", "b"), 3000, "x", kind="table", schema=schema)
+    places = np.array_split(np.arange(3000), 4)
+    assert right(make_classifier(data, places, math.inf), data) > 0.92  # at best 0.95
 
 
 @pytest.mark.parametrize("kind", ["image", "table"])

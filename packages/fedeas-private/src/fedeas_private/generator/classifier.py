@@ -8,11 +8,13 @@ within classes is shrunk towards a multiple of the identity, as far as the noise
 eigenvalues that the noise made negative are zero. The discriminants are linear.
 
 Rows: the sums are those of the generator (`rows.py`), so that who made one has the other at no
-further cost. Discriminants are quadratic, and the covariance of every class leans on that of all,
-the more the larger its noise (regularised discriminant analysis, Friedman 1989).
+further cost. Discriminants are quadratic in numbers and linear in categories, and the covariance of
+every class leans on that of all, the more the larger its noise (regularised discriminant analysis,
+Friedman 1989).
 
 Split of the budget, clipping norms and shrinkage were chosen on CIFAR-10 in grey, on handwritten
-symbols (CROHME) and on the table penbased: see benchmarks/private_classifier.py.
+symbols (CROHME) and on the tables penbased, forest cover and rodents: see
+benchmarks/private_classifier.py.
 """
 
 import math
@@ -53,6 +55,7 @@ _MEANS_CLIP, _PRODUCTS_CLIP = 1.0, 0.9
 _LEAST_SPREAD = 0.01  # of the squared norm: what lies within classes at least
 _RIDGE = 0.2  # of the noise's largest eigenvalue, added to every variance
 _LEAST_RIDGE = 1e-3  # of the mean variance, the same
+_LEAN = 0.5  # of the noise's largest eigenvalue, the weight of the covariance of all classes
 _BLOCK = 512  # samples at a time
 # A question has a centre of every class; sites read no longer one (flower/secure_sum.py).
 _LONGEST_QUESTION, _DIGITS = 2**20 - 2**12, 10  # characters, in all and of one number
@@ -261,11 +264,16 @@ def _from_rows(asked: rows.AskedMoments) -> Tensors:
     covariances = clean.squares / counts[:, np.newaxis, np.newaxis]
     covariances -= np.einsum("ci,cj->cij", means, means)
     common = np.einsum("c,cij->ij", counts / counts.sum(), covariances)
-    # Coordinates have a variance of about 1: the noise's edge is a weight against that.
+    # Levels are not normal: only numbers have a covariance of their class.
+    first = asked.space.first_number
+    covariances[:, :first], covariances[:, :, :first] = common[:first], common[:, :first]
+    # Noise counts against what a number varies by given all others: discriminants have inverses.
+    numbers = len(common) - first
+    precision = np.diag(np.linalg.inv(rows.positive(common)))[first:].sum() / max(numbers, 1)
     errors = asked.moments.second_errors * asked.query.radius**2 / math.sqrt(2)
-    edges = np.array([noise_edge(error, len(common)) for error in errors.tolist()])
-    leaning = (edges / (1 + edges))[:, np.newaxis, np.newaxis]
-    mixed = (1 - leaning) * covariances + leaning * common
+    edges = np.array([noise_edge(error, numbers) for error in errors.tolist()])
+    weights = (_LEAN * precision * edges)[:, np.newaxis, np.newaxis]
+    mixed = (covariances + weights * common) / (1 + weights)
     return discriminants(counts, means, np.stack([rows.positive(one) for one in mixed]))
 
 
