@@ -47,7 +47,7 @@ _CLASSIFIER_SHARE = 0.5
 CLASSIFIER_FOLDER = "classifier"  # in a generator's
 REQUEST = "request.json"
 SUMS = "sums"  # folder of what was asked and is not used up
-VERSION = 2  # of how generators are made: a simulation uses none of another
+VERSION = 3  # of how generators are made: a simulation uses none of another
 _TRIES = "tries.json"
 
 

@@ -315,6 +315,7 @@ def clean_moments(space: RowSpace, noisy: NoisyMoments, radius: float) -> Moment
     squares = np.empty_like(raw)
     for c, mean in enumerate(means):
         covariance = positive(_leaning(space, raw[c], common, float(errors[c])))
+        covariance = _without_faint_levels(space, covariance, mean, float(errors[c]))
         squares[c] = _consistent(space, covariance + np.outer(mean, mean), mean)
     return Moments(
         counts, means * counts[:, np.newaxis], squares * counts[:, np.newaxis, np.newaxis]
@@ -382,6 +383,24 @@ def _leaning(space: RowSpace, raw: Floats, common: Floats, error: float) -> Floa
             deviation = difference[part]
             covariance[part] += james_stein(deviation, deviation.size * square) * deviation
     return covariance
+
+
+def _without_faint_levels(
+    space: RowSpace, covariance: Floats, mean: Floats, error: float
+) -> Floats:
+    """Return a covariance in which rare levels say no more of other columns than they can.
+
+    A number differs between rows with and without a level by their covariance over the level's
+    variance v: noise of e becomes e / v. Where such differences are of a number's own size, 1, the
+    best guess is v**2 / (v**2 + e**2) of what is seen.
+    """
+    shares = mean[: space.first_number]
+    signal, noise = np.square(shares * (1 - shares)), error**2 / 2
+    weights = np.ones(len(mean))
+    weights[: space.first_number] = signal / (signal + noise)
+    damped = covariance * np.outer(weights, weights)
+    np.fill_diagonal(damped, np.diag(covariance))
+    return damped
 
 
 def _consistent(space: RowSpace, squares: Floats, mean: Floats) -> Floats:
