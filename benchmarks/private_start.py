@@ -1,7 +1,7 @@
 """Rounds that a federation saves by beginning from its private classifier.
 
-    PYTHONPATH=. python benchmarks/private_start.py OUT [--data letter satimage fashion]
-        [--epsilon 1 10] [--seeds 5] [--rounds 40] [--record]
+    PYTHONPATH=. python benchmarks/private_start.py [OUT] [--data letter satimage fashion]
+        [--epsilon 1 10] [--ways none copies fedeas] [--seeds 5] [--rounds 40] [--record]
 
 Clients, model, learning rate and equal steps for all ways are those of the study
 (reproduction/configs/evidence), with 40 rounds. The ways are none, copies, and FedEAS with private
@@ -23,6 +23,7 @@ import csv
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -137,12 +138,14 @@ def play(about: dict[str, Any], config: Config, out: Path) -> dict[str, Any]:
     return figures
 
 
-def measure(data: str, epsilons: Sequence[float], seed: int, rounds: int, out: Path) -> list[
-    dict[str, Any]
-]:  # fmt: skip
+def measure(
+    data: str, epsilons: Sequence[float], ways: set[str], seed: int, rounds: int, out: Path
+) -> list[dict[str, Any]]:
     """Return a row of every run of a data set and a seed."""
     rows, target = [], None
     for about, config in configs(data, epsilons, seed, rounds, out):
+        if about["way"] not in ways:
+            continue
         figures = play(about, config, out)
         target = figures["last"] if target is None else target  # the first is none, from nothing
         first, curve = figures.get("first"), figures["accuracies"]
@@ -202,17 +205,20 @@ def _shown(values: Sequence[float]) -> str:
 def main() -> None:
     """Run what is missing, print the table, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("out", type=Path)
+    parser.add_argument("out", type=Path, nargs="?", help="kept; otherwise a temporary folder")
     parser.add_argument("--data", nargs="+", default=["letter", "satimage"])
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 10.0])
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="always with none")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--record", action="store_true")
     given = parser.parse_args()
     rows: list[dict[str, Any]] = []
+    out = (given.out or Path(tempfile.mkdtemp())).resolve()
+    ways = {"none", *given.ways}  # which has the target
     for seed in range(1, given.seeds + 1):
         for data in given.data:
-            rows += measure(data, given.epsilon, seed, given.rounds, given.out.resolve())
+            rows += measure(data, given.epsilon, ways, seed, given.rounds, out)
     rows.sort(key=lambda r: given.data.index(r["data"]))
     print(table(rows, given.rounds))
     if given.record:
@@ -222,7 +228,8 @@ def main() -> None:
 def write_record(rows: Sequence[dict[str, Any]], data: Sequence[str]) -> None:
     """Put these rows in the place of those of the same data."""
     commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True).strip()
-    command = " ".join(["python", "benchmarks/private_start.py", "OUT", *sys.argv[2:]])
+    given = " ".join(["OUT", *sys.argv[2:]])
+    command = f"PYTHONPATH=. python benchmarks/private_start.py {given}"
     about = {"commit": commit, "date": datetime.now(UTC).date().isoformat(), "command": command}
     kept: list[dict[str, Any]] = []
     if RECORD.exists():
