@@ -516,8 +516,9 @@ def rounds_that_a_start_saves() -> str:
         f"{shown('rounds', *start)} |\n"
         f"| classifier alone | {shown('accuracy_0', 'classifier', '10', 'alone')} | | |\n\n"
         f"The start saved {plus_minus(plain, of(*start, 'rounds'))} of 40 rounds to the last "
-        "accuracy from nothing, without synthetic samples (five seeds). One seed each, at epsilon 1: "
-        f"{ones[0]}, with copies {ones[1]}, with FedEAS {ones[2]}; at 10 with FedEAS {ones[3]}"
+        "accuracy from nothing, without synthetic samples (five seeds). One seed each, at "
+        f"epsilon 1: {ones[0]}, with copies {ones[1]}, with FedEAS {ones[2]}; at 10 with FedEAS "
+        f"{ones[3]}"
     )
 
 
