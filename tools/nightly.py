@@ -46,6 +46,7 @@ STEPS = {
     "private_federated": [
         "benchmarks/private_federated.py", "--seeds", "2", "--data", "letter", "satimage",
     ],
+    "private_start": ["benchmarks/private_start.py", "--seeds", "1", "--data", "satimage"],
     "superlink": ["benchmarks/superlink.py"],
     "nvflare": ["benchmarks/nvflare_app.py", "--install"],
     "scale": ["benchmarks/scale.py"],

@@ -96,6 +96,7 @@ def run(
         _write_inputs(folder, resolved)
         use_threads(resolved.config.federated.threads)
         generation = _generate(resolved, folder / "generation.json", progress)
+        resolved = _write_start(resolved, folder)
         trained = train(resolved, folder, on_round, tensorboard)
         result = _result(resolved, generation, trained.history)
         write_json(folder / "result.json", result)
@@ -107,6 +108,7 @@ def train(
 ) -> Trained:
     """Train the model of a run on its backend, from the checkpoint in its folder."""
     config, data = run.config, run.federation.data
+    federated = config.federated.replace(model=config.federated.model.replace(weights=run.weights))
     test = Samples.of(data, run.federation.test)
     keep_memory()
 
@@ -116,7 +118,7 @@ def train(
 
     def main(grid: Any) -> Trained:
         return run_rounds(
-            grid, config.federated, run.task, config.seed, folder / "checkpoint.safetensors",
+            grid, federated, run.task, config.seed, folder / "checkpoint.safetensors",
             run.experiment, evaluate, log.add, log.go_on, aggregation=aggregation,
         )  # fmt: skip
 
@@ -256,6 +258,15 @@ def _generate(run: Run, path: Path, progress: Progress | None) -> dict[str, Any]
     return generation | {"cache": cache.folder.name, "in_cache": asdict(work(cache.folder))}
 
 
+def _write_start(run: Run, folder: Path) -> Run:
+    """Write the first weights that a private start gives the model; a run that goes on has them."""
+    if run.start is None:
+        return run
+    config, path = run.config, folder / "start.safetensors"
+    run.start.write(path, run.federation.data, config.federated, config.seed, config.device)
+    return replace(run, weights=str(path))
+
+
 # Its result
 
 
@@ -290,6 +301,7 @@ def about(run: Run) -> dict[str, Any]:
         "counts_hash": plan.counts_hash,
         "generator_hash": run.generator_hash,
         "generator_trained_on": run.trained_on,
+        **({} if run.start is None else {"start_made_of": str(run.start)}),
         "code_hash": _code_name(run.codes),
         "codes": list(run.codes),
         "generated": plan.total,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -44,6 +44,9 @@ from fedeas.training.tensors import choose_device
 from fedeas_lab.code import code_hash
 from fedeas_lab.config import Config, PartitionConfig
 
+if TYPE_CHECKING:
+    from fedeas_private.generator.start import PrivateStart
+
 _WITHOUT_ALPHA = ("iid", "shards")
 _PRIVATE_SETTINGS = ("epsilon", "delta", "method", "steps", "seeded_noise")
 
@@ -65,7 +68,9 @@ class Run:
     trained_on: str = ""  # the data that the generator was trained on, in words
     note: str = ""  # why fewer samples are made than the policy asks for
     steps: tuple[int, ...] = ()  # that each client takes in a round; empty: its samples decide
-    weights_hash: str = ""  # of the file with the first weights, if the config names one
+    start: "PrivateStart | None" = None  # what the first weights are made of, if of anything
+    weights: str = ""  # file with the first weights, which a start writes before the first round
+    weights_hash: str = ""  # of what the first weights are, if the config names any
     codes: tuple[str, ...] = ()  # hashes of the code that began it, and that went on with it
 
     @cached_property
@@ -127,13 +132,31 @@ def resolve(config: Config) -> Run:
         if not plan.total:
             generator, trained_on = None, ""
     task = Task.of(data)
-    model = make_model(config.federated.model, task, 0).to(config.device)
     weights = config.federated.model.weights
+    start = _open_start(config, data, generator) if weights and Path(weights).is_dir() else None
+    if start is not None:
+        weights = ""
+    model = make_model(config.federated.model.replace(weights=weights), task, 0)
     return Run(
-        config, table, federation, plan, generator, method, task, model, spec,
-        generator_settings(config, table), trained_on, note, steps,
-        weights_hash=file_hash(Path(weights)) if weights else "", codes=(code_hash(),),
+        config, table, federation, plan, generator, method, task,
+        model.to(config.device), spec, generator_settings(config, table), trained_on, note, steps,
+        start, weights, _weights_hash(start, weights), (code_hash(),),
     )  # fmt: skip
+
+
+def _open_start(config: Config, data: Dataset, generator: Generator | None) -> "PrivateStart":
+    """Open the private models that the first weights are made of, and see that they fit."""
+    module = import_extra("fedeas_private.generator.start", "a private start", "private")
+    start: PrivateStart = module.PrivateStart.open(config.federated.model.weights)
+    start.check(data, config.federated)
+    start.check_budget("" if generator is None else generator.fingerprint)
+    return start
+
+
+def _weights_hash(start: "PrivateStart | None", weights: str) -> str:
+    if start is not None:
+        return start.fingerprint
+    return file_hash(Path(weights)) if weights else ""
 
 
 # Data and partition

@@ -27,10 +27,10 @@ def demo(
     """Run the full pipeline on 14 real sites: skew, plan, generator, training, gain.
 
     A row is a patch of forest, its label the kind of forest. Sites are wilderness areas by climatic
-    zone, built from the areas and soil types of the data that scikit-learn's fetch_covtype
-    downloads once (FEDEAS_DATA/natural/covertype_areas or --data are taken instead). Compared are
-    real samples alone, copies, and FedEAS with a generator that the sites make together at
-    epsilon 1: no row leaves its site. Ends in a picture. Takes two minutes; run again to resume.
+    zone, from the data that scikit-learn's fetch_covtype downloads once (or
+    FEDEAS_DATA/natural/covertype_areas, or --data). Compared are real samples alone, copies, and
+    FedEAS with a generator that the sites make together at epsilon 1: no row leaves its site. Takes
+    two minutes; run again to resume.
 
     --images: Fashion-MNIST if it is in FEDEAS_DATA, otherwise scikit-learn's digits, with a
     diffusion model that was trained in one place on all training images, most of which no client

@@ -19,7 +19,7 @@ def train_federated(
 ) -> None:
     """Train a diffusion model in rounds: no image leaves its client.
 
-    The model is `unet(preset=tiny)` or the like. If interrupted, run again to resume.
+    The model is `unet(preset=tiny)` or the like.
 
     Example: `fedeas generator federated config.toml --out fashion`
     """

@@ -34,8 +34,7 @@ def private_generator(
     """Make a generator from noisy sums over the samples of a simulated federation.
 
     CONFIG is one of `fedeas run`. Nothing but the sums is used, and their noise comes from the
-    operating system, so that their guarantee is the generator's. With --seeded-noise the same
-    command makes the same generator, which then has no guarantee: anybody can draw that noise.
+    operating system, so that their guarantee is the generator's.
 
     Example: `fedeas generator private examples/private.toml --out generator`
     """

@@ -2,12 +2,16 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fedeas._util.progress import Update, progress
 from fedeas.cli import show
+from fedeas.errors import InputError
+
+if TYPE_CHECKING:
+    from fedeas_lab.config import Config
 
 
 def run(
@@ -15,6 +19,11 @@ def run(
     out: Path | None = typer.Option(None, help="Output folder (default runs/NAME)."),
     backend: str | None = typer.Option(None, help="'inline' or 'ray', instead of the config's."),
     device: str | None = typer.Option(None, help="auto, cpu, cuda, ..., instead of the config's."),
+    start: Path | None = typer.Option(
+        None,
+        metavar="FOLDER",
+        help="Begin from a private generator's classifier, instead of from random weights.",
+    ),
     tensorboard: bool = typer.Option(
         False, "--tensorboard", help="Also log rounds for TensorBoard, in the output folder."
     ),
@@ -36,6 +45,8 @@ def run(
     config = read_config(config_file)
     changed = {k: v for k, v in (("backend", backend), ("device", device)) if v is not None}
     config = config.replace(**changed)
+    if start is not None:
+        config = _begin_from(config, start)
     folder = out or Path("runs") / config_file.stem
     with progress(folder.name) as update:
         result = experiment.run(
@@ -60,6 +71,21 @@ def run(
     typer.echo(f"folder           {folder}")
     if len(result.get("codes", ())) > 1:
         show.note(f"{len(result['codes'])} versions of the code took part in this run")
+
+
+def _begin_from(config: "Config", start: Path) -> "Config":
+    """Return a config whose first weights are those of a private start."""
+    federated = config.federated
+    if federated.model.weights:
+        raise InputError(
+            "the config names first weights already",
+            got=federated.model.weights,
+            fix="leave `weights` out of [federated.model], or --start away",
+        )
+    if not start.is_dir():
+        raise InputError("--start is the folder of a private generator", got=str(start))
+    model = federated.model.replace(weights=str(start))
+    return config.replace(federated=federated.replace(model=model))
 
 
 def _show_round(update: Update, rounds: int, line: dict[str, Any]) -> None:

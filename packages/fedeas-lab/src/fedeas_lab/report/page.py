@@ -227,6 +227,7 @@ def _what_ran(runs: Sequence[FinishedRun]) -> Grid:
             ("generator trained on", spread([r.get("generator_trained_on", "not recorded")
                                              for r in results if r["generated"]]) or "nothing"),
             ("model", spread([f["model"]["name"] for f in federated])),
+            ("first weights", spread([_first_weights(r) for r in results])),
             ("rounds x epochs", spread([f"{f['rounds']} x {f['local']['epochs']}"
                                         for f in federated])),
             ("clients in a round", spread([_in_a_round(s) for s in settings])),
@@ -241,6 +242,14 @@ def _what_ran(runs: Sequence[FinishedRun]) -> Grid:
         ],
         facts=True,
     )  # fmt: skip
+
+
+def _first_weights(result: Result) -> str:
+    """Say what the first weights of a run are, and of which samples a private start is made."""
+    path = result["settings"]["federated"]["model"].get("weights", "")
+    if "start_made_of" in result:
+        return f"distilled from the private classifier in {path}: {result['start_made_of']}"
+    return path or "random"
 
 
 def _in_a_round(settings: Mapping[str, Any]) -> str:

@@ -34,6 +34,7 @@ from fedeas_private.flower.queries import (
 from fedeas_private.flower.secure_round import SecureAggregation
 from fedeas_private.flower.settings import RunConfig
 from fedeas_private.generator.make import check_method, make_once
+from fedeas_private.generator.start import FILE, PrivateStart
 from fedeas_private.queries.query import SampleSum
 from fedeas_private.secure_sum.identity import Members
 from fedeas_private.sums import Release
@@ -159,7 +160,14 @@ def _generator(
     sites, guarantee = generator.card.training.sites, generator.card.guarantee
     _LOG.info("the federation's generator is from sums of %s sites, %s", sites, guarantee)
     give_generator(grid, nodes, folder, settings.timeout)
-    return StageResult(name=generator.fingerprint)
+    if not settings.generator_start:
+        return StageResult(name=generator.fingerprint)
+    start, federated = PrivateStart.open(folder), settings.federated()
+    start.check(data, federated)
+    path = folder / FILE
+    start.write(path, data, federated, settings.seed, settings.device)
+    _LOG.info("training begins from the private classifier, of %s", start)
+    return StageResult(name=f"{generator.fingerprint} {start.fingerprint}", weights=str(path))
 
 
 def _log_progress(done: int, total: int | None, text: str = "") -> None:

@@ -59,6 +59,8 @@ class RunConfig(plain.RunConfig, frozen=True, kw_only=True, rename="kebab"):
     generator_steps: Annotated[Natural, NOT_IDENTITY] = 0  # of its training; 0: the default
     # Whether a classifier is made of the same epsilon; it stays with the server.
     generator_classifier: Annotated[bool, NOT_IDENTITY] = False
+    # Whether the first weights are those that generator and classifier give the model.
+    generator_start: Annotated[bool, UNLESS_DEFAULT] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,6 +70,13 @@ class RunConfig(plain.RunConfig, frozen=True, kw_only=True, rename="kebab"):
                 got=self.epsilon,
                 fix="set secure = true",
             )
+        if self.generator_start and not (self.generator_epsilon and self.generator_classifier):
+            raise InputError(
+                "a private start needs a generator and its classifier",
+                fix="set generator-epsilon, and generator-classifier = true",
+            )
+        if self.generator_start and self.federated().model.is_generator:
+            raise InputError("a private start is for a classifier", got=self.model)
         if self.unit == GROUP:
             _refuse_fedgen([parse(self.method, "method")[0]])
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from fedeas.data.dataset import Dataset
 from fedeas.errors import InputError
 from fedeas.generators.card import GeneratorCard
-from fedeas.training.tensors import Tensors
+from fedeas.training.tensors import Tensors, tensors_digest
 from fedeas_private.generator import rows
 from fedeas_private.generator.base import PrivateModel, james_stein, noise_edge
 from fedeas_private.generator.card import CLASSIFIER, make_card
@@ -74,6 +74,7 @@ class PrivateClassifier(PrivateModel):
         names = ("squares", "weights", "offsets")
         self._squares, self._weights, self._offsets = (tensors[name].numpy() for name in names)
         self._coordinates, _ = _coordinates(card)
+        self.fingerprint = f"{CLASSIFIER}-{tensors_digest(tensors, repr(card.shape))}"
 
     @classmethod
     def make(cls, data: Dataset, ask: Ask) -> Self:

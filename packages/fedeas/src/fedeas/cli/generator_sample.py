@@ -43,7 +43,8 @@ def sample_generator(
     judge: str | None = typer.Option(
         None,
         metavar="DATA",
-        help="Train a classifier on this data set, once: do samples show the requested class?",
+        help="Do samples show the requested class? By a classifier trained on this data set, "
+        "once, or by a private one in this folder.",
     ),
     data: str | None = typer.Option(
         None, help="Real images or rows to compare with: do samples repeat training samples?"
@@ -67,6 +68,7 @@ def sample_generator(
     """
     from fedeas._util.files import check_writable
     from fedeas.data import TableOptions, open_dataset
+    from fedeas.generators.card import CARD
     from fedeas.generators.quality import Real, measure
 
     if data is None and accuracy:
@@ -80,8 +82,11 @@ def sample_generator(
         source.check_suffix(out)
     classifier = None
     if judge is not None:
-        same = real_data is not None and judge == data
-        classifier = open_judge(real_data if same else open_dataset(judge, folder, options))
+        if (Path(judge) / CARD).exists():
+            classifier = _open_private_judge(judge, source.classes)
+        else:
+            same = real_data is not None and judge == data
+            classifier = open_judge(real_data if same else open_dataset(judge, folder, options))
     drawn = source.draw(each, seed, batch)
     if out is not None:
         source.write(drawn, out)
@@ -102,6 +107,17 @@ def open_judge(data: "Dataset | None") -> "Judge":
     module = import_extra("fedeas.generators.judge", "a judge", "diffusion")
     with progress("training a judge: epochs") as update:
         judge: Judge = module.Judge.of(data, progress=update)
+    return judge
+
+
+def _open_private_judge(folder: str, classes: tuple[str, ...]) -> "Judge":
+    """Open a classifier that was made from noisy sums, if it knows these classes."""
+    from fedeas._util.optional import import_extra
+    from fedeas.generators import check_classes
+
+    module = import_extra("fedeas_private.generator.classifier", "a private judge", "private")
+    judge: Judge = module.PrivateClassifier.load(folder)
+    check_classes(classes, judge)  # type: ignore[arg-type]
     return judge
 
 

@@ -31,10 +31,11 @@ _LOG = logging.getLogger("flwr")  # Flower streams it to `flwr run --stream`
 
 
 class StageResult(NamedTuple):
-    """What a stage before the first round settles: the policy, and what else names the run."""
+    """What a stage before the first round settles."""
 
     policy: str | None = None  # None: as the run's configuration says
-    name: str = ""
+    name: str = ""  # what else names the run
+    weights: str = ""  # file of the first weights; empty: random ones
 
 
 Stage = Callable[[Grid, Config, Dataset, Path], StageResult]
@@ -79,11 +80,14 @@ def train_sites(
     task = Task.of(data)
     folder = Path(settings.out)
     with locked(folder, lambda: _LOG.warning("waiting for another run in %s to finish", folder)):
-        policy, names = settings.policy, list[str]()
+        policy, names, federated = settings.policy, list[str](), settings.federated()
         for stage in stages:
             result = stage(grid, settings, data, folder)
             policy = result.policy or policy
             names += [result.name] if result.name else []
+            if result.weights:
+                first = federated.model.replace(weights=result.weights)
+                federated = federated.replace(model=first)
         check_policy(policy, data.classes)
         columns = () if task.schema is None else (task.schema.to_list(),)
         normalised_by = (task.mean, task.std, *columns)
@@ -91,7 +95,7 @@ def train_sites(
         log = RoundLog(folder / "log.jsonl", [_say])
         trained = run_rounds(
             grid,
-            settings.federated(),
+            federated,
             task,
             settings.seed,
             folder / "checkpoint.safetensors",

@@ -25,7 +25,7 @@ _PRIVATE = (
 # Settings of a site and of a run that only the private wing has.
 PRIVATE_KEYS = dict.fromkeys((
     "allow", "delta", "epsilon", "generator-classifier", "generator-epsilon", "generator-steps",
-    "generator-method",
+    "generator-method", "generator-start",
     "group", "identity-key", "members", "per-group", "prior-epsilon", "secure", "unit",
 ), _PRIVATE)  # fmt: skip
 MOST_SAMPLES = 2**40 - 1  # of one client

@@ -1,0 +1,235 @@
+"""Runs that begin from a private classifier: what they start with, who may, and going on."""
+
+import dataclasses
+import json
+import math
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from fedeas import InputError
+from fedeas._util.settings import read_settings
+from fedeas.data import Dataset
+from fedeas.generators.card import CARD, GeneratorCard
+from fedeas.training.loop import accuracy
+from fedeas.training.models import load_weights
+from fedeas.training.samples import Samples
+from fedeas.training.settings import Federated, ModelSettings
+from fedeas_lab.config import Config
+from fedeas_lab.experiment import run
+from fedeas_lab.report.page import what_ran
+from fedeas_lab.resolve import resolve
+from fedeas_lab.results import find_runs
+from fedeas_private.flower import run_server
+from fedeas_private.flower.settings import RunConfig
+from fedeas_private.generator import start as module
+from fedeas_private.generator.make import CLASSIFIER_FOLDER, make_private
+from fedeas_private.generator.start import FILE, PrivateStart
+from rows import CLASSES, SCHEMA, draw_rows, to_table
+from test_deployment import settings, sites  # noqa: F401
+from test_own_deployed import GIVEN, RealSites
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """A tenth of the samples and steps: what holds of them holds of more."""
+    monkeypatch.setattr(module, "_SAMPLES", 2000)
+    monkeypatch.setattr(module, "_STEPS", 100)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A generator and a classifier of four sites with a table, and the table's file."""
+    folder = tmp_path_factory.mktemp("start")
+    rows, labels = draw_rows(900)
+    pq.write_table(to_table(rows, labels), folder / "people.parquet")
+    data = Dataset(rows, labels, "x", CLASSES, 900, "x", kind="table", schema=SCHEMA)
+    places = np.array_split(np.arange(900), 4)
+    make_private(data, places, 20.0, out=folder / "own", classifier=True)
+    return folder
+
+
+@pytest.fixture
+def config(folder, tmp_path) -> Config:
+    return read_settings(Config, {
+        "seed": 3, "device": "cpu",
+        "data": {"name": str(folder / "people.parquet")},
+        "partition": {"recipe": "dirichlet", "clients": 4, "alpha": 0.2},
+        "augment": {"cache": str(tmp_path / "cache")},
+        "federated": {"rounds": 2, "fraction": 1.0, "local": {"batch": 32, "learning_rate": 0.2},
+                      "model": {"name": "mlp", "weights": str(folder / "own")}},
+    })  # fmt: skip
+
+
+def starting(config: Config, weights: object) -> Config:
+    model = config.federated.model.replace(weights=str(weights))
+    return config.replace(federated=config.federated.replace(model=model))
+
+
+def test_the_first_weights_know_the_classes_and_are_another_experiment(config, tmp_path):
+    ready, nothing = resolve(config), resolve(starting(config, ""))
+    assert ready.experiment != nothing.experiment
+    result = run(config, tmp_path / "run")
+    test = Samples.of(ready.federation.data, ready.federation.test)
+    load_weights(ready.model, tmp_path / "run" / FILE)
+    assert accuracy(ready.model, test)[0] > 0.8 > accuracy(nothing.model, test)[0]
+    # The same file by its own name: another experiment, the same rounds.
+    same = run(starting(config, tmp_path / "run" / FILE), tmp_path / "same")
+    assert same["curves"]["accuracy"] == result["curves"]["accuracy"]
+    assert len({same["experiment"], result["experiment"], nothing.experiment}) == 3
+
+
+def test_what_it_is_made_of_is_in_the_result_and_on_the_page(config, tmp_path):
+    result = run(config, tmp_path / "runs" / "one")
+    assert "samples of 4 sites" in result["start_made_of"]
+    assert "epsilon = 20" in result["start_made_of"]
+    _, runs, _ = find_runs(tmp_path / "runs")
+    (grid,) = what_ran("runs", runs).parts
+    facts = dict(grid.rows)
+    assert result["start_made_of"] in facts["first weights"]
+    assert config.federated.model.weights in facts["first weights"]
+
+
+class Killed(BaseException):
+    """Nothing catches this: the process is gone."""
+
+
+@pytest.mark.parametrize("damage", [None, b"damaged"])
+def test_a_killed_run_ends_with_the_same_bits(config, tmp_path, damage):
+    whole = run(config, tmp_path / "whole")
+
+    def kill(line):
+        raise Killed
+
+    with pytest.raises(Killed):
+        run(config, tmp_path / "killed", on_round=kill)
+    if damage is not None:
+        (tmp_path / "killed" / FILE).write_bytes(damage)  # made once more
+    ended = run(config, tmp_path / "killed")
+    assert ended["curves"]["accuracy"] == whole["curves"]["accuracy"]
+    both = (load_file(tmp_path / name / FILE) for name in ("whole", "killed"))
+    first, again = both
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    with pytest.raises(InputError, match="another run"):
+        run(starting(config, ""), tmp_path / "killed")
+
+
+def changed_card(folder, **changed):
+    """Write the card in a folder anew, with its checksum."""
+    dataclasses.replace(GeneratorCard.load(folder), **changed).save(folder)
+
+
+def test_folders_that_are_no_start_are_refused(folder, config, tmp_path):
+    own, copy = folder / "own", tmp_path / "copy"
+    with pytest.raises(InputError, match="another generator"):
+        resolve(starting(config, own / CLASSIFIER_FOLDER))
+    with pytest.raises(InputError):
+        resolve(starting(config, tmp_path))  # a folder of anything
+    with pytest.raises(InputError):
+        resolve(starting(config, tmp_path / "missing"))
+    shutil.copytree(own, copy)
+    shutil.rmtree(copy / CLASSIFIER_FOLDER)
+    with pytest.raises(InputError, match="classifier"):
+        PrivateStart.open(copy)
+    for inside, changed in (
+        (CLASSIFIER_FOLDER, {"privacy": None}),  # of another budget
+        (CLASSIFIER_FOLDER, {"classes": ("a", "b", "c")}),
+        (".", {"counts": (1.0,)}), (".", {"counts": (1.0, 2.0, math.inf)}),
+    ):  # fmt: skip
+        shutil.rmtree(copy)
+        shutil.copytree(own, copy)
+        changed_card(copy / inside, **changed)
+        with pytest.raises(InputError):
+            PrivateStart.open(copy)
+    body = json.loads((own / CARD).read_text()) | {"classes": ["x", "y", "z"]}
+    (copy / CARD).write_text(json.dumps(body))  # without a right checksum
+    with pytest.raises(InputError, match="damaged"):
+        PrivateStart.open(copy)
+
+
+def test_other_classes_columns_and_models_are_refused(folder):
+    start, federated = PrivateStart.open(folder / "own"), Federated(model=ModelSettings("mlp"))
+    rows, labels = draw_rows(30)
+    data = Dataset(rows, labels, "x", CLASSES, 30, "x", kind="table", schema=SCHEMA)
+    start.check(data, federated)
+    renamed = dataclasses.replace(SCHEMA.columns[0], name="height")
+    fewer = dataclasses.replace(SCHEMA, columns=SCHEMA.columns[:2])
+    for wrong in (
+        {"classes": CLASSES[::-1]},
+        {"schema": dataclasses.replace(SCHEMA, columns=(renamed, *SCHEMA.columns[1:]))},
+        {"schema": fewer, "samples": rows[:, :2]},
+        {"schema": None, "samples": np.zeros((30, 8, 8, 1), np.uint8), "kind": "image"},
+    ):
+        with pytest.raises(InputError):
+            start.check(dataclasses.replace(data, **wrong), federated)
+    with pytest.raises(InputError, match="unet"):
+        start.check(data, Federated(model=ModelSettings("unet(preset=tiny)")))
+
+
+def test_two_private_models_would_be_two_budgets(folder, config):
+    augment = config.augment.replace(policy="fedeas(beta=12)", generator="private(epsilon=20)")
+    with pytest.raises(InputError, match="two budgets"):
+        resolve(config.replace(augment=augment))
+    one = augment.replace(generator=f"private(model='{folder / 'own'}')")
+    assert resolve(config.replace(augment=one)).plan.total > 0
+    assert resolve(config.replace(augment=augment.replace(generator="copies"))).plan.total > 0
+
+
+def test_the_command_begins_from_a_folder(fedeas, folder, config, tmp_path):
+    path = tmp_path / "config.toml"
+    text = (
+        f'[data]\nname = "{folder / "people.parquet"}"\n[partition]\nclients = 4\n'
+        '[federated]\nrounds = 1\n[federated.model]\nname = "mlp"\n'
+    )
+    path.write_text(text)
+    done = fedeas("run", path, "--out", tmp_path / "run", "--start", folder / "own", "--json")
+    assert done.code == 0, done.err
+    assert "4 sites" in json.loads(done.out)["start_made_of"]
+    for start in (folder / "people.parquet", tmp_path / "missing"):
+        done = fedeas("run", path, "--out", tmp_path / "other", "--start", start)
+        assert done.code == 2 and "--start" in done.err
+    path.write_text(text + 'weights = "x.safetensors"\n')
+    done = fedeas("run", path, "--out", tmp_path / "other", "--start", folder / "own")
+    assert done.code == 2 and "x.safetensors" in done.err
+
+
+def test_samples_are_judged_without_data(fedeas, folder):
+    own = folder / "own"
+    done = fedeas(
+        "generator", "sample", f"private(model='{own}')", "--judge", own / CLASSIFIER_FOLDER,
+        "--each", "50", "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    quality = json.loads(done.out)
+    assert quality["agreement_mean"] > 0.8 and "judge_accuracy" not in quality
+
+
+# Real sites
+
+
+@pytest.mark.slow
+def test_real_sites_begin_from_what_they_made(sites, tmp_path):  # noqa: F811
+    given = GIVEN | {"generator-classifier": True, "generator-start": True, "policy": "none"}
+    grid = RealSites(sites, tmp_path, generator="private")
+    run_server(grid, settings(sites, tmp_path / "run", **given))
+    first = load_file(tmp_path / "run" / "private-generator" / FILE)
+    model = load_file(tmp_path / "run" / "model.safetensors")
+    assert first.keys() == model.keys()
+
+
+def test_a_start_of_real_sites_needs_generator_and_classifier(sites, tmp_path):  # noqa: F811
+    given = settings(sites, tmp_path / "run", **GIVEN) | {"generator-start": True}
+    for wrong in (
+        given,
+        given | {"generator-classifier": True, "generator-epsilon": 0.0},
+        given | {"generator-classifier": True, "model": "unet(preset=tiny)"},
+    ):
+        with pytest.raises(InputError):
+            read_settings(RunConfig, wrong, "run")
+    right = read_settings(RunConfig, given | {"generator-classifier": True}, "run")
+    without = right.replace(generator_start=False)
+    assert right.experiment("none", ()) != without.experiment("none", ())
