@@ -43,7 +43,8 @@ _MOST_NAMED = 5  # clients in an error
 _PROBE = load_key(bytes(KEY))  # with any key, one of low order agrees on zeros
 Replies = Iterable[tuple[int, bytes]]  # the node that was asked, and its reply, as they arrive
 Requests = dict[int, bytes]
-Places, Rows = NDArray[np.int64], NDArray[np.uint8]
+Places = NDArray[np.int64]
+Rows = NDArray[np.uint8]
 
 
 class _Stages:
