@@ -67,7 +67,7 @@ class GivenKeys(PairKeys):
         """Take keys that everybody can compute."""
         own, n = self._at, len(self._members)
         keys = (digest(repr(sorted((own, k))).encode()) for k in range(n))
-        record = StageRecord(self.name, bytes(32), bytes(40) + b"".join(keys))
+        record = StageRecord(self.name, bytes(32), bytes(41) + b"".join(keys))
         self._memory.replace("run", record)
 
 

@@ -59,7 +59,7 @@ def give_keys(name: str, who: Identity, memory: Memory) -> PairKeys:
     pairs = PairKeys(name, who, memory)
     pairs.keys()
     drawn = os.urandom(KEY * len(who.members))
-    met = memory.recall("run")._replace(secret=bytes(KEY + 8) + drawn)
+    met = memory.recall("run")._replace(secret=bytes(KEY + 9) + drawn)
     memory.replace("run", met)
     return pairs
 

@@ -6,12 +6,17 @@ it was taken out, which shows that the attack itself works.
 
 import numpy as np
 import pytest
+from flwr.app import Context, Message
 from scipy import stats
 from scipy.special import gammaln
 
 from fedeas import InfeasibleError, InputError
+from fedeas.flower.backends import InlineGrid
+from fedeas.flower.deployed import RefusalLog, _SiteApp
+from fedeas_private.flower.secure_sum import SumParticipant, answer_secure_sum, secure_sum
 from fedeas_private.secure_sum import client as client_module
 from fedeas_private.secure_sum import identity as graph_module
+from fedeas_private.secure_sum import memory as memory_module
 from fedeas_private.secure_sum import pairs as pairs_module
 from fedeas_private.secure_sum.client import Client, _ClientState, agreement, shared_by
 from fedeas_private.secure_sum.identity import Identity, Members, mean_degree, quorum
@@ -21,6 +26,7 @@ from fedeas_private.secure_sum.keys import (
     agree,
     join,
     load_key,
+    load_public,
     new_key,
     public_key,
     purpose,
@@ -82,7 +88,7 @@ def take_off_pairs(cohort: Cohort, total: np.ndarray, keys: dict[int, bytes], bo
     """Take the masks of client 0 with these off its words, given their private keys."""
     public = public_key(own_secrets(cohort, 0).mask)
     for k, key in keys.items():
-        add_pair_mask(total, agree(load_key(key), public), k, 0, bound)
+        add_pair_mask(total, agree(load_key(key), load_public(public)), k, 0, bound)
 
 
 class TwoStories:
@@ -291,8 +297,10 @@ def test_a_sum_is_not_repeated_with_other_clients(tmp_path):
     pairs = Cohort(vectors_of(4)).reach("shares").pairs[10]
     Client(SESSION, 0, pairs, open_sum(tmp_path, SESSION)).shares(lambda: np.zeros(3, np.uint64))
     end_sums(tmp_path, but="another")
-    with pytest.raises(RefusedError, match="this sum is over"):
-        open_sum(tmp_path, SESSION)
+    for session in (SESSION, "the same under another name"):
+        again = Client(session, 0, pairs, open_sum(tmp_path, session))
+        with pytest.raises(RefusedError, match="this sum is over"):
+            again.shares(lambda: np.zeros(3, np.uint64))
 
 
 def test_a_forged_list_of_survivors_is_refused(monkeypatch):
@@ -380,7 +388,8 @@ class TwoLists:
         return total[:-1]
 
     def joined(self, of: int, given: dict[int, dict[int, bytes]]) -> bytes:
-        return join(dict(list(given[of].items())[: self.graph.threshold(of)]))
+        chosen, holders = list(given[of])[: self.graph.threshold(of)], self.graph.holders(of)
+        return join({holders.index(k): given[of][k] for k in chosen})
 
 
 @pytest.fixture
@@ -445,11 +454,17 @@ def test_clients_that_were_told_different_members_share_no_masks():
 
 def test_a_changed_question_is_another_sum():
     """Client 0 is asked something else than the others: nobody's keys are good for both."""
-    asked = Cohort(vectors_of(5), '{"asked": "beta"}').reach("masked")
-    other = Client('{"asked": "class-totals"}', 0, asked.pairs[10], Held())
-    other.shares(lambda: np.zeros(5, np.uint64))
+    asked = Cohort(vectors_of(5), '{"asked": "beta"}').reach("shares")
+    client, other = (
+        Client(session, 0, asked.pairs[10], Held())
+        for session in ('{"asked": "beta"}', '{"asked": "class-totals"}')
+    )
+    asked.clients[10] = other
+    asked.step("shares")
     with pytest.raises(RefusedError, match="is not sealed by it for this sum"):
         other.masked(asked.requests[10])
+    with pytest.raises(RefusedError, match="is over"):  # nor does it answer both
+        client.shares(lambda: np.zeros(5, np.uint64))
 
 
 def test_refusals_do_not_depend_on_what_a_client_holds():
@@ -505,8 +520,8 @@ def test_what_was_recovered_in_earlier_sums_opens_no_later_one(monkeypatch, keys
     recovered: dict[int, bytes] = {}
     join_shares = Server._join
 
-    def joining(server: Server, of: int, shares, came: bool) -> bytes:
-        secret = join_shares(server, of, shares, came)
+    def joining(server: Server, of: int, *given) -> bytes:
+        secret = join_shares(server, of, *given)
         recovered[of] = secret
         return secret
 
@@ -628,7 +643,54 @@ def test_only_the_latest_runs_keep_their_keys(tmp_path):
     assert len(list((tmp_path / "pairs").iterdir())) == 4
     with pytest.raises(RefusedError, match="no keys of this run"):
         open_pairs(tmp_path, "0")
+    with pytest.raises(RefusedError, match="this run is over"):  # nor does it begin again
+        open_pairs(tmp_path, "0", begin=True)
     assert PairKeys("5", who, open_pairs(tmp_path, "5")).keys()
+
+
+def test_the_names_of_runs_that_are_over_are_bounded_and_none_is_forgotten(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory_module, "_MOST_ENDED", 3)
+    for number in range(7):
+        open_pairs(tmp_path, str(number), begin=True)
+    with pytest.raises(RefusedError, match="too many runs"):
+        open_pairs(tmp_path, "7", begin=True)
+    assert open_pairs(tmp_path, "6", begin=True)  # those that go on do
+    for number in range(3):
+        with pytest.raises(RefusedError, match="this run is over"):
+            open_pairs(tmp_path, str(number), begin=True)
+
+
+@pytest.mark.parametrize("culprit", ["a member", "the server"])
+def test_a_member_does_not_use_up_anothers_refusals(tmp_path, monkeypatch, culprit):
+    """Wrong seals for one site in every sum; a site stops reading after some refusals."""
+    monkeypatch.setattr(RefusalLog.__init__, "__defaults__", (3, 200))
+    words, who, wrong = vectors_of(5), identities(5), [True]
+
+    def site(context: Context) -> SumParticipant:
+        k = int(context.node_config["partition-id"])
+        return SumParticipant(who[k], lambda asked: words[k], tmp_path / str(k))
+
+    app = _SiteApp(lambda context: tmp_path / str(context.node_id) / "refusals")
+    answer_secure_sum(app, site)
+
+    def act(message: Message, context: Context) -> Message:
+        kind, record = message.metadata.message_type, message.content["secure-sum"]
+        at_fault = culprit if wrong[0] else ""
+        if (at_fault, context.node_id, kind) == ("the server", 2, "query.secure_masked"):
+            record["content"] = record["content"][:-1]
+        reply = app(message, context)
+        if (at_fault, context.node_id, kind) == ("a member", 3, "query.secure_shares"):
+            own, at = reply.content["secure-sum"], KEY + HASH + DEALT - 1
+            content = own["content"]  # up to the seal for the first member
+            own["content"] = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+        return reply
+
+    grid = InlineGrid(act, 5)
+    ask = lambda: secure_sum(grid, grid.get_node_ids(), "x", 5, who[0].members, 60).nodes  # noqa: E731
+    for _ in range(4):
+        assert ask() == [3, 4, 5, 6]
+    wrong[0] = False
+    assert (2 in ask()) == (culprit == "a member")
 
 
 @pytest.mark.parametrize("n", [162, 200, 500, 1000, 5000])

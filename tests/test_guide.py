@@ -8,6 +8,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fedeas._util.files import read_toml
@@ -45,6 +46,13 @@ def test_the_guide_has_every_step_in_full():
 def test_the_commands_of_the_guide_are_commands(where, text):
     assert where.startswith(("at the server", "at a site"))
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+
+
+def test_every_setting_of_a_run_can_be_given_to_flower():
+    """Flower refuses a run that sets what the app's configuration does not name."""
+    app = read_toml(ROOT / "examples" / "federation" / "pyproject.toml")
+    fields = {field.encode_name for field in msgspec.structs.fields(RunConfig)}
+    assert app["tool"]["flwr"]["app"]["config"].keys() == fields
 
 
 def test_the_files_of_the_guide_are_read():

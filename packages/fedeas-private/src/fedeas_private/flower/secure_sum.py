@@ -99,12 +99,32 @@ def shared_run(
     """Return the keys that a grid's sums share; where a node is new or lost its own, new ones."""
     asked, run = list(nodes), _RUNS.get(grid)
     if run is None or run.members != members or not run.serves(asked):
-        run = Run(members, names)
+        run = Run(members, names, before=run)
         empty = dict.fromkeys(asked, b"")
-        requests = run.roster(_ask(grid, run.name, "keys", empty, timeout, run.left_out))
-        run.met(_ask(grid, run.name, "meet", requests, timeout, run.left_out))
+        requests = run.roster(_ask_twice(grid, run.name, "keys", empty, timeout, run.left_out))
+        run.met(_ask_twice(grid, run.name, "meet", requests, timeout, run.left_out))
         _RUNS[grid] = run
     return run
+
+
+def _ask_twice(
+    grid: Grid,
+    session: str,
+    stage: str,
+    requests: dict[int, bytes],
+    timeout: float,
+    left_out: dict[int, str],
+) -> Iterator[tuple[int, bytes]]:
+    """Send requests for keys, and once more where an error came: it would cost the whole run.
+
+    That is safe. The second request has the bytes of the first, and a client draws one key a run
+    and meets the others once: it keeps its answer before sending it, and gives the same again.
+    """
+    yield from _ask(grid, session, stage, requests, timeout, left_out)
+    again = {n: r for n, r in requests.items() if not left_out.get(n, NO_REPLY).endswith(NO_REPLY)}
+    for node in again:
+        del left_out[node]
+    yield from _ask(grid, session, stage, again, timeout, left_out)
 
 
 def new_session(asked: object, words: int, run: Run) -> str:

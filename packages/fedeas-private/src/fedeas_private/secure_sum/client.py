@@ -19,6 +19,7 @@ from fedeas_private.secure_sum.keys import (
     agree,
     is_tagged,
     load_key,
+    load_public,
     new_key,
     public_key,
     purpose,
@@ -34,6 +35,7 @@ from fedeas_private.secure_sum.messages import (
     KEY,
     SHARE,
     TAG,
+    MemberError,
     RefusedError,
     Vector,
     digest,
@@ -80,18 +82,27 @@ class Client:
 
         def share() -> tuple[bytes, bytes]:
             keys = self._keys()  # first: without them there is nothing to compute words for
+            if self._pairs.has_begun(self._number):
+                raise RefusedError("this sum is over")
             # The last word counts the clients: a sum whose masks did not cancel shows there.
             words = np.append(values(), np.uint64(1))
             state = _ClientState(new_key(), secrets.token_bytes(KEY), words)
             public = public_key(state.mask)
             holders = self._holders_among(list(keys))
             threshold = self._graph.threshold(self._at)
-            seeds, halves = (split(s, holders, threshold) for s in (state.seed, state.mask))
+            # Numbered among all holders, also those that are not there.
+            numbers = [k for k, p in enumerate(self._graph.holders(self._at)) if p in keys]
+            seeds, halves = (split(s, numbers, threshold) for s in (state.seed, state.mask))
             dealt = []
-            for place in holders:
+            for place, number in zip(holders, numbers, strict=True):
                 key = sealing_key(keys[place], self._sealed(public, self._at, place))
-                sealed = seal(key, seeds[place] + halves[place])
-                dealt.append(digest(seeds[place]) + digest(halves[place]) + sealed)
+                sealed = seal(key, seeds[number] + halves[number])
+                dealt.append(digest(seeds[number]) + digest(halves[number]) + sealed)
+            try:
+                self._pairs.begin(self._number)
+            except RefusedError:
+                if self._memory.recall("shares") is None:  # else another process was first
+                    raise
             return public + digest(state.seed) + b"".join(dealt), state.pack()
 
         return self._once("shares", b"", share)
@@ -117,7 +128,7 @@ class Client:
             if len({piece[:KEY] for piece in given.values()}) != len(given):
                 raise RefusedError("a key appears twice")
             private, near = load_key(state.mask), [p for p in holders if p != self._at]
-            agreed = {place: agree(private, given[place][:KEY]) for place in near}
+            agreed = {place: agree(private, load_public(given[place][:KEY])) for place in near}
             release(self._session + public_key(state.mask))
             bound, total = shared_by(self._session, request[:n]), state.words.copy()
             add_mask(total, state.seed, purpose(bound, self._at))
@@ -186,7 +197,7 @@ class Client:
             pair = unseal(key, sealed)
         if pair is None:
             name = self._members.names[place]
-            raise RefusedError(f"the key of member {name} is not sealed by it for this sum")
+            raise MemberError(f"the key of member {name} is not sealed by it for this sum", place)
         return pair
 
     def _holders_among(self, places: list[int]) -> list[int]:
@@ -211,7 +222,9 @@ class Client:
         for place, given in zip(neighbours, pieces(tags, TAG), strict=True):
             if not is_tagged(given, keys[place], content, place, self._at):
                 name = self._members.names[place]
-                raise RefusedError(f"member {name} was told that others take part in this sum")
+                raise MemberError(
+                    f"member {name} was told that others take part in this sum", place
+                )
 
     def _check_agreed(self, request: bytes, shared: bytes, agreed: bytes) -> None:
         """Refuse to unmask unless a quorum of members agrees on what this client agreed to.
@@ -260,7 +273,7 @@ class Client:
 
 def bind_session(session: str, run: bytes, number: int) -> bytes:
     """Return what ties everything to one question, as one sum of a run of a list of members."""
-    return digest(b"fedeas secure sum 3", session.encode(), run, number.to_bytes(8))
+    return digest(b"fedeas secure sum 4", session.encode(), run, number.to_bytes(8))
 
 
 def shared_by(session: bytes, shared: bytes) -> bytes:

@@ -4,6 +4,7 @@ import hmac
 import math
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -60,10 +61,15 @@ def public_key(private: bytes) -> bytes:
     return load_key(private).public_key().public_bytes_raw()
 
 
-def agree(private: X25519PrivateKey, public: bytes) -> bytes:
+def load_public(public: bytes) -> X25519PublicKey:
+    """Return a public key ready for use."""
+    return X25519PublicKey.from_public_bytes(public)
+
+
+def agree(private: X25519PrivateKey, public: X25519PublicKey) -> bytes:
     """Return the secret of two parties; a key that makes it the same for everybody is refused."""
     try:
-        return private.exchange(X25519PublicKey.from_public_bytes(public))
+        return private.exchange(public)
     except ValueError:  # the result is all zeros
         raise RefusedError("a public key of low order") from None
 
@@ -133,7 +139,7 @@ def purpose(bound: bytes, *places: int) -> bytes:
 def derive(secret: bytes, *purpose: bytes) -> bytes:
     """Return a key for one purpose: HKDF-SHA256 of RFC 5869, without salt."""
     drawn = hmac.digest(bytes(KEY), secret, "sha256")
-    return hmac.digest(drawn, digest(b"fedeas secure sum 3", *purpose) + b"\1", "sha256")
+    return hmac.digest(drawn, digest(b"fedeas secure sum 4", *purpose) + b"\1", "sha256")
 
 
 def split(secret: bytes, parties: Iterable[int], threshold: int) -> dict[int, bytes]:
@@ -155,46 +161,31 @@ def split(secret: bytes, parties: Iterable[int], threshold: int) -> dict[int, by
 
 
 def join(shares: Mapping[int, bytes]) -> bytes:
-    """Return the secret of these shares; too few, or wrong ones, give something else."""
-    weights = weights_at_zero(sorted(shares))
-    return join_weighted(shares, weights)
+    """Return the secret of these shares; too few, or wrong ones, give something else.
 
-
-def weights_at_zero(parties: Sequence[int]) -> dict[int, int]:
-    """Return Lagrange's weights: a polynomial's value at 0 from its values at the parties.
-
-    Of x they are the product of all points, divided by x and by its differences to the others.
+    The polynomial's value at 0, by Lagrange. With values at all of 1 to m that at x would have the
+    weight (-1)**(x-1) m!/(x!(m-x)!); for every gap g it is times (g-x)/g. Few are missing, so few
+    factors are left of the hundreds in a product over all differences of points.
     """
-    points = np.array(parties, np.int64) + 1
-    factors = np.ones((len(points), -(-len(points) // 4) * 4), np.int64)
-    factors[:, : len(points)] = points - points[:, None]
-    np.fill_diagonal(factors, points)
-    # Four factors of up to 2**13 fit into a word.
-    rows = factors.reshape(len(points), -1, 4).prod(axis=2).tolist()
-    below = [math.prod(row) % _PRIME for row in rows]
-    whole = math.prod(points.tolist()) % _PRIME
-    return {
-        party: whole * inverse % _PRIME
-        for party, inverse in zip(parties, _inverses(below), strict=True)
-    }
-
-
-def _inverses(values: Sequence[int]) -> list[int]:
-    """Invert numbers of the field together: only one of them takes long."""
-    before = [1]
-    for value in values:
-        before.append(before[-1] * value % _PRIME)
-    rest, found = pow(before.pop(), -1, _PRIME), []
-    for value, product in zip(reversed(values), reversed(before), strict=True):
-        found.append(rest * product % _PRIME)
-        rest = rest * value % _PRIME
-    return found[::-1]
-
-
-def join_weighted(shares: Mapping[int, bytes], weights: Mapping[int, int]) -> bytes:
-    """Join shares of the parties that the weights are of."""
-    value = sum(weights[party] * int.from_bytes(shares[party]) for party in weights) % _PRIME
+    points = np.array(sorted(shares)) + 1
+    most = int(points[-1])
+    gaps = np.setdiff1d(np.arange(1, most), points, assume_unique=True)
+    # As many factors at a time as fit into a word.
+    starts = np.arange(0, len(gaps), 62 // most.bit_length())
+    factors = np.multiply.reduceat(gaps - points[:, None], starts, axis=1).tolist()
+    weights = _weights_up_to(most)
+    value = sum(
+        weights[x] * math.prod(row) * int.from_bytes(shares[x - 1])
+        for x, row in zip(points.tolist(), factors, strict=True)
+    )
+    value = value * pow(math.prod(gaps.tolist()), -1, _PRIME) % _PRIME
     return (value % 2**256).to_bytes(SECRET)
+
+
+@lru_cache(maxsize=512)
+def _weights_up_to(most: int) -> list[int]:
+    """Return what a polynomial's values at 1 to `most` count for in that at 0."""
+    return [(-1) ** (x - 1) * math.comb(most, x) if x else 0 for x in range(most + 1)]
 
 
 def _value(polynomial: Sequence[int], at: int) -> int:

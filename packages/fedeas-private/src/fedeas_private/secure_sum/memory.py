@@ -2,8 +2,8 @@
 
 In a deployment every message starts a process, and may be run again if that one died. So a client's
 answer is written before it is sent, and a repeated request gets the same answer. When another sum
-or training begins, only the name of the sum is left, and it is not answered again. The keys that
-sums of a run share (`pairs.py`) stay; those of earlier runs go.
+or training begins, nothing of a sum is left. The keys that sums of a run share (`pairs.py`) stay,
+and the number of the last one that began; of earlier runs the name stays.
 """
 
 import hashlib
@@ -18,9 +18,8 @@ from fedeas._util.files import locked, owner_only_folder, sync_folder
 from fedeas.errors import InputError
 from fedeas_private.secure_sum.messages import NoKeysError, RefusedError
 
-_ENDED = "ended"  # folder of empty files: the names of sums that are over
-_OVER = "over"  # the file of these names that was once written, and is still read
 _PAIRS, _MOST_RUNS = "pairs", 4  # folder of the keys of runs: of so many, if they take turns
+_ENDED, _MOST_ENDED = "ended", 100_000  # folder of empty files: the names of runs that are over
 
 
 class StageRecord(NamedTuple):
@@ -127,20 +126,31 @@ class FileStore:
 
 
 def open_sum(folder: Path, session: str) -> FileStore:
-    """Open a client's record of a sum; a sum that is over is not taken part in again."""
-    name = _name(session)
-    if (folder / _ENDED / name).exists() or name.encode() in _over(folder):
-        raise RefusedError("this sum is over")
-    return FileStore(folder / name)
+    """Open a client's record of a sum."""
+    return FileStore(folder / _name(session))
 
 
 def open_pairs(folder: Path, name: str, begin: bool = False) -> FileStore:
-    """Open the keys of a run; where one begins, the keys of all but the latest runs go."""
-    path = folder / _PAIRS / _name(name)
-    if begin:
+    """Open the keys of a run; where one begins, the keys of all but the latest runs go.
+
+    The names of those are kept, so that none of them begins again. Their number is bounded too: a
+    site that took part in that many runs takes part in no other.
+    """
+    path, ended = folder / _PAIRS / _name(name), folder / _ENDED
+    if begin and not path.is_dir():
         owner_only_folder(folder / _PAIRS)
-        others = sorted((p.stat().st_mtime, p) for p in path.parent.iterdir() if p != path)
-        for _, other in others[: 1 - _MOST_RUNS]:
+        if (ended / path.name).exists():
+            raise RefusedError("this run is over")
+        others = sorted((p.stat().st_mtime, p) for p in path.parent.iterdir())
+        past = others[: max(0, len(others) + 1 - _MOST_RUNS)]
+        if past and ended.is_dir() and len(list(ended.iterdir())) + len(past) > _MOST_ENDED:
+            raise RefusedError(
+                "this site has taken part in too many runs",
+                allowed=f"up to {_MOST_ENDED}",
+                fix="give it another identity-key, in every members.toml; then empty its folder",
+            )
+        for _, other in past:
+            _note_over(folder, other.name)
             shutil.rmtree(other, ignore_errors=True)
     elif not path.is_dir():
         raise NoKeysError("this site has no keys of this run")
@@ -151,13 +161,12 @@ def end_sums(folder: Path, but: str = "") -> None:
     """Forget the keys, masks and words of every sum in a folder, except one session's.
 
     A client that the server dropped half-way is never told, so the next sum or training does it.
-    Only the names of the sums are left: none of them is answered again.
+    None of them begins again: of a run's sums each number begins once (`PairKeys.begin`).
     """
     if not folder.is_dir():
         return
     for path in folder.iterdir():
         if path.is_dir() and path.name not in (_ENDED, _PAIRS, _name(but) if but else ""):
-            _note_over(folder, path.name)
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -165,15 +174,8 @@ def _name(session: str) -> str:
     return hashlib.sha256(session.encode()).hexdigest()
 
 
-def _over(folder: Path) -> frozenset[bytes]:
-    try:
-        return frozenset((folder / _OVER).read_bytes().split())
-    except FileNotFoundError:
-        return frozenset()
-
-
 def _note_over(folder: Path, name: str) -> None:
-    """Note that a sum is over, on disk before its record goes."""
+    """Note that a run is over, on disk before its keys go."""
     ended = folder / _ENDED
     owner_only_folder(ended)
     os.close(os.open(ended / name, os.O_WRONLY | os.O_CREAT, 0o600))

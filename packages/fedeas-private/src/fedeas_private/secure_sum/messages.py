@@ -39,6 +39,18 @@ class RefusedError(FedeasError):
     """A client's refusal; its message reaches the server, so it says nothing about the data."""
 
 
+class MemberError(RefusedError):
+    """A client's refusal of what a member sent it, or what the server says that it sent.
+
+    It follows from keys alone and tells nothing, so it is not counted with those that make a site
+    stop reading: a member could otherwise have others stop by sending them what cannot be opened.
+    """
+
+    def __init__(self, message: str, member: int) -> None:
+        super().__init__(message)
+        self.member = member
+
+
 class NoKeysError(RefusedError):
     """A client has no keys of a run: it joined none of that name, or its folder was lost."""
 

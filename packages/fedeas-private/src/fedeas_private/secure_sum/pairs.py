@@ -5,7 +5,8 @@ and authenticate what members send each other in a sum, in place of a signature 
 What hides the words of a sum is drawn anew for that sum and does not come from them.
 
 A sum has a number, and each number its own keys: hashes of the ones before, which are then gone. So
-sums are not begun in another order, and nobody who copies a site's disk opens an earlier sum.
+sums are not begun in another order, and nobody who copies a site's disk opens an earlier sum. Of a
+number one sum begins, once: a client keeps no list of the sums that are over.
 """
 
 from contextlib import suppress
@@ -17,6 +18,7 @@ from fedeas_private.secure_sum.keys import (
     identity_of,
     is_signed,
     load_key,
+    load_public,
     new_key,
     next_key,
     public_key,
@@ -37,6 +39,7 @@ from fedeas_private.secure_sum.messages import (
 
 MOST_SKIPPED = 1000  # sums of a run that a client may have missed: each takes a hash a member
 _NUMBER = 8  # bytes of a sum's number
+_OPEN, _BEGUN = b"\0", b"\1"  # whether the sum of that number has begun
 _NOBODY = bytes(KEY)  # in the place of a member that did not take part
 
 
@@ -63,11 +66,30 @@ class PairKeys:
             record = self._record()
             if len(record.secret) == KEY:  # nobody was met yet
                 keys = b"".join(self._agreed(request, record.secret, record.reply[KEY:]))
-                record = record._replace(secret=asked + bytes(_NUMBER) + keys)
+                record = record._replace(secret=asked + bytes(_NUMBER) + _OPEN + keys)
                 self._memory.replace("run", record)
         if record.secret[:HASH] != asked:
             raise RefusedError("a client meets the others of a run once")
         return asked
+
+    def begin(self, number: int) -> None:
+        """Note that a sum has begun, before anything of it is kept or sent: it never does again.
+
+        A client that is killed between this and keeping its reply is left out of that one sum.
+        """
+        with self._memory.locked():
+            record = self._record()
+            at = HASH + _NUMBER
+            if record.secret[HASH:at] != number.to_bytes(_NUMBER) or self.has_begun(number):
+                raise RefusedError("this sum is over")
+            later = record.secret[:at] + _BEGUN + record.secret[at + 1 :]
+            self._memory.replace("run", record._replace(secret=later))
+
+    def has_begun(self, number: int) -> bool:
+        """Tell whether a sum of that number has begun here."""
+        secret = self._record().secret
+        first, flag = secret[HASH : HASH + _NUMBER], secret[HASH + _NUMBER : HASH + _NUMBER + 1]
+        return len(secret) > KEY and first == number.to_bytes(_NUMBER) and flag == _BEGUN
 
     def of_sum(self, number: int) -> dict[int, bytes]:
         """Return the keys of a sum, by member; those of earlier ones are forgotten."""
@@ -76,14 +98,14 @@ class PairKeys:
             if len(record.secret) == KEY:
                 raise NoKeysError("this site has not met the others of this run")
             asked, rest = record.secret[:HASH], record.secret[HASH:]
-            first, keys = int.from_bytes(rest[:_NUMBER]), pieces(rest[_NUMBER:], KEY)
+            first, keys = int.from_bytes(rest[:_NUMBER]), pieces(rest[_NUMBER + 1 :], KEY)
             if number < first:
                 raise RefusedError("not the next sum of this run", got=number)
             if number > first + MOST_SKIPPED:  # then new keys are agreed on
                 raise NoKeysError("not the next sum of this run, by far", got=number)
             if number > first:
                 keys = [k if k == _NOBODY else next_key(k, number - first) for k in keys]
-                later = asked + number.to_bytes(_NUMBER) + b"".join(keys)
+                later = asked + number.to_bytes(_NUMBER) + _OPEN + b"".join(keys)
                 self._memory.replace("run", record._replace(secret=later))
         return {place: key for place, key in enumerate(keys) if key != _NOBODY}
 
@@ -112,7 +134,7 @@ class PairKeys:
             # With itself too: it seals a share for itself.
             both = sorted(((self._at, own[:KEY]), (place, public)))
             about = purpose(digest(self.name, *(key for _, key in both)), *(p for p, _ in both))
-            found[place] = derive(agree(mine, public), b"pair", about)
+            found[place] = derive(agree(mine, load_public(public)), b"pair", about)
         return found
 
     def _record(self) -> StageRecord:
@@ -125,7 +147,7 @@ class PairKeys:
 
 def bind_run(name: str, members: bytes) -> bytes:
     """Return what ties the keys of a run to it and to one list of members."""
-    return digest(b"fedeas secure run 3", name.encode(), members)
+    return digest(b"fedeas secure run 4", name.encode(), members)
 
 
 def signed_key(run: bytes, public: bytes) -> bytes:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedeas.errors import FedeasError, InfeasibleError
 from fedeas.flower.settings import INSTALL_PRIVATE
@@ -15,11 +16,11 @@ from fedeas_private.secure_sum.keys import (
     add_pair_mask,
     agree,
     is_signed,
-    join_weighted,
+    join,
     load_key,
+    load_public,
     public_key,
     purpose,
-    weights_at_zero,
 )
 from fedeas_private.secure_sum.messages import (
     AGREEMENT,
@@ -42,6 +43,8 @@ _MOST_NAMED = 5  # clients in an error
 _PROBE = load_key(bytes(KEY))  # with any key, one of low order agrees on zeros
 Replies = Iterable[tuple[int, bytes]]  # the node that was asked, and its reply, as they arrive
 Requests = dict[int, bytes]
+Places = NDArray[np.int64]
+Rows = NDArray[np.uint8]
 
 
 class _Stages:
@@ -110,8 +113,14 @@ class Run(_Stages):
     A member whose key is missing or malformed is left out of the run, and `left_out` says why.
     """
 
-    def __init__(self, members: Members, names: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self,
+        members: Members,
+        names: Mapping[int, str] | None = None,
+        before: "Run | None" = None,
+    ) -> None:
         super().__init__(members, names or {})
+        self._silent_before = before.silent if before else set[int]()
         self.name, self.members = secrets.token_hex(16), members
         self.bound, self._sums = bind_run(self.name, members.digest), 0
         self.lost = False  # whether a client said that it has no keys of this run any more
@@ -161,9 +170,18 @@ class Run(_Stages):
         self._sums += 1
         return self._sums - 1
 
+    @property
+    def silent(self) -> set[int]:
+        """The nodes that were asked for keys and did not reply in time."""
+        return {node for node, why in self.left_out.items() if why.endswith(NO_REPLY)}
+
     def serves(self, nodes: Iterable[int]) -> bool:
-        """Tell whether all nodes that can have keys of this run have them."""
-        settled = {n for n, why in self.left_out.items() if not why.endswith(NO_REPLY)}
+        """Tell whether all nodes that can have keys of this run have them.
+
+        One that was silent is asked for keys once more, by the next sum. If it is silent again,
+        it is left out until others need keys too: every agreement waits for it.
+        """
+        settled = self.left_out.keys() - (self.silent - self._silent_before)
         return not self.lost and set(nodes) <= settled | set(self.nodes.values())
 
     def _unsigned(self, place: int, reply: bytes) -> str:
@@ -198,7 +216,6 @@ class Server(_Stages):
         self.left_out |= run.left_out
         self._session, self._graph = bind_session(session, run.bound, number), run.members.graph
         self._words = words + 1  # the last one counts clients
-        self._weights: dict[tuple[int, ...], dict[int, int]] = {}  # of shares, by whose they are
 
     def deliver(self, replies: Replies) -> Requests:
         """Send every client its neighbours' fresh keys, and what they sealed for it."""
@@ -215,7 +232,7 @@ class Server(_Stages):
         often = Counter(reply[:KEY] for reply in given.values())
         self._keys: dict[int, bytes] = {}
         self._seeds: dict[int, bytes] = {}
-        self._dealt: dict[int, dict[int, bytes]] = {}
+        self._dealt: dict[int, tuple[list[int], bytes]] = {}  # to whom, and what
         for place, reply in given.items():
             key = reply[:KEY]
             if why := "a key appears twice" if often[key] > 1 else _low_order(key):
@@ -223,23 +240,21 @@ class Server(_Stages):
                 continue
             holders = [p for p in self._graph.holders(place) if p in began]
             self._keys[place], self._seeds[place] = key, reply[KEY : KEY + HASH]
-            dealt = pieces(reply[KEY + HASH :], DEALT)
-            self._dealt[place] = dict(zip(holders, dealt, strict=True))
+            self._dealt[place] = holders, reply[KEY + HASH :]
         self._shared = self._enough("shares", self._keys)
-        there, who = set(self._shared), marks(self._shared, len(self._members))
+        n = len(self._members)
+        who, keys = marks(self._shared, n), np.zeros((n, KEY), np.uint8)
+        keys[self._shared] = _rows(b"".join(self._keys[p] for p in self._shared), KEY)
+        delivered = _by_receiver(self._dealt, DEALT, slice(2 * HASH, None))
         return {
-            self.nodes[place]: who
-            + b"".join(
-                self._keys[p] + self._dealt[p][place][2 * HASH :]
-                for p in self._graph.holders(place)
-                if p in there
-            )
+            self.nodes[place]: who + np.hstack((keys[senders], sealed)).tobytes()
             for place in self._shared
+            for senders, sealed in [delivered[place]]
         }
 
     def survivors(self, replies: Replies) -> Requests:
         """Add the masked words up as they arrive, and ask who agrees on whose came."""
-        told: dict[int, dict[int, bytes]] = {}  # tags, by whom they are from and for
+        told: dict[int, tuple[list[int], bytes]] = {}  # tags: for whom, and what
         self._sum, shared = np.zeros(self._words, np.uint64), set(self._shared)
         size = 8 * self._words
         for place, reply in self._from("masked", replies, self._shared):
@@ -248,14 +263,10 @@ class Server(_Stages):
                 self.left_out[self.nodes[place]] = "masked: not the words of this sum"
                 continue
             self._sum += np.frombuffer(reply[:size], "<u8")
-            told[place] = dict(zip(near, pieces(reply[size:], TAG), strict=True))
+            told[place] = near, reply[size:]
         self._came = self._enough("masked", told)
-        who = marks(self._came, len(self._members))
-        return {
-            self.nodes[place]: who
-            + b"".join(told[p][place] for p in self._graph.neighbours(place) if p in told)
-            for place in self._came
-        }
+        who, tags = marks(self._came, len(self._members)), _by_receiver(told, TAG)
+        return {self.nodes[place]: who + tags[place][1].tobytes() for place in self._came}
 
     def agreed(self, replies: Replies) -> Requests:
         """Pass on who agrees, and ask for what takes the masks off the sum."""
@@ -270,18 +281,19 @@ class Server(_Stages):
     def total(self, replies: Replies) -> tuple[Vector, list[int]]:
         """Return the sum, and the nodes that it is over."""
         shared = set(self._shared)
-        given: dict[int, dict[int, bytes]] = {}  # of each client, by who holds them
+        given: dict[int, tuple[list[int], bytes]] = {}  # of whom, and the shares
         for place, reply in self._from("unmask", replies, self._agreed):
             held = [p for p in self._graph.holders(place) if p in shared]
             if len(reply) != SHARE * len(held):
                 self.left_out[self.nodes[place]] = "unmask: not a share of every neighbour"
                 continue
-            for of, share in zip(held, pieces(reply, SHARE), strict=True):
-                given.setdefault(of, {})[place] = share
-        came, total = set(self._came), self._sum.copy()
+            given[place] = held, reply
+        came, total, shares = set(self._came), self._sum.copy(), _by_receiver(given, SHARE)
+        keys = {place: load_public(self._keys[place]) for place in self._came}
         bound = shared_by(self._session, marks(self._shared, len(self._members)))
         for place in self._shared:
-            secret = self._join(place, given.get(place, {}), place in came)
+            nothing = np.empty(0, np.int64), np.empty((0, SHARE), np.uint8)
+            secret = self._join(place, *shares.get(place, nothing), place in came)
             if place in came:
                 add_mask(total, secret, purpose(bound, place), -1)
                 continue
@@ -289,7 +301,7 @@ class Server(_Stages):
             for other in self._graph.neighbours(place):
                 if other in came:
                     # From the side of the client that is gone, which is missing in the sum.
-                    agreed = agree(key, self._keys[other])
+                    agreed = agree(key, keys[other])
                     add_pair_mask(total, agreed, place, other, bound)
         if int(total[-1]) != len(came):
             raise InfeasibleError(
@@ -297,19 +309,22 @@ class Server(_Stages):
             )
         return total[:-1], [self.nodes[place] for place in self._came]
 
-    def _join(self, of: int, shares: Mapping[int, bytes], came: bool) -> bytes:
+    def _join(self, of: int, holders: Places, rows: Rows, came: bool) -> bytes:
         """Put a client's secret together; a share that is not the one dealt counts as missing."""
         needed, at = self._graph.threshold(of), 0 if came else HASH
+        numbers = np.searchsorted(self._graph.holders(of), holders).tolist()
+        shares = dict(zip(numbers, pieces(rows.tobytes(), SHARE), strict=True))
         for check in (False, True):  # only where something is wrong is every share looked at
             if check:
-                dealt = self._dealt[of]
-                shares = {p: s for p, s in shares.items() if digest(s) == dealt[p][at : at + HASH]}
+                whom, content = self._dealt[of]
+                dealt = dict(zip(whom, pieces(content, DEALT), strict=True))
+                hashes = (dealt[p][at : at + HASH] for p in holders.tolist())
+                shares = {
+                    k: s for (k, s), h in zip(shares.items(), hashes, strict=True) if digest(s) == h
+                }
             if len(shares) < needed:
                 raise self._too_few(f"shares of {self._name(self.nodes[of])}", len(shares), needed)
-            chosen = tuple(sorted(shares)[:needed])
-            if chosen not in self._weights:
-                self._weights[chosen] = weights_at_zero(chosen)
-            secret = join_weighted(shares, self._weights[chosen])
+            secret = join({k: shares[k] for k in list(shares)[:needed]})
             if digest(secret) == self._seeds[of] if came else public_key(secret) == self._keys[of]:
                 return secret
         raise InfeasibleError(
@@ -318,10 +333,32 @@ class Server(_Stages):
         )
 
 
+def _by_receiver(
+    sent: Mapping[int, tuple[list[int], bytes]], size: int, part: slice = slice(None)
+) -> dict[int, tuple[Places, Rows]]:
+    """Turn whom each place sent something, in pieces, into who sent each place what, upwards."""
+    if not sent:
+        return {}
+    order = sorted(sent)
+    counts = [len(sent[place][0]) for place in order]
+    senders = np.repeat(np.array(order, np.int64), counts)
+    receivers = np.concatenate([np.array(sent[place][0], np.int64) for place in order])
+    rows = _rows(b"".join(sent[place][1] for place in order), size)[:, part]
+    turned = np.argsort(receivers, kind="stable")
+    senders, receivers, rows = senders[turned], receivers[turned], rows[turned]
+    places, starts = np.unique(receivers, return_index=True)
+    parts = zip(np.split(senders, starts[1:]), np.split(rows, starts[1:]), strict=True)
+    return dict(zip(places.tolist(), parts, strict=True))
+
+
+def _rows(content: bytes, size: int) -> Rows:
+    return np.frombuffer(content, np.uint8).reshape(-1, size)
+
+
 def _low_order(key: bytes) -> str:
     """Return what is wrong with a public key, or nothing."""
     try:
-        agree(_PROBE, key)
+        agree(_PROBE, load_public(key))
     except FedeasError as error:
         return str(error)
     return ""

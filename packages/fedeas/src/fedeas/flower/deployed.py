@@ -127,7 +127,8 @@ class _SiteApp(ClientApp):
             log = refusals
             return super().__call__(message, context)
         except Exception as error:
-            if log is not None:
+            # What another member sent is that one's fault: it must not use up this site's refusals.
+            if log is not None and getattr(error, "member", None) is None:
                 log.add(run)
             _LOG.warning(
                 "refused %s of run %s: %s: %s",
