@@ -174,7 +174,7 @@ def join(shares: Mapping[int, bytes]) -> bytes:
     starts = np.arange(0, len(gaps), 62 // most.bit_length())
     factors = np.multiply.reduceat(gaps - points[:, None], starts, axis=1).tolist()
     weights = _weights_up_to(most)
-    value = sum(
+    value: int = sum(
         weights[x] * math.prod(row) * int.from_bytes(shares[x - 1])
         for x, row in zip(points.tolist(), factors, strict=True)
     )
