@@ -101,7 +101,9 @@ class GaussianRows(PrivateGenerator):
             row_quality(space, moments, query.radius),
             {"space": space.to_dict(), "radius": query.radius},
         )  # fmt: skip
-        return cls(Gaussian(space, clean, classes), card)
+        # As they are saved, with one of two triangles that may differ in the last digit.
+        saved = Moments.unpacked(clean.packed(), space.dimensions)
+        return cls(Gaussian(space, saved, classes), card)
 
     def sample(self, labels: NDArray[np.int64], seeds: Seeds) -> NDArray[np.float32]:
         """Draw one row per label and seed."""
