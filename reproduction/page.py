@@ -135,13 +135,19 @@ def _flat(rows: Sequence[StudyRun]) -> str:
     for r in rows:
         if r.grid != "again":
             slopes[r.data, r.way].append(100 * (r.accuracy - r.before_last))
-    moving: Mapping[str, list[str]] = defaultdict(list)
+    means_of: Mapping[str, dict[str, float]] = defaultdict(dict)
     for (data, way), slope in slopes.items():
-        if abs(statistics.mean(slope)) > NOT_FLAT:
-            moving[data].append(f"{way} {statistics.mean(slope):+.1f}")
+        means_of[data][way] = statistics.mean(slope)
+    moving = {}
+    for data, ways in means_of.items():
+        steep = {way: slope for way, slope in ways.items() if abs(slope) > NOT_FLAT}
+        if len(steep) == len(ways) > 1:
+            moving[data] = f"every way, {min(steep.values()):+.1f} to {max(steep.values()):+.1f}"
+        elif steep:
+            moving[data] = "; ".join(f"{way} {slope:+.1f}" for way, slope in steep.items())
     if slopes and not moving:
         return "Every setting is flat."
-    return _table(("not flat", "points"), [[data, "; ".join(of)] for data, of in moving.items()])
+    return _table(("not flat", "points"), [[data, of] for data, of in moving.items()])
 
 
 def _points(lead: Difference) -> str:
