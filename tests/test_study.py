@@ -1,6 +1,7 @@
 """The statistics of the study, on made-up runs whose answers are known by hand."""
 
 import csv
+import json
 import re
 import tomllib
 from dataclasses import replace
@@ -9,11 +10,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fedeas._util.specs import parse
+from fedeas.data import open_dataset
 from fedeas.errors import InputError
+from fedeas.generators import make_generator
 from fedeas_lab.results import FinishedRun, export
 from reproduction.central import CentralRun, read_central, write_central
 from reproduction.claims import recorded
 from reproduction.evidence import holm_p_values
+from reproduction.generator import STEPS, held_out
 from reproduction.page import MARKER, NOT_RUN, fill_page, study_tables
 from reproduction.rates import RateRun, best_rates, read_rates, write_rates
 from reproduction.study import (
@@ -129,6 +134,17 @@ def test_the_sweeps_train_at_the_rates_that_were_best_on_validation_samples():
             if grid["name"] == "class-weights":
                 way = "class weights"
             assert rate == best.get((data, way), base), (data, grid["name"])
+
+
+def test_the_generator_of_cifar10_saw_the_images_that_no_client_holds(data):
+    sweep = tomllib.loads((CONFIGS / "cifar10.toml").read_text(encoding="utf-8"))
+    _, settings = parse(sweep["base"]["augment"]["generator"])
+    folder = Path(__file__).parents[1] / settings["model"]
+    training = json.loads((folder / "generator.json").read_text(encoding="utf-8"))["training"]
+    seen = held_out(open_dataset("cifar10"))
+    assert (training["data"], training["samples"]) == (seen.fingerprint, seen.train_size)
+    assert training["steps"] == STEPS
+    assert make_generator(f"diffusion(model={folder})").classes == seen.classes
 
 
 def test_the_best_rate_is_that_of_the_highest_mean_over_seeds(tmp_path):
