@@ -136,6 +136,7 @@ def test_the_sweeps_train_at_the_rates_that_were_best_on_validation_samples():
             assert rate == best.get((data, way), base), (data, grid["name"])
 
 
+@pytest.mark.slow
 def test_the_generator_of_cifar10_saw_the_images_that_no_client_holds(data):
     sweep = tomllib.loads((CONFIGS / "cifar10.toml").read_text(encoding="utf-8"))
     _, settings = parse(sweep["base"]["augment"]["generator"])
