@@ -76,7 +76,7 @@ def make_start(config: dict[str, Any], epsilon: float, folder: Path) -> PrivateS
             federation.data, sites, epsilon, seed=config["seed"], out=folder, seeded_noise=True,
             classifier=True,
         )  # fmt: skip
-    return PrivateStart.open(folder)
+    return PrivateStart.load(folder)
 
 
 def configs(data: str, epsilons: Sequence[float], seed: int, rounds: int, out: Path) -> Iterator[

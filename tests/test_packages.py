@@ -90,7 +90,7 @@ def test_a_missing_extra_is_named(monkeypatch, fedeas, paper_csv, tmp_path):
 
 def test_a_name_of_an_earlier_version_says_what_to_write():
     former = importlib.import_module("fedeas._util.former")
-    page = (Path(__file__).parents[1] / "docs" / "upgrading.md").read_text()
+    page = (Path(__file__).parents[1] / "CHANGELOG.md").read_text(encoding="utf-8")
     for name, now in former.NAMES.items():
         assert f"{name}`" in page or f"{name}(" in page, name
         with pytest.raises(ImportError, match="write ") as refused:

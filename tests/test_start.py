@@ -134,7 +134,7 @@ def test_folders_that_are_no_start_are_refused(folder, config, tmp_path):
     shutil.copytree(own, copy)
     shutil.rmtree(copy / CLASSIFIER_FOLDER)
     with pytest.raises(InputError, match="classifier"):
-        PrivateStart.open(copy)
+        PrivateStart.load(copy)
     for inside, changed in (
         (CLASSIFIER_FOLDER, {"privacy": None}),  # of another budget
         (CLASSIFIER_FOLDER, {"classes": ("a", "b", "c")}),
@@ -144,15 +144,15 @@ def test_folders_that_are_no_start_are_refused(folder, config, tmp_path):
         shutil.copytree(own, copy)
         changed_card(copy / inside, **changed)
         with pytest.raises(InputError):
-            PrivateStart.open(copy)
+            PrivateStart.load(copy)
     body = json.loads((own / CARD).read_text()) | {"classes": ["x", "y", "z"]}
     (copy / CARD).write_text(json.dumps(body))  # without a right checksum
     with pytest.raises(InputError, match="damaged"):
-        PrivateStart.open(copy)
+        PrivateStart.load(copy)
 
 
 def test_other_classes_columns_and_models_are_refused(folder):
-    start, federated = PrivateStart.open(folder / "own"), Federated(model=ModelSettings("mlp"))
+    start, federated = PrivateStart.load(folder / "own"), Federated(model=ModelSettings("mlp"))
     rows, labels = draw_rows(30)
     data = Dataset(rows, labels, "x", CLASSES, 30, "x", kind="table", schema=SCHEMA)
     start.check(data, federated)

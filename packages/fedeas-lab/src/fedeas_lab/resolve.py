@@ -147,7 +147,7 @@ def resolve(config: Config) -> Run:
 def _open_start(config: Config, data: Dataset, generator: Generator | None) -> "PrivateStart":
     """Open the private models that the first weights are made of, and see that they fit."""
     module = import_extra("fedeas_private.generator.start", "a private start", "private")
-    start: PrivateStart = module.PrivateStart.open(config.federated.model.weights)
+    start: PrivateStart = module.PrivateStart.load(config.federated.model.weights)
     start.check(data, config.federated)
     start.check_budget("" if generator is None else generator.fingerprint)
     return start

@@ -162,7 +162,7 @@ def _generator(
     give_generator(grid, nodes, folder, settings.timeout)
     if not settings.generator_start:
         return StageResult(name=generator.fingerprint)
-    start, federated = PrivateStart.open(folder), settings.federated()
+    start, federated = PrivateStart.load(folder), settings.federated()
     start.check(data, federated)
     path = folder / FILE
     start.write(path, data, federated, settings.seed, settings.device)

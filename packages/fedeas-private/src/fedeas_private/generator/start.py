@@ -40,8 +40,8 @@ class PrivateStart:
     classifier: PrivateClassifier
 
     @classmethod
-    def open(cls, folder: Path | str) -> "PrivateStart":
-        """Open the folder of a generator that was made with a classifier.
+    def load(cls, folder: Path | str) -> "PrivateStart":
+        """Load the folder of a generator that was made with a classifier.
 
         Parameters
         ----------
