@@ -1,16 +1,16 @@
 """Can anybody tell whose images a generator was made of? Two attacks, with positive controls.
 
     python benchmarks/membership.py [--members 2000] [--repeats 3] [--epsilon 1 inf]
-        [--method features] [--steps 100] [--each 900] [--shadows 4] [--diffusion]
+        [--shadows 4] [--diffusion]
 
-`own` is made of so many Fashion-MNIST images on 20 clients (an image weighs more among few). The
+`private` is made of so many Fashion-MNIST images on 20 clients (one weighs more among few). The
 attacker has a candidate image and its class, images of the same kind that are nobody's, and
 generators of the same kind made of these (shadow models). It sees
 
 - `samples`: 2,000 images of the generator. The nearest one to a candidate, compared with the
   nearest of a shadow model's
-- `generator`: the generator itself, means and covariances of every class; of `features`, those of
-  the features of its whole store. The likelihood of the candidate, compared with shadow models'
+- `generator`: the generator itself, means and covariances of every class. The likelihood of the
+  candidate, compared with shadow models'
 
 The advantage is the rate of members that are recognised minus that of others taken for members, at
 a threshold chosen on other candidates; 0 is a guess, 1 certainty. A generator that the noise leaves
@@ -34,10 +34,7 @@ from fedeas._util.seeds import child_rng
 from fedeas.data import Dataset, load_images
 from fedeas.generators import make_generator
 from fedeas.training.models.unet import Draw, denoising_loss
-from fedeas_private.generator import features
-from fedeas_private.generator.images import GaussianImages
 from fedeas_private.generator.make import make_from_sums
-from fedeas_private.queries.features import conv_features
 from fedeas_private.queries.moments import frequencies_of
 from fedeas_private.queries.query import SampleSum
 from fedeas_private.sums import Release, release
@@ -56,8 +53,6 @@ class Victim:
         places: NDArray[np.int64],
         epsilon: float,
         seed: int,
-        method: str,
-        steps: int | None,
     ) -> None:
         asked = count()
         sites = np.array_split(places, SITES)
@@ -67,7 +62,7 @@ class Victim:
             noise = seed * 10 + next(asked)
             return release(query, answers, SITES, epsilon, DELTA, part, noise)
 
-        self.generator = make_from_sums(data, ask, method, seed, steps)
+        self.generator = make_from_sums(data, ask)
         self.labels = np.arange(DRAWN) % CLASSES
         seeds = child_rng(seed, "samples").integers(2**63, size=DRAWN).astype(np.uint64)
         self.drawn = self.generator.sample(self.labels, seeds)
@@ -84,31 +79,19 @@ class Victim:
     @cached_property
     def normals(self) -> tuple[Floats, list[Floats]]:
         """The mean and the covariance of every class, as the generator shows them."""
-        if isinstance(self.generator, GaussianImages):
-            return self.generator._means, [root @ root.T for root in self.generator._roots]
-        stored = [seen(own) for own in self.generator._images]
-        pooled = np.mean([np.cov(own.T) for own in stored], axis=0)
-        return np.stack([own.mean(axis=0) for own in stored]), [pooled] * CLASSES
+        means, roots = (self.generator._tensors[name].numpy() for name in ("means", "roots"))
+        return means, [root @ root.T for root in roots]
 
     def likelihood(self, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Floats:
         """Return the log likelihood of every image in its class, up to a constant."""
         (means, covariances), found = self.normals, np.empty(len(images))
-        if isinstance(self.generator, GaussianImages):
-            x = frequencies_of(images, math.isqrt(means.shape[1]))
-        else:
-            x = seen(images)
+        x = frequencies_of(images, math.isqrt(means.shape[1]))
         for c, plain in enumerate(covariances):
             covariance = plain + 1e-3 * np.trace(plain) / len(plain) * np.eye(len(plain))
             apart = x[labels == c] - means[c]
             far = np.einsum("ni,ni->n", apart, np.linalg.solve(covariance, apart.T).T)
             found[labels == c] = -(far + np.linalg.slogdet(covariance)[1]) / 2
         return found
-
-
-def seen(images: NDArray[np.uint8]) -> Floats:
-    """Return the features of images that are asked for at every epsilon."""
-    blocks = np.array_split(images, max(len(images) // 500, 1))
-    return np.concatenate([conv_features(block, (1,)) for block in blocks]).astype(float)
 
 
 def advantage(members: Floats, others: Floats) -> float:
@@ -124,20 +107,14 @@ def advantage(members: Floats, others: Floats) -> float:
 
 
 def attack(
-    data: Dataset,
-    members: int,
-    epsilon: float,
-    seed: int,
-    method: str,
-    steps: int | None,
-    shadows: int,
+    data: Dataset, members: int, epsilon: float, seed: int, shadows: int
 ) -> dict[str, float]:
     """Attack one generator in all ways."""
     order = child_rng(seed, "membership").permutation(data.train_size)
     inside, outside, spare = np.split(order[: (2 + shadows) * members], [members, 2 * members])
-    victim = Victim(data, inside, epsilon, seed, method, steps)
+    victim = Victim(data, inside, epsilon, seed)
     models = [
-        Victim(data, own, epsilon, seed + 1000 * (k + 1), method, steps)
+        Victim(data, own, epsilon, seed + 1000 * (k + 1))
         for k, own in enumerate(np.array_split(spare, shadows))
     ]
     found: dict[str, list[Floats]] = {"samples": [], "generator": []}
@@ -189,20 +166,15 @@ def main() -> None:
     parser.add_argument("--members", type=int, default=2000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 10.0, math.inf])
-    parser.add_argument("--method", default="moments", help="moments or features")
-    parser.add_argument("--steps", type=int, help="of features")
-    parser.add_argument("--each", type=int, help="images of a class in the store of features")
     parser.add_argument("--shadows", type=int, default=4)
     parser.add_argument("--diffusion", action="store_true")
     given = parser.parse_args()
-    if given.each:
-        features._EACH = given.each
     data = load_images("fashion_mnist")
-    found: dict[str, object] = {"members": given.members, "method": given.method}
+    found: dict[str, object] = {"members": given.members}
     for epsilon in given.epsilon:
         try:
             runs = [
-                attack(data, given.members, epsilon, seed, given.method, given.steps, given.shadows)
+                attack(data, given.members, epsilon, seed, given.shadows)
                 for seed in range(given.repeats)
             ]
         except InfeasibleError as error:

@@ -1,17 +1,18 @@
 """What a classifier learns from the samples of a federation's own generator alone.
 
-    python benchmarks/private_generator.py [--images N] [--seeds S] [--epsilon E ...] [--quick]
-        [--method features] [--validation]
+    python benchmarks/private_generator.py [--data cifar10] [--images N] [--seeds S]
+        [--epsilon E ...] [--validation] [--record] [--quick]
     python benchmarks/private_generator.py --table letter [--seeds S] [--epsilon E ...] [--quick]
 
-Shares Fashion-MNIST out over 20 clients (Dirichlet 0.1), makes a generator from the noisy sum over
-them, trains a CNN on its samples alone, and tests it on the real test images. The parts of the
-noise of all clients are drawn and added as a secure sum would, from a seed, so that figures can be
-had again; delta is 1e-5, and the unit one sample of one client, added or removed. `--images` leaves
-that many training images, as many of each class. With `--validation` the network is tested on the
-training images that are left over instead: for choosing settings. `--epsilon inf` is the generator
-without noise. `--quick` only shows that it works. The last line is JSON: per epsilon the accuracies
-in percent, one per seed, the seconds and the seconds of processor time that the generator took.
+Shares Fashion-MNIST, or CIFAR-10, out over 20 clients (Dirichlet 0.1), makes a generator from the
+noisy sum over them, trains a CNN on its samples alone, and tests it on the real test images. The
+parts of the noise of all clients are drawn and added as a secure sum would, from a seed, so that
+figures can be had again; delta is 1e-5, and the unit one sample of one client, added or removed.
+`--images` leaves that many training images, as many of each class. With `--validation` the network
+is tested on the training images that are left over instead: for choosing settings. `--epsilon inf`
+is the generator without noise. `--quick` only shows that it works. The last line is JSON: per
+epsilon the accuracies in percent, one per seed, the seconds and the seconds of processor time that
+the generator took. `--record` writes them into docs/data/private-generator.csv.
 
 With `--table` it is a table in the folder `tables` of FEDEAS_DATA and a random forest (`--model
 mlp`: a network), trained on as many rows as there are real ones, classes as frequent as the sums
@@ -23,14 +24,17 @@ recognised, as a part of that without noise; it needs `--epsilon ... inf`.
 import argparse
 import json
 import resource
+import sys
 import time
+from pathlib import Path
+from statistics import mean
 
 import numpy as np
 from numpy.typing import NDArray
+from records import update_record
 
 from fedeas._util.seeds import child_rng
 from fedeas.data import Dataset, federate, load_images, open_dataset
-from fedeas.data.kinds import find_kind
 from fedeas.partition import make_partition
 from fedeas.training.loop import fit, predict
 from fedeas.training.models import make_model
@@ -40,6 +44,9 @@ from fedeas_private.generator.make import PrivateGenerator, make_private
 
 CLIENTS, ALPHA = 20, 0.1
 DELTA = 1e-5  # of the published figures
+IMAGES = {"fashion": "fashion_mnist", "cifar10": "cifar10"}
+RECORD = Path(__file__).parents[1] / "docs/data/private-generator.csv"
+KEYS = ("data", "images", "tested_on", "epsilon")
 Ints = NDArray[np.int64]
 
 
@@ -82,9 +89,7 @@ def learnt(
     if model == "forest":
         return forest(drawn, labels, tested, seed)
     # The spread of pixels comes from the samples as well: nothing real but the test images.
-    mean, spread = find_kind(data.kind).statistics(drawn)
-    task = Task(len(data.classes), data.samples.shape[1:], mean, spread, data.kind, data.schema)
-    network = make_model(ModelSettings(model), task, seed)
+    network = make_model(ModelSettings(model), Task.of(data, drawn), seed)
     samples = Samples.of(data, np.empty(0, np.int64), drawn, labels)
     rng = child_rng(seed, "classifier")
     for passes, rate in ((epochs, 1e-3), (1, 1e-4)):
@@ -140,40 +145,54 @@ def measure_table(name: str, epsilons: list[float], seeds: int, model: str, quic
 def main() -> None:
     """Measure, and print a line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=60_000)
+    parser.add_argument("--data", choices=IMAGES, default="fashion")
+    parser.add_argument("--images", type=int, help="of the training images; default: all")
     parser.add_argument("--table", default="", help="letter, penbased, satimage, loans, ...")
     parser.add_argument("--model", default="forest", help="forest or mlp, for a table")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 10.0])
-    parser.add_argument("--method", default="", help="moments or features")
     parser.add_argument("--validation", action="store_true", help="no test image is looked at")
+    parser.add_argument("--record", action="store_true")
     parser.add_argument("--quick", action="store_true")
     chosen = parser.parse_args()
+    if chosen.quick:
+        chosen.seeds, chosen.images = 1, chosen.images or 6000
     if chosen.table:
         measure_table(chosen.table, chosen.epsilon, chosen.seeds, chosen.model, chosen.quick)
         return
-    data = load_images("fashion_mnist")
-    if chosen.validation and chosen.images >= data.train_size:
-        parser.error("--validation needs --images below 60000: the others are tested on")
-    steps = 80 if chosen.quick else None
+    data = load_images(IMAGES[chosen.data])
+    images = chosen.images or data.train_size
+    if chosen.validation and images >= data.train_size:
+        parser.error(
+            f"--validation needs --images below {data.train_size}: the others are tested on"
+        )
     each, epochs = (100, 3) if chosen.quick else (4000, 3)
     found: dict[str, dict[str, list[float]]] = {}
     for epsilon in chosen.epsilon:
         own = found.setdefault(f"{epsilon:g}", {"accuracy": [], "seconds": [], "processor": []})
         for seed in range(chosen.seeds):
-            sites, left = share(data, chosen.images, seed)
+            sites, left = share(data, images, seed)
             tested = left if chosen.validation else np.arange(data.train_size, len(data.labels))
             since, used = time.monotonic(), processor_time()
-            made = make_private(
-                data, sites, epsilon, DELTA, chosen.method, seed, steps, seeded_noise=True
-            )
+            made = make_private(data, sites, epsilon, DELTA, seed, seeded_noise=True)
             own["seconds"].append(round(time.monotonic() - since, 1))
             own["processor"].append(round(processor_time() - used, 1))
             own["accuracy"].append(round(accuracy(data, made, each, epochs, seed, tested), 2))
             print(f"epsilon {epsilon:g}, seed {seed}: {own['accuracy'][-1]} %", flush=True)
     on = "validation" if chosen.validation else "test"
-    about = {"images": chosen.images, "method": made.card.method, "tested_on": on}
+    about = {"data": chosen.data, "images": images, "tested_on": on}
     print(json.dumps({**about, "epsilon": found}))
+    if chosen.record:
+        rows = [
+            {
+                **about, "epsilon": epsilon, "accuracy": f"{mean(own['accuracy']):.2f}",
+                "seeds": " ".join(f"{x:.2f}" for x in own["accuracy"]),
+                "core_seconds": f"{mean(own['processor']):.0f}",
+            }
+            for epsilon, own in found.items()
+        ]  # fmt: skip
+        command = " ".join(["python benchmarks/private_generator.py", *sys.argv[1:]])
+        update_record(RECORD, KEYS, rows, command)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,7 @@ from replay import is_right, run_config, site_config
 from fedeas._util.files import read_json
 from fedeas.flower.deployed import open_part
 from fedeas.generators.card import CARD, GeneratorCard
+from fedeas_private.accounting import epsilon_of, rho_for
 from fedeas_private.flower.deployed import open_site
 from fedeas_private.generator.classifier import PrivateClassifier
 from fedeas_private.generator.make import CLASSIFIER_FOLDER, make_classifier
@@ -130,12 +131,18 @@ def agree(own: Loopback, killed: int | None, server: bool) -> bool:
         if k != killed
         for query, often in QUERIES.items()
     )
-    most = (1 + again) * EPSILON["negotiation"] + card.privacy.epsilon + 1e-9
-    within = all(ledger_of(own, k).epsilon_spent <= most for k in entered)
+    within = all(within_budget(ledger_of(own, k), card.privacy.epsilon, again) for k in entered)
     same = all(len(costs[query]) <= often for query, often in QUERIES.items())
     paid = card.privacy.epsilon == EPSILON["generator"] or server
     right = paid and card.training.sites >= own.sites - 1
     return once and everywhere and within and same and right
+
+
+def within_budget(ledger: Ledger, epsilon: float, again: int) -> bool:
+    """Tell whether a site paid no more than it was asked for, or than its least entry."""
+    negotiated = (1 + again) * ledger.amount(rho_for(EPSILON["negotiation"], ledger.delta))
+    most = epsilon_of([negotiated, rho_for(epsilon, ledger.delta)], ledger.delta)
+    return bool(ledger.epsilon_spent <= most * (1 + 1e-9))
 
 
 def alike(own: Loopback) -> float:

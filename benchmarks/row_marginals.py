@@ -21,12 +21,9 @@ preliminary: with 500 steps and 12,000 rows, forest cover at epsilon 10 had 67.2
 """
 
 import argparse
-import csv
 import math
-import subprocess
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -34,6 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from private_generator import DELTA, forest, share
+from records import update_record
 
 from fedeas._util.seeds import child_rng
 from fedeas.data import Dataset, open_dataset
@@ -236,22 +234,6 @@ def measure(name: str, what: str, epsilon: float, seed: int) -> dict[str, Any]:
     return about | {field: f"{value:.1f}" for field, value in zip(FIGURES, values, strict=True)}
 
 
-def write_record(row: dict[str, Any]) -> None:
-    """Put a row in the place of that of the same data, kind, epsilon and seed."""
-    commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True).strip()
-    command = " ".join(["python", "benchmarks/row_marginals.py", *sys.argv[1:]])
-    row |= {"commit": commit, "date": datetime.now(UTC).date().isoformat(), "command": command}
-    earlier: list[dict[str, Any]] = []
-    if RECORD.exists():
-        with RECORD.open(newline="", encoding="utf-8") as file:
-            earlier = list(csv.DictReader(file))
-    by_cell = {tuple(one[key] for key in KEYS): one for one in [*earlier, row]}
-    with RECORD.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(row), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(by_cell.values())
-
-
 def main() -> None:
     """Measure, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -269,7 +251,8 @@ def main() -> None:
                 row = measure(name, what, epsilon, seed)
                 print(*row.values(), flush=True)
                 if chosen.record:
-                    write_record(row)
+                    command = " ".join(["python benchmarks/row_marginals.py", *sys.argv[1:]])
+                    update_record(RECORD, KEYS, [row], command)
 
 
 if __name__ == "__main__":

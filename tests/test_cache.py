@@ -26,6 +26,7 @@ from fedeas.cache import Cache, client_samples, fill, verify
 from fedeas.cache import database as database_module
 from fedeas.cache.database import Segment, missing_segments
 from fedeas.cache.store import work
+from fedeas.generators import check_classes
 from limited import attempt
 
 TESTS = Path(__file__).parent
@@ -553,6 +554,19 @@ def test_a_generator_of_other_classes_is_refused(tmp_path):
             fill(plan, generator, Cache(tmp_path, Counting(), 3))
         with pytest.raises(InputError, match="different classes"):
             Cache(tmp_path, generator, ["a", "b", "c"])
+
+
+@pytest.mark.parametrize(("classes", "data", "known"), [
+    (3, "3 in the data", "10 (a, b, c, d, e, ...) in the generator"),
+    (["x", "y"], "2 (x, y) in the data", "10 (a, b, c, d, e, ...) in"),
+    ([*"abcdefg", "H.", "x", "j"], "10 (..., x, j) in the data", "10 (..., i, j) in"),
+])  # fmt: skip
+def test_of_both_lists_of_classes_those_that_differ_are_shown(classes, data, known):
+    generator = Counting()
+    generator.classes = tuple("abcdefghij")
+    with pytest.raises(InputError) as refused:
+        check_classes(classes, generator)
+    assert data in str(refused.value) and known in str(refused.value)
 
 
 def test_prune_leaves_what_is_not_ours_or_in_use(tmp_path, fedeas):

@@ -120,7 +120,7 @@ def test_a_spent_budget_is_told(sites, tmp_path, fedeas):  # noqa: F811
         ({"allow": "beta"}, {"generator-epsilon": 1.0}, "'image-moments image-products'"),
         (
             {"allow": "beta"},
-            {"generator-epsilon": 1.0, "generator-method": "features"},
+            {"generator-epsilon": 1.0, "generator-classifier": True},
             "feature-means",
         ),
         ({"allow": "beta"}, {"policy": "fedeas(beta=12, target=federation)"}, "class-totals"),

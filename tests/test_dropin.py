@@ -307,7 +307,7 @@ def tensors(*more):
         (images, OWN | {"generator": Nameless()}, "pass classes=10"),
         (images, OWN | {"classes": 1}, "not a number of classes; got 1"),
         (images, OWN | {"classes": 5}, "without a class; got 7; allowed: 0 to 4"),
-        (images, OWN | {"classes": 12}, "got '12 classes'; allowed: 10: T-shirt"),
+        (images, OWN | {"classes": 12}, "classes: 12 in the data, 10 (T-shirt"),
         (lambda: Pictures(classes=CLASSES[::-1]), {}, "different classes"),
         (Scaled, {}, "does not take a PIL image: 'Image' object has no attribute 'unsqueeze'"),
         (Pictures, {"generator": Large()}, "got 'picture 56 x 28 of L'; allowed: picture 28"),
@@ -447,12 +447,13 @@ def test_a_model_of_other_classes_is_refused_by_its_metadata(tmp_path):
         "    fedeas.augment(np.zeros((9, 28, 28), np.uint8), labels=[0] * 9, classes=5, beta=8,\n"
         "                   client=0, generator='diffusion(model=fashion_mnist)')\n"
         "except fedeas.InputError as error:\n"
-        "    print(error.got, 'torch' in sys.modules, 'diffusers' in sys.modules)\n"
+        "    print('5 in the data' in str(error))\n"
+        "print('torch' in sys.modules, 'diffusers' in sys.modules)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["5", "classes", "False", "False"]
+    assert done.stdout.split() == ["True", "False", "False"]
 
 
 def test_a_client_that_shows_few_classes_is_told_so(options, tmp_path, caplog):

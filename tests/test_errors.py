@@ -91,7 +91,7 @@ def test_a_value_that_cannot_be_shown_does_not_hide_the_error():
 @pytest.mark.parametrize(
     "read",
     [
-        Diffusion.load,
+        lambda folder: Diffusion.load(folder / "absent"),
         lambda folder: Turbo(folder, ["a"], (4, 4, 1)),
         lambda folder: Judge.load(folder / "absent"),
         lambda folder: Partition.load(folder / "absent.npz"),

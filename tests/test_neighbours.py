@@ -48,7 +48,7 @@ from fedeas_private.flower.queries import ask, encode_question
 from fedeas_private.flower.secure_round import Layout, content_digest
 from fedeas_private.flower.secure_sum import new_session
 from fedeas_private.flower.settings import RoundSum
-from fedeas_private.generator import features
+from fedeas_private.generator import images
 from fedeas_private.generator.card import PRIVATE, WEIGHTS
 from fedeas_private.generator.make import make_private
 from fedeas_private.ledger import Ledger
@@ -241,11 +241,15 @@ def generator(
     """A message with a generator that the server made up."""
     place = folder / "given"
     place.mkdir(exist_ok=True)
-    drawn = np.random.default_rng(seed).integers(0, 255, (len(classes), 2, *shape), dtype=np.uint8)
-    save_tensors(place / WEIGHTS, {"images": torch.from_numpy(drawn)}, {"method": features.METHOD})
-    several = len(classes)
+    several, size, rng = len(classes), 4 * shape[2], np.random.default_rng(seed)
+    tensors = {
+        "means": torch.from_numpy(rng.uniform(-0.2, 0.2, (several, size))),
+        "roots": torch.from_numpy(rng.uniform(-0.1, 0.1, (several, size, size))),
+    }
+    save_tensors(place / WEIGHTS, tensors, {"method": images.METHOD})
     card = GeneratorCard(
-        PRIVATE, classes, shape, {}, features.METHOD, (100.0,) * several, (quality,) * several,
+        PRIVATE, classes, shape, {"frequencies": 2}, images.METHOD, (100.0,) * several,
+        (quality,) * several,
         TrainingRecord(sites=3), PrivacyGuarantee(1.0, 1e-6, "one sample"),
     )  # fmt: skip
     card.save(place)
@@ -674,10 +678,9 @@ def sound_questions(draw, kind: str, name: str = "") -> dict[str, Any]:
     if name in ("image-moments", "image-products"):
         asked["frequencies"] = draw(st.sampled_from((1, 2, 8)))
     elif name.startswith("feature"):
-        layers = draw(st.sampled_from(([0], [1], [2])))
-        size = feature_count(layers)
+        size = feature_count(task.shape[2])
         asked["centre"] = [[draw(st.sampled_from((0, 2**40, -(2**40))))] * size] * task.classes
-        asked |= {"scale": [draw(st.sampled_from((1, 2**40)))] * size, "layers": layers}
+        asked["scale"] = [draw(st.sampled_from((1, 2**40)))] * size
     elif name == "column-counts":
         asked["cuts"] = [draw(cuts) for _ in range(3)]
     elif name == "row-moments":

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,7 +29,6 @@ from fedeas_private.accounting import (
     sigma_for,
 )
 from fedeas_private.generator.base import spectrum
-from fedeas_private.generator.features import find_target, optimise, torch_features, which_layers
 from fedeas_private.generator.images import GaussianImages, image_normals
 from fedeas_private.generator.make import (
     keep_sums,
@@ -41,39 +39,27 @@ from fedeas_private.generator.make import (
 )
 from fedeas_private.noise import SumNoise
 from fedeas_private.queries.features import (
-    CELLS,
-    EDGES,
-    FACTORS,
-    STEPS,
     FeatureMeans,
     FeatureProducts,
-    FeatureSum,
-    conv_features,
+    edge_features,
     feature_count,
-    layers,
 )
 from fedeas_private.queries.moments import ImageMoments, ImageProducts, NoisyMoments, clip_norms
 from fedeas_private.queries.query import SampleSum
 from fedeas_private.secure_sum.messages import RefusedError
-from fedeas_private.sums import Ask, Release, check_sums, release
+from fedeas_private.sums import Ask, Release, SimulatedSums, check_sums, release
 from federations import write_shapes
 
 SHAPE = (12, 10, 1)
 _RNG = np.random.default_rng(0)
-LAYERS = (0, 1, 2)
-WIDTH = feature_count(LAYERS)
+WIDTH = feature_count()
 CENTRED = (
-    tuple(map(tuple, _RNG.integers(0, 200_000, (3, WIDTH)).tolist())),
+    tuple(map(tuple, _RNG.integers(0, 50_000, (3, WIDTH)).tolist())),
     tuple(_RNG.integers(100_000, 1_000_000, WIDTH).tolist()),
-    LAYERS,
 )
 # Of a server that would like to see a single sample: far away, and as sharply as can be.
 HOSTILE = (
-    ((2**40,) * 512, (0,) * 512, (-(2**40),) * 512), (1, *(2**40,) * 511), (1,)
-)  # fmt: skip
-WIDE = feature_count((EDGES,))
-OF_EDGES = (
-    tuple(map(tuple, _RNG.integers(0, 50_000, (3, WIDE)).tolist())), (2**18,) * WIDE, (EDGES,)
+    ((2**40,) * WIDTH, (0,) * WIDTH, (-(2**40),) * WIDTH), (1, *(2**40,) * (WIDTH - 1))
 )  # fmt: skip
 QUERIES = [
     ImageMoments(3, SHAPE, frequencies=5),
@@ -82,7 +68,6 @@ QUERIES = [
     FeatureMeans(3, SHAPE, *HOSTILE),
     FeatureProducts(3, SHAPE, *CENTRED),
     FeatureProducts(3, SHAPE, *HOSTILE),
-    FeatureMeans(3, SHAPE, *OF_EDGES),
 ]
 # The products of features take seconds: what holds for every query is tried on them at night.
 MOSTLY = [
@@ -179,53 +164,13 @@ def test_the_lowest_frequency_is_the_mean_of_a_channel():
     assert found == pytest.approx(mean * 2 / math.sqrt(3), rel=1e-3)  # cosines are rounded
 
 
-@pytest.mark.parametrize("colours", [1, 3])
-def test_features_never_leave_the_whole_numbers_that_are_exact(colours):
-    """The largest number that can occur in a layer, in single precision."""
-    largest = 255.0
-    for layer, step in zip(layers(colours), (*STEPS, 1), strict=True):
-        assert (layer.filters == np.rint(layer.filters)).all()
-        reached = largest * np.abs(layer.filters).sum(axis=(1, 2, 3)) + np.abs(layer.offsets)
-        assert reached.max() < 2**24
-        # What comes in is never below zero.
-        above = largest * np.maximum(layer.filters, 0).sum(axis=(1, 2, 3)) + np.abs(layer.offsets)
-        largest = float(np.floor(4 * above.max() / step))
-
-
-def test_refining_sees_the_features_that_sites_add_up():
-    rng = np.random.default_rng(3)
-    for shape in (SHAPE, (28, 28, 1), (33, 41, 3)):  # the last is reduced
-        samples = rng.integers(0, 256, (4, *shape), np.uint8)
-        for which in (LAYERS, (1,), (0, 2)):
-            exact = conv_features(samples, which)
-            found = torch_features(
-                torch.from_numpy(samples).permute(0, 3, 1, 2) / 255, which
-            ).numpy()
-            assert exact.shape == (4, feature_count(which))
-            assert np.abs(found - exact).max() < 0.01 * exact.max()
-
-
-def test_a_feature_by_hand():
-    """A black image has what the offsets alone leave, the same in all cells of the inside."""
-    black, answer = np.zeros((1, 28, 28, 1), np.uint8), np.zeros(1)
-    # 28 pixels become 14 and then 7. In either direction a cell inside has 7, 4 and 3 of them.
-    for k, (layer, cell) in enumerate(zip(layers(1), (7, 4, 3), strict=True)):
-        if k > 0:
-            answer = np.floor(4 * answer / STEPS[k - 1])
-        answer = np.maximum(layer.filters.sum(axis=(2, 3)) @ answer + layer.offsets, 0)
-        found = conv_features(black, (k,)).reshape(len(answer), CELLS[k], CELLS[k])
-        assert (found[:, 1, 1] == FACTORS[k] * cell**2 * answer).all()
-
-
 def test_products_without_noise_are_those_of_the_samples():
     rng = np.random.default_rng(2)
     samples, labels = rng.integers(0, 256, (90, *SHAPE), np.uint8), np.arange(90) % 3
-    seen = conv_features(samples, LAYERS)
+    seen = edge_features(samples)
     centre = tuple(map(tuple, seen[:3].tolist()))
     scale = (2 * int(seen.std()) * WIDTH,) * WIDTH  # nothing is shortened
-    means, products = (
-        kind(3, SHAPE, centre, scale, LAYERS) for kind in (FeatureMeans, FeatureProducts)
-    )
+    means, products = (kind(3, SHAPE, centre, scale) for kind in (FeatureMeans, FeatureProducts))
     x = (seen - np.array(centre)[labels]) / scale[0]
     found = means.read(means.answer(samples, labels), 0.0, 1)
     assert found.counts == pytest.approx([30, 30, 30], rel=1e-5)
@@ -233,53 +178,6 @@ def test_products_without_noise_are_those_of_the_samples():
     found = products.read(products.answer(samples, labels), 0.0, 1)
     assert found.counts == pytest.approx([90], rel=1e-5)
     np.testing.assert_allclose(found.means, x.T @ x / 90, rtol=0, atol=1e-3)
-
-
-@pytest.mark.slow
-def test_refined_images_have_the_moments_that_were_asked_for():
-    """Blurred stripes become sharp; and they stay what they are where all is noise."""
-    rng = np.random.default_rng(5)
-    labels = np.arange(300) % 2
-    real = rng.integers(0, 80, (300, 16, 16, 1), np.uint8)
-    heights = rng.integers(60, 170, (300, 1, 1, 1)).astype(np.uint8)
-    real[labels == 0, ::3] += heights[labels == 0]
-    real[labels == 1, :, ::3] += heights[labels == 1]
-    seen = conv_features(real, LAYERS).astype(float)
-    scale = seen.std(axis=0) + 0.1 * seen.std()
-    x = seen / scale
-    means = np.stack([x[labels == c].mean(axis=0) for c in range(2)])
-    begun = (sum(np.roll(real.astype(int), k, (1, 2)) for k in range(3)) // 3).astype(np.uint8)
-    first = conv_features(begun, LAYERS) / scale
-    centre = np.stack([first[labels == c].mean(axis=0) for c in range(2)])
-    counts, apart = np.array([150.0, 150.0]), x - means[labels]
-    products = FeatureSum(counts[:1], apart.T @ apart / 300, np.full(1, 0.002))
-    target = find_target(centre, FeatureSum(counts, means - centre, np.zeros(2)), products)
-    found = conv_features(optimise(begun, labels, target, scale, LAYERS, steps=60), LAYERS) / scale
-    for c in range(2):
-        before, after = (
-            np.linalg.norm(seen[labels == c].mean(axis=0) @ target.directions - target.means[c])
-            for seen in (first, found)
-        )
-        assert after < 0.5 * before
-    noisy = FeatureSum(counts, rng.standard_normal(centre.shape), np.full(2, 2.0))
-    hidden = find_target(centre, noisy, products._replace(errors=np.full(1, 1e6)))
-    assert not hidden.visible.any()
-    left = optimise(begun, labels, hidden, scale, LAYERS, steps=5).astype(int) - begun
-    assert np.abs(left).mean() < 30
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "samples", "which"),
-    [
-        (1.0, 60_000, (1,)), (10.0, 60_000, (0, 1, 2)), (10.0, 10_000, (1,)),
-        (1.0, 600_000, (0, 1, 2)), (math.inf, 100, (0, 1, 2)), (1.0, -5, (1,)),
-    ],
-)  # fmt: skip
-def test_few_features_are_asked_for_where_the_noise_hides_the_spread_of_many(
-    epsilon, samples, which
-):
-    noise = 0.0 if math.isinf(epsilon) else 1 / math.sqrt(2 * rho_for(epsilon, 1e-5))
-    assert which_layers(noise, samples) == which
 
 
 # What a hostile server asks, and what does not fit.
@@ -310,15 +208,9 @@ def test_an_absurd_query_is_refused_before_anything_is_computed(settings):
 def test_absurd_centres_and_scales_are_refused(centre, scale):
     for kind in (FeatureMeans, FeatureProducts):
         with pytest.raises(InputError):
-            kind(3, SHAPE, centre, scale, LAYERS)
+            kind(3, SHAPE, centre, scale)
     with pytest.raises(InputError):
         FeatureMeans(3, (4, 4, 1), *CENTRED)
-
-
-@pytest.mark.parametrize("which", [(), (3,), (-1,), (1, 0), (1, 1), (True,), (1.0,), "1", (0, 1)])
-def test_absurd_layers_are_refused(which):
-    with pytest.raises(InputError):
-        FeatureMeans(3, SHAPE, *HOSTILE[:2], which)
 
 
 def test_a_site_refuses_what_does_not_fit_its_samples():
@@ -443,28 +335,17 @@ def guessed(data: Dataset, drawn: np.ndarray) -> np.ndarray:
     return np.argmin(distances, axis=0)
 
 
-@pytest.mark.parametrize("method", ["moments", pytest.param("features", marks=pytest.mark.slow)])
-def test_the_queries_that_owners_are_told_of_are_those_that_are_asked(shapes, method, monkeypatch):
+def test_the_queries_that_owners_are_told_of_are_those_that_are_asked(shapes):
     data, sites = shapes
-    monkeypatch.setattr("fedeas_private.generator.features._EACH", 60)
     told: list[str] = []
-    make_private(
-        data, sites, 2.0, method=method, steps=2,
-        progress=lambda done, total, how: told.append(how),
-    )  # fmt: skip
+    make_private(data, sites, 2.0, progress=lambda done, total, how: told.append(how))
     asked = [how.split()[-1] for how in told if how.startswith("sites in the sum ")]
-    assert tuple(dict.fromkeys(asked)) == queries_for(method, "image")
+    assert tuple(dict.fromkeys(asked)) == queries_for("image")
 
 
-@pytest.mark.parametrize("method", ["moments", "features"])
-def test_samples_show_their_class_and_the_folder_says_how_good_they_are(
-    shapes, tmp_path, method, monkeypatch
-):
+def test_samples_show_their_class_and_the_folder_says_how_good_they_are(shapes, tmp_path):
     data, sites = shapes
-    monkeypatch.setattr("fedeas_private.generator.features._EACH", 200)
-    made = make_private(
-        data, sites, 2.0, method=method, steps=20, out=tmp_path / method, seeded_noise=True
-    )
+    made = make_private(data, sites, 2.0, out=tmp_path, seeded_noise=True)
     assert isinstance(made, Generator)
     labels, seeds = np.arange(90) % 3, np.arange(90).astype(np.uint64)
     drawn = made.sample(labels, seeds)
@@ -474,7 +355,7 @@ def test_samples_show_their_class_and_the_folder_says_how_good_they_are(
     spread = drawn[labels == 0].astype(float).std(axis=0)
     assert spread.mean() > 5  # not one image again and again
 
-    opened = make_generator(f"private(model={tmp_path / method})")
+    opened = make_generator(f"private(model={tmp_path})")
     assert opened.fingerprint == made.fingerprint
     assert (opened.sample(labels, seeds) == drawn).all()
     some = np.array([7, 40, 3])
@@ -482,25 +363,22 @@ def test_samples_show_their_class_and_the_folder_says_how_good_they_are(
     assert alone.max() <= 1  # a batch changes nothing but rounding
     assert (made.sample(labels, seeds + np.uint64(1000)) != drawn).any()
 
-    card = json.loads((tmp_path / method / "generator.json").read_text())
+    card = json.loads((tmp_path / "generator.json").read_text())
     assert card["counts"] == pytest.approx([1000, 1000, 1000], abs=150)
-    least = {"moments": 0.33, "features": 0.1}[method]
-    assert all(least < quality < 1 for quality in card["quality"])
+    assert all(0.33 < quality < 1 for quality in card["quality"])
     assert {"good_for", "not_for", "licence"} <= card["notes"].keys()
-    assert sorted(path.name for path in (tmp_path / method).iterdir()) == [
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
         "generator.json", "weights.safetensors",
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("method", ["moments", pytest.param("features", marks=pytest.mark.slow)])
-def test_the_card_says_what_the_sums_cost_in_both_units(shapes, tmp_path, method, monkeypatch):
+def test_the_card_says_what_the_sums_cost_in_both_units(shapes, tmp_path):
     data, sites = shapes
-    monkeypatch.setattr("fedeas_private.generator.features._EACH", 60)
-    make_private(data, sites, epsilon=2.0, method=method, steps=2, out=tmp_path / method)
-    card = json.loads((tmp_path / method / "generator.json").read_text())
+    make_private(data, sites, epsilon=2.0, out=tmp_path)
+    card = json.loads((tmp_path / "generator.json").read_text())
     privacy = card["privacy"]
     assert (privacy["epsilon"], privacy["delta"], card["training"]["sites"]) == (2.0, DELTA, 5)
-    assert privacy["unit"] == "one sample of this site, added or removed"
+    assert privacy["unit"] == "one sample of a site, added or removed"
     replaced = replace_one_epsilon(rho_for(2.0, DELTA), DELTA)
     assert privacy["epsilon_replaced"] == pytest.approx(replaced, abs=1e-4)
     assert "for one replaced by another" in card["guarantee"]
@@ -510,15 +388,11 @@ def test_the_card_says_what_the_sums_cost_in_both_units(shapes, tmp_path, method
     assert "warning" not in card["notes"]
 
 
-@pytest.mark.parametrize("method", ["moments", pytest.param("features", marks=pytest.mark.slow)])
-def test_seeded_noise_makes_the_same_generator_without_a_guarantee(
-    shapes, tmp_path, method, monkeypatch
-):
+def test_seeded_noise_makes_the_same_generator_without_a_guarantee(shapes, tmp_path):
     data, sites = shapes
-    monkeypatch.setattr("fedeas_private.generator.features._EACH", 60)
 
     def made(seed: int, **more: object) -> Generator:
-        return make_private(data, sites, method=method, steps=3, seed=seed, **more)
+        return make_private(data, sites, seed=seed, **more)
 
     one = made(1, seeded_noise=True, out=tmp_path).fingerprint
     again, other = (made(seed, seeded_noise=True).fingerprint for seed in (1, 2))
@@ -529,6 +403,32 @@ def test_seeded_noise_makes_the_same_generator_without_a_guarantee(
     assert "no guarantee" in card["notes"].pop("warning")
     assert "may_be_given_to" not in card["notes"]
     assert "seed" not in json.dumps(card)
+
+
+def test_seeded_noise_is_that_of_the_whole_run_after_an_interruption(shapes, tmp_path, monkeypatch):
+    data, sites = shapes
+    whole = make_private(data, sites, 500.0, seeded_noise=True).fingerprint
+    ask = SimulatedSums.ask
+
+    def second_dies(self, query, *more):
+        if query.name == "image-products":
+            raise KeyboardInterrupt
+        return ask(self, query, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SimulatedSums, "ask", second_dies)
+        with pytest.raises(KeyboardInterrupt):
+            make_private(data, sites, 500.0, out=tmp_path, seeded_noise=True)
+    assert make_private(data, sites, 500.0, out=tmp_path, seeded_noise=True).fingerprint == whole
+
+
+def test_a_request_that_nobody_was_asked_for_does_not_keep_its_folder(shapes, tmp_path):
+    data, sites = shapes
+    with pytest.raises(InputError, match="too large"):
+        make_private(data, sites, 1e13, out=tmp_path)
+    make_private(data, sites, 2.0, out=tmp_path)
+    with pytest.raises(InputError, match="holds a generator already"):
+        make_private(data, sites, 2.0, out=tmp_path)
 
 
 def seeded_noise_of(card: dict, seed: int) -> np.ndarray:
@@ -581,20 +481,11 @@ def copies_of_one_picture(times: int) -> Callable[[SampleSum], np.ndarray]:
     return lambda query: times * query.answer(chosen, np.zeros(1, np.int64))
 
 
-@pytest.mark.parametrize(
-    ("method", "times"),
-    [
-        ("moments", 20_000), ("moments", 600), ("moments", -600),
-        pytest.param("features", -600, marks=pytest.mark.slow),
-        pytest.param("features", 20_000, marks=pytest.mark.slow),
-        pytest.param("features", 600, marks=pytest.mark.slow),
-    ],
-)  # fmt: skip
-def test_sums_of_more_samples_than_the_sites_have_are_refused(shapes, method, times, monkeypatch):
+@pytest.mark.parametrize("times", [20_000, 600, -600])
+def test_sums_of_more_samples_than_the_sites_have_are_refused(shapes, times):
     data, sites = shapes
-    monkeypatch.setattr("fedeas_private.generator.features._EACH", 60)
     with pytest.raises(InfeasibleError, match="cannot be those of the sites' samples"):
-        make_from_sums(data, poisoned(data, sites, copies_of_one_picture(times)), method)
+        make_from_sums(data, poisoned(data, sites, copies_of_one_picture(times)))
 
 
 def test_a_lie_takes_effect_where_nothing_is_compared(shapes, monkeypatch):
@@ -677,7 +568,7 @@ def test_a_killed_simulation_goes_on_with_its_sums(shapes, tmp_path, monkeypatch
 
 def test_without_noise_the_card_warns(shapes, tmp_path):
     data, sites = shapes
-    made = make_private(data, sites, epsilon=math.inf, method="moments", out=tmp_path)
+    made = make_private(data, sites, epsilon=math.inf, out=tmp_path)
     assert isinstance(made, GaussianImages)
     assert made.card.privacy is None
     assert made.card.counts == (sum(data.labels == 0), sum(data.labels == 1), sum(data.labels == 2))
@@ -706,15 +597,16 @@ def test_more_noise_means_less_quality(shapes):
 def test_what_cannot_be_made_or_opened(shapes, tmp_path):
     data, sites = shapes
     for wrong, message in (
-        ({"method": "magic"}, "unknown method"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"epsilon": math.nan}, "epsilon"),
+        ({"epsilon": 1e18}, "use a smaller one"),
+        ({"delta": 0.0}, "above 0 and below 1"),
     ):
         with pytest.raises(InputError, match=message):
             make_private(data, sites, **wrong)
     with pytest.raises(InputError, match="at least one site"):
         make_private(data, [])
-    made = make_private(data, sites, method="moments", out=tmp_path)
+    made = make_private(data, sites, out=tmp_path)
     weights = tmp_path / "weights.safetensors"
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
@@ -738,33 +630,33 @@ def test_a_run_makes_its_generator_once_from_its_own_clients(shapes, tmp_path, m
     data, _ = shapes
     monkeypatch.setenv("FEDEAS_STORE", str(tmp_path))
     federation, other = (federate(data, IID(clients=n), "official") for n in (5, 4))
-    spec = make_private_generator("private(epsilon=2, method=moments)", federation, 42)
+    spec = make_private_generator("private(epsilon=2)", federation, 42)
     folder = Path(spec.removeprefix("private(model=").removesuffix(")"))
     assert folder.parent == tmp_path / "private"
     assert make_generator(spec).card.privacy.epsilon == 2
-    assert (
-        make_private_generator("private(epsilon=2)", federation, 42) == spec
-    )  # moments are the default
     assert sorted(path.name for path in folder.iterdir() if path.name != "lock") == [
         "generator.json", "weights.safetensors",
     ]  # fmt: skip
     made = (folder / "generator.json").stat().st_mtime_ns
-    assert make_private_generator("private(method=moments, epsilon=2)", federation, 42) == spec
+    assert make_private_generator("private(epsilon=2.0)", federation, 42) == spec
     assert (folder / "generator.json").stat().st_mtime_ns == made
     others = {
-        make_private_generator("private(epsilon=3, method=moments)", federation, 42),
-        make_private_generator("private(epsilon=2, method=moments)", federation, 43),
-        make_private_generator("private(epsilon=2, method=moments)", other, 42),
-        make_private_generator("private(epsilon=2, method=moments, delta=1e-5)", federation, 42),
-        make_private_generator(
-            "private(epsilon=2, method=moments, seeded_noise=true)", federation, 42
-        ),
+        make_private_generator("private(epsilon=3)", federation, 42),
+        make_private_generator("private(epsilon=2)", federation, 43),
+        make_private_generator("private(epsilon=2)", other, 42),
+        make_private_generator("private(epsilon=2, delta=1e-5)", federation, 42),
+        make_private_generator("private(epsilon=2, seeded_noise=true)", federation, 42),
     }
     assert len(others | {spec}) == 6
     assert make_private_generator(spec, federation, 42) == spec
     assert make_private_generator("pool(data=x)", federation, 42) == "pool(data=x)"
     with pytest.raises(InputError, match="no setting 'magic'"):
         make_private_generator("private(magic=1)", federation, 42)
+    with pytest.raises(InputError, match=r"'method'.*one method for images"):
+        make_private_generator("private(epsilon=1, method=features)", federation, 42)
+    for name, value in (("epsilon", "one"), ("delta", True)):
+        with pytest.raises(InputError, match=f"{name}.*got {value!r}; allowed: above 0"):
+            make_private_generator(f"private({name}={value})", federation, 42)
 
 
 def test_the_command_makes_a_folder_and_says_what_it_cost(fedeas, tmp_path):
@@ -774,11 +666,11 @@ def test_the_command_makes_a_folder_and_says_what_it_cost(fedeas, tmp_path):
         f'[data]\nname = "shapes"\nfolder = "{folder}"\n'
         '[partition]\nrecipe = "dirichlet"\nclients = 4\nalpha = 0.5\n'
     )
-    given = ("generator", "private", config, "--method", "moments", "--out")
+    given = ("generator", "private", config, "--out")
     done = fedeas(*given, tmp_path / "own", "--epsilon", "50")
     assert done.code == 0, done.err
     said = done.out
-    assert f"epsilon = 50, delta = {DELTA:g} for one sample of this site, added or removed" in said
+    assert f"epsilon = 50, delta = {DELTA:g} for one sample of a site, added or removed" in said
     assert "for one replaced by another" in said
     assert json.loads((tmp_path / "own" / "generator.json").read_text())["training"]["sites"] == 4
     assert make_generator(f"private(model={tmp_path / 'own'})").classes

@@ -22,7 +22,7 @@ from fedeas_private.flower import run_server
 from fedeas_private.flower.deployed import client_app, open_site
 from fedeas_private.flower.generator import RECORD, take_generator, taken_generator
 from fedeas_private.flower.settings import SiteConfig
-from fedeas_private.generator import features, make
+from fedeas_private.generator import images, make
 from fedeas_private.generator.card import WEIGHTS
 from fedeas_private.generator.make import REQUEST
 from fedeas_private.ledger import Ledger
@@ -36,14 +36,15 @@ USED = (
     "partition_id", "classes", "data", "state", "generator", "device", "identity_key", "members",
     "epsilon",
 )  # fmt: skip
-GIVEN = {"generator-epsilon": 20.0, "generator-steps": 30, "policy": "fedeas(beta=12)", "rounds": 1}
+GIVEN = {"generator-epsilon": 20.0, "policy": "fedeas(beta=12)", "rounds": 1}
 
 
 class RealSites(InlineGrid):
     """The app of real sites, each with the configuration of its own node."""
 
     def __init__(self, place: Path, state: Path, **changed: object) -> None:
-        self.open([config(place, state, k, epsilon=30.0, **changed) for k in range(len(COUNTS))])
+        own = {"epsilon": 30.0} | changed
+        self.open([config(place, state, k, **own) for k in range(len(COUNTS))])
 
     def open(self, nodes: list[SiteConfig]) -> None:
         """Start the sites."""
@@ -126,9 +127,7 @@ def test_a_server_that_is_upgraded_between_rounds_asks_for_no_second_sum(made, s
     assert len(Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries) == 2
 
 
-@pytest.mark.parametrize(
-    "changed", [{"generator-epsilon": 10.0}, {"generator-method": "features"}, {"members": "other"}]
-)
+@pytest.mark.parametrize("changed", [{"generator-epsilon": 10.0}, {"members": "other"}])
 def test_a_folder_is_of_what_was_paid_for(made, sites, tmp_path, changed):  # noqa: F811
     """A run that asks for something else is refused, instead of stating what it did not pay."""
     folder = made / "run" / "private-generator"
@@ -191,41 +190,30 @@ def test_a_site_that_sends_more_than_its_images_ends_the_run(sites, tmp_path, mo
     assert [entry.query for entry in ledger.entries] == ["image-moments"]
 
 
-def test_a_server_that_dies_while_it_refines_images_pays_once(sites, tmp_path, monkeypatch):  # noqa: F811
+def test_a_server_that_dies_before_it_has_a_generator_pays_once(sites, tmp_path, monkeypatch):  # noqa: F811
     def queries() -> list[str]:
         mine = config(sites, tmp_path, 0, generator="private")
         return [entry.query for entry in Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries]
 
-    def dies(*_: object) -> None:
+    def dies(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    given = GIVEN | {"generator-method": "features", "generator-steps": 2}
     grid, folder = (
         RealSites(sites, tmp_path, generator="private"),
         tmp_path / "run" / "private-generator",
     )
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(features, "optimise", dies)
-        run_server(grid, settings(sites, tmp_path / "run", **given))
-    asked = ["image-moments", "image-products", "feature-means", "feature-products"]
+        patched.setattr(images, "image_normals", dies)
+        run_server(grid, settings(sites, tmp_path / "run", **GIVEN))
+    asked = ["image-moments", "image-products"]
     assert queries() == asked
     assert not (folder / CARD).exists()
-    run_server(grid, settings(sites, tmp_path / "run", **given))
+    run_server(grid, settings(sites, tmp_path / "run", **GIVEN))
     assert queries() == asked
-    card = json.loads((folder / CARD).read_text())
-    assert (card["method"], card["privacy"]["delta"]) == ("features", 1e-6)
+    assert json.loads((folder / CARD).read_text())["privacy"]["delta"] == 1e-6
     assert sorted(path.name for path in folder.iterdir()) == sorted([CARD, WEIGHTS, REQUEST])
     mine = config(sites, tmp_path, 0, generator="private")
     assert len(open_site(mine).samples("fedeas(beta=12)").synthetic_labels)
-
-
-def test_an_unknown_way_is_refused_before_anything_is_paid_for(sites, tmp_path):  # noqa: F811
-    """A method that does not exist costs no site anything."""
-    grid = RealSites(sites, tmp_path, generator="private")
-    with pytest.raises(InputError, match="unknown method"):
-        run_server(grid, settings(sites, tmp_path / "run", **GIVEN | {"generator-method": "guess"}))
-    mine = config(sites, tmp_path, 0, generator="private")
-    assert not Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries
 
 
 def message(card: bytes, weights: bytes) -> Message:

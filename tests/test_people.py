@@ -45,7 +45,7 @@ from fedeas_private.ledger import Ledger
 from fedeas_private.noise import SumNoise
 from fedeas_private.queries import QUERIES
 from fedeas_private.queries.effects import BetaQuery, PriceQuery
-from fedeas_private.queries.features import EDGES, FeatureMeans, FeatureProducts, feature_count
+from fedeas_private.queries.features import FeatureMeans, FeatureProducts, feature_count
 from fedeas_private.queries.moments import ImageMoments, ImageProducts
 from fedeas_private.queries.query import WHOLE, ClassTotals, Query
 from fedeas_private.queries.table import ColumnCounts, RowMoments
@@ -62,18 +62,14 @@ from test_own_deployed import GIVEN, RealSites
 ROOT = Path(__file__).parents[1]
 KEY = bytes(range(32))
 SHAPE = (8, 8, 1)
-WIDTH = feature_count((0,))
+WIDTH = feature_count()
 # Sixteen features that are cut off at the largest entry: the longest row that products can have.
-SHARP = (((0,) * WIDTH,) * 3, (1,) * 16 + (2**40,) * (WIDTH - 16), (0,))
-WIDE = feature_count((EDGES,))
-SHARP_EDGES = (((0,) * WIDE,) * 3, (1,) * 16 + (2**40,) * (WIDE - 16), (EDGES,))
+SHARP = (((0,) * WIDTH,) * 3, (1,) * 16 + (2**40,) * (WIDTH - 16))
 IMAGES = [
     ImageMoments(3, SHAPE, frequencies=4),
     ImageProducts(3, SHAPE, frequencies=4),
     FeatureMeans(3, SHAPE, *SHARP),
     FeatureProducts(3, SHAPE, *SHARP),
-    FeatureMeans(3, SHAPE, *SHARP_EDGES),
-    FeatureProducts(3, SHAPE, *SHARP_EDGES),
 ]
 CUTS = ((0.0, 1.0), (5.0,))
 TABLE = [

@@ -128,7 +128,8 @@ def test_a_message_that_nobody_handles_is_refused_in_the_same_words(
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        ("generator-way", "'generator-way' is now 'generator-method'"),
+        ("generator-way", "'generator-way' is no longer a setting"),
+        ("generator-method", "'generator-method' is no longer a setting"),
         ("minimum", "'minimum' is now 'min-reply-fraction'"),
         ("window", "'window' is now 'max-in-flight'"),
         ("average", "'average' is now 'ema-decay'"),

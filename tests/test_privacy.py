@@ -197,7 +197,7 @@ def test_where_parts_are_small_the_formula_holds_and_the_plain_gaussian_does_not
     assert max(costs) <= (plain + excess) ** 2 / 2
     if part_sigma <= 0.7:
         assert max(costs) > 1.001 * plain**2 / 2
-        with pytest.raises(InputError, match="finer units"):
+        with pytest.raises(InputError, match="epsilon is too large"):
             rho_of(noise, 1, words=1)
 
 
@@ -219,7 +219,7 @@ def units_for(rho: float, sensitivity: float, *, honest: int, words: int) -> int
 
 
 def test_finer_units_make_parts_large_enough():
-    with pytest.raises(InputError, match="finer units") as refused:
+    with pytest.raises(InputError, match="epsilon is too large") as refused:
         sigma_for(0.02, 1, honest=100, words=10)
     assert "\n" not in str(refused.value)
     units = units_for(0.02, 1, honest=100, words=10)

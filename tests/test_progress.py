@@ -75,12 +75,17 @@ def test_the_rest_is_estimated_from_the_present_stage(impatient, capsys, monkeyp
         for number in (7, 8, 9):
             now[0] += 25.0
             update(number, 10, "rounds, accuracy 18.8 %")
+        for number in (1, 2):
+            now[0] += 5.0
+            update(number, 10, "sites")
     assert capsys.readouterr().err.splitlines() == [
         "own: 200 of 400 samples generated",
         "own: 300 of 400 samples generated, about 10.0s left",
         "own: 7 of 10 rounds, accuracy 18.8 %",
         "own: 8 of 10 rounds, accuracy 18.8 %, about 50.0s left",
         "own: 9 of 10 rounds, accuracy 18.8 %, about 25.0s left",
+        "own: 1 of 10 sites",
+        "own: 2 of 10 sites, about 40.0s left",
     ]
 
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +20,13 @@ from hypothesis import strategies as st
 
 from fedeas import InfeasibleError, InputError
 from fedeas.flower.backends import InlineGrid
-from fedeas_private.flower.secure_sum import SumParticipant, _read, answer_secure_sum, secure_sum
+from fedeas_private.flower.secure_sum import (
+    SumParticipant,
+    _read,
+    answer_secure_sum,
+    begin_sum,
+    secure_sum,
+)
 from fedeas_private.secure_sum import client as client_module
 from fedeas_private.secure_sum import identity as graph_module
 from fedeas_private.secure_sum.client import Client
@@ -459,6 +467,50 @@ def test_a_sum_that_is_over_leaves_nothing_and_does_not_begin_again(tmp_path):
     assert begin("second", number=1)
 
 
+def test_a_record_that_is_removed_half_way_answers_nothing(tmp_path, monkeypatch):
+    """Else a client whose `masked` is gone and whose `shares` is not would give two answers."""
+    pairs = give_keys("a run", identities(3)[0], open_pairs(tmp_path, "a run", begin=True))
+    client = Client("first", 0, pairs, open_sum(tmp_path, "first"))
+    client.shares(lambda: np.zeros(3, np.uint64))
+
+    def cut(*path, **ignored):
+        raise KeyboardInterrupt  # the process is gone before the first file is
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", cut)
+        with pytest.raises(KeyboardInterrupt):
+            end_sums(tmp_path, but="second")
+    assert open_sum(tmp_path, "first").recall("shares") is None
+    end_sums(tmp_path)
+    assert not list(tmp_path.glob(".*"))  # the rest goes with the next sum
+
+    # The same of the keys of a run that is over.
+    for number in range(1, 4):
+        open_pairs(tmp_path, f"run {number}", begin=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", cut)
+        with pytest.raises(KeyboardInterrupt):
+            open_pairs(tmp_path, "run 4", begin=True)
+    with pytest.raises(RefusedError, match="over"):
+        open_pairs(tmp_path, "a run", begin=True)
+    with pytest.raises(NoKeysError):
+        open_pairs(tmp_path, "a run")
+
+
+def test_a_sum_of_an_unknown_run_does_not_end_the_one_under_way(tmp_path):
+    words = vectors_of(3, length=4)
+    site = SumParticipant(identities(3)[0], lambda asked: words[0], tmp_path)
+    pairs = give_keys("a run", site.identity, open_pairs(tmp_path, "a run", begin=True))
+    client = Client("first", 0, pairs, open_sum(tmp_path, "first"))
+    client.shares(lambda: words[0])
+    unknown = json.dumps({"asked": "x", "words": 4, "run": "no such run", "number": 0})
+    assert begin_sum(unknown, site) == b""
+    assert open_sum(tmp_path, "first").recall("shares") is not None
+    known = json.dumps({"asked": "x", "words": 4, "run": "a run", "number": 1})
+    assert begin_sum(known, site)
+    assert open_sum(tmp_path, "first").recall("shares") is None
+
+
 def test_that_a_sum_began_is_on_disk_before_its_record(tmp_path):
     """After a power cut, or a kill, a sum may be missed; it is not answered twice."""
     pairs = give_keys("a run", identities(3)[0], open_pairs(tmp_path, "a run", begin=True))
@@ -662,8 +714,20 @@ def test_sums_over_a_grid_agree_on_keys_once(tmp_path):
         sums((grid, other))
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """The server's clock goes on only while it waits: a slow machine never makes a client late."""
+    now = [0.0]
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    idle = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
+    monkeypatch.setattr("fedeas.flower.exchange.time", idle)
+
+
 @pytest.mark.parametrize("stage", ["keys", "meet"])
-def test_a_client_that_comes_late_is_in_the_next_sum(tmp_path, stage):
+def test_a_client_that_comes_late_is_in_the_next_sum(tmp_path, clock, stage):
     words, gone = vectors_of(5, length=4), [3]
 
     class Late(Recording):
@@ -677,7 +741,7 @@ def test_a_client_that_comes_late_is_in_the_next_sum(tmp_path, stage):
 
     made = federation(tmp_path, words)
     grid = Late(made[0]._app, 5)
-    ask = lambda: secure_sum(grid, grid.get_node_ids(), "x", 4, made[1], timeout=0.5)  # noqa: E731
+    ask = lambda: secure_sum(grid, grid.get_node_ids(), "x", 4, made[1], timeout=60)  # noqa: E731
     found = ask()
     assert found.nodes == [2, 4, 5, 6]
     assert found.left_out[3] == f"{stage}: no reply in time"
@@ -685,7 +749,7 @@ def test_a_client_that_comes_late_is_in_the_next_sum(tmp_path, stage):
     assert ask().nodes == [2, 3, 4, 5, 6]
 
 
-def test_a_client_that_stays_silent_does_not_cost_keys_at_every_sum(tmp_path):
+def test_a_client_that_stays_silent_does_not_cost_keys_at_every_sum(tmp_path, clock):
     words, gone = vectors_of(5, length=4), [3]
 
     class Silent(Recording):
@@ -695,7 +759,7 @@ def test_a_client_that_stays_silent_does_not_cost_keys_at_every_sum(tmp_path):
 
     made = federation(tmp_path, words)
     grid = Silent(made[0]._app, 5)
-    ask = lambda: secure_sum(grid, grid.get_node_ids(), "x", 4, made[1], timeout=0.5)  # noqa: E731
+    ask = lambda: secure_sum(grid, grid.get_node_ids(), "x", 4, made[1], timeout=60)  # noqa: E731
     agreements = []
     for _ in range(4):
         assert ask().nodes == [2, 4, 5, 6]

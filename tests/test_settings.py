@@ -105,7 +105,7 @@ def test_where_and_how_fast_is_no_part_of_a_name():
         "out", "test_data", "policy", "rounds", "min_reply_fraction", "timeout",
         "max_in_flight", "device",
         "secure", "members", "schema", "label", "prior_epsilon", "generator_epsilon",
-        "generator_method", "generator_steps", "generator_classifier", "unit", "generator_start",
+        "generator_classifier", "unit", "generator_start",
         "epsilon", "delta", "steps", "optimizer", "ema_decay",  # these unless used
     }  # fmt: skip
 

@@ -1,8 +1,9 @@
-"""Runs that begin from a private classifier: what they start with, who may, and going on."""
+"""Runs that begin from a private generator: what they start with, who may, and going on."""
 
 import dataclasses
 import json
 import math
+import re
 import shutil
 
 import numpy as np
@@ -19,6 +20,7 @@ from fedeas.training.loop import accuracy
 from fedeas.training.models import load_weights
 from fedeas.training.samples import Samples
 from fedeas.training.settings import Federated, ModelSettings
+from fedeas.training.tensors import load_tensors
 from fedeas_lab.config import Config
 from fedeas_lab.experiment import run
 from fedeas_lab.report.page import what_ran
@@ -43,7 +45,7 @@ def short(monkeypatch):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A generator and a classifier of four sites with a table, and the table's file."""
+    """A generator of four sites with a table, its classifier, and the table's file."""
     folder = tmp_path_factory.mktemp("start")
     rows, labels = draw_rows(900)
     pq.write_table(to_table(rows, labels), folder / "people.parquet")
@@ -94,6 +96,38 @@ def test_what_it_is_made_of_is_in_the_result_and_on_the_page(config, tmp_path):
     assert config.federated.model.weights in facts["first weights"]
 
 
+def test_first_weights_depend_on_the_generator_and_on_no_sample(folder, tmp_path):
+    """Neighbouring data, one generator: the same content."""
+    start, federated = PrivateStart.load(folder / "own"), Federated(model=ModelSettings("mlp"))
+    rows, labels = draw_rows(900)
+    for name, size in (("all", 900), ("fewer", 500)):
+        some = rows[:size], labels[:size]
+        data = Dataset(*some, name, CLASSES, size, name, kind="table", schema=SCHEMA)
+        start.write(tmp_path / name, data, federated, seed=1)
+    start.write(tmp_path / "other", data, federated, seed=2)
+    (one, about), (same, as_much), (other, _) = (
+        load_tensors(tmp_path / name) for name in ("all", "fewer", "other")
+    )
+    assert about == as_much
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_first_samples_have_the_classes_of_the_card(folder, tmp_path, monkeypatch):
+    start = PrivateStart.load(folder / "own")
+    counts = (1000.0, 3000.0, -5.0)
+    start.generator.card = dataclasses.replace(start.generator.card, counts=counts)
+    seen, draw = [], start.generator.sample
+    monkeypatch.setattr(
+        start.generator, "sample", lambda labels, seeds: seen.extend(labels) or draw(labels, seeds)
+    )
+    rows, labels = draw_rows(30)
+    data = Dataset(rows, labels, "x", CLASSES, 30, "x", kind="table", schema=SCHEMA)
+    start.write(tmp_path / "w", data, Federated(model=ModelSettings("mlp")), seed=1)
+    share = np.bincount(seen, minlength=3) / len(seen)
+    assert share == pytest.approx([0.25, 0.75, 0.0], abs=0.05)
+
+
 class Killed(BaseException):
     """Nothing catches this: the process is gone."""
 
@@ -125,25 +159,16 @@ def changed_card(folder, **changed):
 
 def test_folders_that_are_no_start_are_refused(folder, config, tmp_path):
     own, copy = folder / "own", tmp_path / "copy"
-    with pytest.raises(InputError, match="another generator"):
+    with pytest.raises(InputError, match=f"a private classifier.*give {own}$"):
         resolve(starting(config, own / CLASSIFIER_FOLDER))
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="not the folder of a private generator"):
         resolve(starting(config, tmp_path))  # a folder of anything
     with pytest.raises(InputError):
         resolve(starting(config, tmp_path / "missing"))
-    shutil.copytree(own, copy)
-    shutil.rmtree(copy / CLASSIFIER_FOLDER)
-    with pytest.raises(InputError, match="classifier"):
-        PrivateStart.load(copy)
-    for inside, changed in (
-        (CLASSIFIER_FOLDER, {"privacy": None}),  # of another budget
-        (CLASSIFIER_FOLDER, {"classes": ("a", "b", "c")}),
-        (".", {"counts": (1.0,)}), (".", {"counts": (1.0, 2.0, math.inf)}),
-    ):  # fmt: skip
-        shutil.rmtree(copy)
-        shutil.copytree(own, copy)
-        changed_card(copy / inside, **changed)
-        with pytest.raises(InputError):
+    for changed in ({"counts": (1.0,)}, {"counts": (1.0, 2.0, math.inf)}, {"counts": (1e308,) * 3}):
+        shutil.copytree(own, copy, dirs_exist_ok=True)
+        changed_card(copy, **changed)
+        with pytest.raises(InputError, match="how many samples"):
             PrivateStart.load(copy)
     body = json.loads((own / CARD).read_text()) | {"classes": ["x", "y", "z"]}
     (copy / CARD).write_text(json.dumps(body))  # without a right checksum
@@ -170,10 +195,22 @@ def test_other_classes_columns_and_models_are_refused(folder):
         start.check(data, Federated(model=ModelSettings("unet(preset=tiny)")))
 
 
-def test_two_private_models_would_be_two_budgets(folder, config):
+def test_two_private_models_would_be_two_budgets(folder, config, tmp_path, monkeypatch):
     augment = config.augment.replace(policy="fedeas(beta=12)", generator="private(epsilon=20)")
+    with pytest.raises(InputError, match="name a generator"):
+        resolve(config.replace(augment=augment.replace(generator="")))
+    ready = config.replace(augment=augment)
+    with monkeypatch.context() as patch:  # it is refused before anybody pays
+        patch.setattr("fedeas_private.generator.make.make_private", None)
+        with pytest.raises(InputError, match="two budgets"):
+            resolve(ready)
+    make_private(
+        resolve(starting(ready, "")).federation.data, [np.arange(450), np.arange(450, 800)], 20.0,
+        out=tmp_path / "other",
+    )  # fmt: skip
+    other = augment.replace(generator=f"private(model='{tmp_path / 'other'}')")
     with pytest.raises(InputError, match="two budgets"):
-        resolve(config.replace(augment=augment))
+        resolve(config.replace(augment=other))
     one = augment.replace(generator=f"private(model='{folder / 'own'}')")
     assert resolve(config.replace(augment=one)).plan.total > 0
     assert resolve(config.replace(augment=augment.replace(generator="copies"))).plan.total > 0
@@ -189,6 +226,13 @@ def test_the_command_begins_from_a_folder(fedeas, folder, config, tmp_path):
     done = fedeas("run", path, "--out", tmp_path / "run", "--start", folder / "own", "--json")
     assert done.code == 0, done.err
     assert "4 sites" in json.loads(done.out)["start_made_of"]
+    augment = '[augment]\npolicy = "fedeas(beta=12)"\ngenerator = "private(epsilon=1)"\n'
+    augment += f'cache = "{tmp_path / "cache"}"\n'
+    path.write_text(augment + text)  # of one folder: samples and first weights
+    done = fedeas("run", path, "--out", tmp_path / "both", "--start", folder / "own")
+    assert done.code == 0, done.err
+    assert re.search(r"started from .* 4 sites; .*epsilon = 20", done.out)
+    assert "making the generator" not in done.err
     for start in (folder / "people.parquet", tmp_path / "missing"):
         done = fedeas("run", path, "--out", tmp_path / "other", "--start", start)
         assert done.code == 2 and "--start" in done.err
@@ -198,14 +242,33 @@ def test_the_command_begins_from_a_folder(fedeas, folder, config, tmp_path):
 
 
 def test_samples_are_judged_without_data(fedeas, folder):
+    """What is not known of a private judge has no place in the table."""
     own = folder / "own"
-    done = fedeas(
-        "generator", "sample", f"private(model='{own}')", "--judge", own / CLASSIFIER_FOLDER,
-        "--each", "50", "--json",
-    )  # fmt: skip
+    given = ("generator", "sample", f"private(model='{own}')", "--each", "50", "--judge")
+    done = fedeas(*given, own / CLASSIFIER_FOLDER, "--json")
     assert done.code == 0, done.err
     quality = json.loads(done.out)
     assert quality["agreement_mean"] > 0.8 and "judge_accuracy" not in quality
+    alone = fedeas(*given, own / CLASSIFIER_FOLDER).out
+    assert "agreement" in alone and "real" not in alone and " - " not in alone
+    with_data = fedeas(*given, own / CLASSIFIER_FOLDER, "--data", folder / "people.parquet").out
+    assert " real " in with_data and "accuracy" not in with_data
+
+
+def test_a_judge_is_looked_for_where_it_can_be(fedeas, folder, tmp_path):
+    own, copy = folder / "own", tmp_path / "copy"
+    given = ("generator", "sample", f"private(model='{own}')", "--judge")
+    done = fedeas(*given, own)
+    assert done.code == 2 and f"give {own / CLASSIFIER_FOLDER}" in done.err
+    shutil.copytree(own, copy, ignore=shutil.ignore_patterns(CLASSIFIER_FOLDER))
+    for judge in (copy, copy / CLASSIFIER_FOLDER):
+        done = fedeas(*given, judge)
+        assert done.code == 2 and f"{copy} has no classifier" in done.err
+    shutil.copytree(own, copy, dirs_exist_ok=True)
+    changed_card(copy / CLASSIFIER_FOLDER, classes=("x", "y", "z"))
+    done = fedeas(*given, copy / CLASSIFIER_FOLDER)
+    assert done.code == 2 and "3 (high, low, middle)" in done.err
+    assert "3 (x, y, z) in the judge" in done.err
 
 
 # Real sites
@@ -213,7 +276,7 @@ def test_samples_are_judged_without_data(fedeas, folder):
 
 @pytest.mark.slow
 def test_real_sites_begin_from_what_they_made(sites, tmp_path):  # noqa: F811
-    given = GIVEN | {"generator-classifier": True, "generator-start": True, "policy": "none"}
+    given = GIVEN | {"generator-start": True, "policy": "none"}
     grid = RealSites(sites, tmp_path, generator="private")
     run_server(grid, settings(sites, tmp_path / "run", **given))
     first = load_file(tmp_path / "run" / "private-generator" / FILE)
@@ -221,15 +284,11 @@ def test_real_sites_begin_from_what_they_made(sites, tmp_path):  # noqa: F811
     assert first.keys() == model.keys()
 
 
-def test_a_start_of_real_sites_needs_generator_and_classifier(sites, tmp_path):  # noqa: F811
+def test_a_start_of_real_sites_needs_a_generator(sites, tmp_path):  # noqa: F811
     given = settings(sites, tmp_path / "run", **GIVEN) | {"generator-start": True}
-    for wrong in (
-        given,
-        given | {"generator-classifier": True, "generator-epsilon": 0.0},
-        given | {"generator-classifier": True, "model": "unet(preset=tiny)"},
-    ):
-        with pytest.raises(InputError):
-            read_settings(RunConfig, wrong, "run")
-    right = read_settings(RunConfig, given | {"generator-classifier": True}, "run")
+    for wrong in ({"generator-epsilon": 0.0}, {"model": "unet(preset=tiny)"}):
+        with pytest.raises(InputError, match="a private start"):
+            read_settings(RunConfig, given | wrong, "run")
+    right = read_settings(RunConfig, given, "run")
     without = right.replace(generator_start=False)
     assert right.experiment("none", ()) != without.experiment("none", ())

@@ -43,7 +43,8 @@ PRIVATE = {
 }  # fmt: skip
 STUDY = {
     "none, own steps": "none, own steps", "copies": "copies", "class weights": "class weights",
-    "random": "random", "uniform": "uniform", "fedeas": "FedEAS", "waterfill": "water-filling",
+    "random": "random", "uniform": "uniform", "missing-only": "missing only", "fedeas": "FedEAS",
+    "waterfill": "water-filling",
     "full-balance": "full balance", "fedeas private 1": "FedEAS, epsilon 1",
     "fedeas private 3": "FedEAS, epsilon 3", "fedeas private 10": "FedEAS, epsilon 10",
     "fedeas central": "FedEAS, central",

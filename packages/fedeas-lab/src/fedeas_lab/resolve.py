@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedeas._util.files import content_hash, file_hash, locked, store_folder
+from fedeas._util.former import advise
 from fedeas._util.optional import import_extra
 from fedeas._util.progress import progress
 from fedeas._util.specs import parse, quoted
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from fedeas_private.generator.start import PrivateStart
 
 _WITHOUT_ALPHA = ("iid", "shards")
-_PRIVATE_SETTINGS = ("epsilon", "delta", "method", "steps", "seeded_noise")
+_PRIVATE_SETTINGS = ("epsilon", "delta", "seeded_noise")
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,9 +121,15 @@ def resolve(config: Config) -> Run:
     policy = make_policy(config.augment.policy)
     plan = make_plan(policy, counts)
     steps = local_steps(config, counts)
+    weights = config.federated.model.weights
+    start = _open_start(config, data) if weights and Path(weights).is_dir() else None
     generator, spec, trained_on, note = None, config.augment.generator, "", ""
     if plan.total:
+        if start is not None and makes_private(spec):  # before it is paid for
+            raise start.two_budgets()
         generator, spec = _open_generator(config, federation, table)
+        if start is not None:
+            start.check_budget(generator.fingerprint)
         trained_on = describe_training(generator, federation)
         if spec != config.augment.generator:  # made for this run
             trained_on += ", the run's own clients"
@@ -132,8 +139,6 @@ def resolve(config: Config) -> Run:
         if not plan.total:
             generator, trained_on = None, ""
     task = Task.of(data)
-    weights = config.federated.model.weights
-    start = _open_start(config, data, generator) if weights and Path(weights).is_dir() else None
     if start is not None:
         weights = ""
     model = make_model(config.federated.model.replace(weights=weights), task, 0)
@@ -144,12 +149,11 @@ def resolve(config: Config) -> Run:
     )  # fmt: skip
 
 
-def _open_start(config: Config, data: Dataset, generator: Generator | None) -> "PrivateStart":
-    """Open the private models that the first weights are made of, and see that they fit."""
+def _open_start(config: Config, data: Dataset) -> "PrivateStart":
+    """Open the private generator that the first weights are made of, and see that it fits."""
     module = import_extra("fedeas_private.generator.start", "a private start", "private")
     start: PrivateStart = module.PrivateStart.load(config.federated.model.weights)
     start.check(data, config.federated)
-    start.check_budget("" if generator is None else generator.fingerprint)
     return start
 
 
@@ -272,8 +276,8 @@ def describe_cut(wanted: Plan, plan: Plan) -> str:
     ]
     never = f"; never made: {', '.join(lost)}" if lost else ""
     return (
-        f"by the generator's quality {plan.total:,} of the {wanted.total:,} samples that the "
-        f"policy asks for are made{never}"
+        f"the generator's quality leaves {plan.total:,} of the {wanted.total:,} samples that the "
+        f"policy asks for{never}"
     )
 
 
@@ -308,6 +312,14 @@ def _open_generator(
     return generator, spec
 
 
+def makes_private(spec: str) -> bool:
+    """Return whether a private generator is made for a run; one of a folder is there already."""
+    if not spec:
+        return False
+    name, settings = parse(spec, "generator")
+    return name == "private" and "model" not in settings
+
+
 def make_private_generator(spec: str, federation: Federation, seed: int) -> str:
     """Return a spec that every process can open; `private` without a model is made first.
 
@@ -316,17 +328,17 @@ def make_private_generator(spec: str, federation: Federation, seed: int) -> str:
     another machine makes another generator; `private(epsilon=1, seeded_noise=true)` makes the same
     one everywhere, without any guarantee.
     """
-    name, settings = parse(spec, "generator")
-    if name != "private" or "model" in settings:
+    if not makes_private(spec):
         return spec
+    _, settings = parse(spec, "generator")
     if unknown := [key for key in settings if key not in _PRIVATE_SETTINGS]:
         raise InputError(
             f"generator 'private' has no setting {unknown[0]!r}",
             allowed=", ".join((*_PRIVATE_SETTINGS, "or model alone")),
+            fix=advise(f"--{unknown[0]}", ["generator"]),
         )
     make = import_extra("fedeas_private.generator.make", "the generator 'private'", "private")
-    method = make.check_method(str(settings.get("method", "")), federation.data.kind)
-    options = _private_options(settings, method)
+    options = _private_options(settings)
     sites = [np.asarray(site) for site in federation.partition.train]
     request = make.simulated_request(federation.data, sites, seed=seed, **options)
     folder = store_folder() / "private" / content_hash(request)[:16]
@@ -340,22 +352,20 @@ def make_private_generator(spec: str, federation: Federation, seed: int) -> str:
     return f"private(model={quoted(str(folder))})"
 
 
-def _private_options(settings: Mapping[str, Any], method: str) -> dict[str, Any]:
+def _private_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return all settings of `private`: one that is left out is the same as its default."""
     from fedeas_private.accounting import DELTA
 
     seeded = settings.get("seeded_noise", False)
     if not isinstance(seeded, bool):
         raise InputError("seeded_noise is true or false", got=seeded)
-    try:
-        epsilon, delta = (
-            float(str(settings.get(name, default)))
-            for name, default in (("epsilon", 1.0), ("delta", DELTA))
-        )
-        steps = None if settings.get("steps") is None else int(settings["steps"])
-    except (TypeError, ValueError):
-        raise InputError("a setting of 'private' is not a number", got=dict(settings)) from None
-    return {
-        "epsilon": epsilon, "delta": delta, "method": method, "steps": steps,
-        "seeded_noise": seeded,
-    }  # fmt: skip
+    numbers = {"epsilon": 1.0, "delta": DELTA}
+    for name, default in numbers.items():
+        try:
+            numbers[name] = float(str(settings.get(name, default)))
+        except ValueError:
+            allowed = {"epsilon": "above 0, or inf for no noise", "delta": "above 0 and below 1"}
+            raise InputError(
+                f"{name} of 'private' is not a number", got=settings[name], allowed=allowed[name]
+            ) from None
+    return {**numbers, "seeded_noise": seeded}

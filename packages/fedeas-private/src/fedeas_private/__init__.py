@@ -15,6 +15,8 @@ if TYPE_CHECKING:
         negotiate_beta,
         negotiate_price,
     )
+    from fedeas_private.generator.classifier import PrivateClassifier
+    from fedeas_private.generator.make import make_private
     from fedeas_private.ledger import Ledger
     from fedeas_private.secure_sum.identity import Identity, Members
     from fedeas_private.sums import PrivateSums
@@ -25,10 +27,12 @@ __all__ = [
     "Identity",
     "Ledger",
     "Members",
+    "PrivateClassifier",
     "PrivateSums",
     "QueryContext",
     "answer_queries",
     "class_prior",
+    "make_private",
     "negotiate_beta",
     "negotiate_price",
 ]
@@ -39,9 +43,11 @@ _WHERE = {
     "Identity": "secure_sum.identity",
     "Ledger": "ledger",
     "Members": "secure_sum.identity",
+    "PrivateClassifier": "generator.classifier",
     "PrivateSums": "sums",
     "answer_queries": "flower.queries",
     "class_prior": "flower.queries",
+    "make_private": "generator.make",
     "negotiate_beta": "flower.queries",
     "negotiate_price": "flower.queries",
 }

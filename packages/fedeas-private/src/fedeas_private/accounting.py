@@ -33,12 +33,12 @@ SAMPLE: Final = "sample"
 GROUP: Final = "group"
 # Both guarantees of a unit are stated wherever an epsilon is.
 ADDED: dict[str, str] = {
-    SAMPLE: "one sample of this site, added or removed",
-    GROUP: "one group of this site with all its samples, added or removed",
+    SAMPLE: "one sample of a site, added or removed",
+    GROUP: "one group of a site with all its samples, added or removed",
 }
 REPLACED: dict[str, str] = {
-    SAMPLE: "one sample of this site, replaced by any other",
-    GROUP: "one group of this site with all its samples, replaced by any other",
+    SAMPLE: "one sample of a site, replaced by any other",
+    GROUP: "one group of a site with all its samples, replaced by any other",
 }
 # The chance with which the guarantee may fail: far below 1 / N_k for up to 100,000 samples, and one
 # for simulations and sites, so that epsilons can be compared.
@@ -70,9 +70,9 @@ def rho_of(noise: SumNoise, sensitivity: float, words: int) -> float:
     plain = sensitivity / noise.sigma
     if noise.honest > 1 and (noise.part_sigma < _LEAST_PART or excess > _MOST_EXCESS * plain):
         raise InputError(
-            "each site's part of the noise is too small for whole numbers to hide",
-            got=f"a standard deviation of {noise.part_sigma:.3g}",
-            fix="count in finer units: multiply the query's values and sensitivity by 2 or more",
+            "epsilon is too large for exact noise, which is whole numbers",
+            got=f"a standard deviation of {noise.part_sigma:.3g} at each site",
+            fix="use a smaller one, or inf for no noise",
         )
     return (plain + excess) ** 2 / 2
 
@@ -144,7 +144,7 @@ def rho_for(epsilon: float, delta: float = DELTA) -> float:
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise InputError("epsilon is out of range", got=epsilon, allowed="above 0")
     if not 0 < delta < 1:
-        raise InputError("delta is out of range", got=delta, allowed="between 0 and 1")
+        raise InputError("delta is out of range", got=delta, allowed="above 0 and below 1")
     low, high = 0.0, epsilon
     while epsilon_of([high], delta) <= epsilon:
         high *= 2

@@ -19,9 +19,7 @@ def private_generator(
     epsilon: float = typer.Option(
         1.0, help="Privacy budget: one sample of a site, added or removed; inf: no noise."
     ),
-    delta: float | None = typer.Option(None, help="The delta of the guarantee."),
-    method: str = typer.Option("", help="moments or features (images; default: moments)."),
-    steps: int | None = typer.Option(None, min=1, help="Optimisation steps (features only)."),
+    delta: float | None = typer.Option(None, help="The delta of the guarantee (default 1e-6)."),
     seeded_noise: bool = typer.Option(
         False, "--seeded-noise", help="Draw the noise from the config's seed: no guarantee."
     ),
@@ -46,7 +44,7 @@ def private_generator(
     make = import_extra("fedeas_private.generator.make", "the generator 'private'", "private")
     delta = make.DELTA if delta is None else delta
     if not 0 < delta < 1:
-        raise InputError("delta is out of range", got=delta, allowed="between 0 and 1")
+        raise InputError("delta is out of range", got=delta, allowed="above 0 and below 1")
     federation = partition_data(config)
     show.note(federation.describe())
     with progress("making the generator") as update:
@@ -55,9 +53,7 @@ def private_generator(
             list(federation.partition.train),
             epsilon,
             delta,
-            method,
             config.seed,
-            steps,
             out,
             update,
             seeded_noise,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fedeas._util.progress import Update, progress
+from fedeas._util.specs import quoted
 from fedeas.cli import show
 from fedeas.errors import InputError
 
@@ -22,7 +23,8 @@ def run(
     start: Path | None = typer.Option(
         None,
         metavar="FOLDER",
-        help="Begin from a private generator's classifier, instead of from random weights.",
+        help="Learn from samples of the private generator in this folder first, and draw the "
+        "run's private samples from it.",
     ),
     tensorboard: bool = typer.Option(
         False, "--tensorboard", help="Also log rounds for TensorBoard, in the output folder."
@@ -67,6 +69,8 @@ def run(
     )
     label = f"last {last} rounds"
     typer.echo(f"{label:<17}{show.percent(result['accuracy_last'])} on average")
+    if "start_made_of" in result:
+        typer.echo(f"started from     {result['start_made_of']}")
     typer.echo(f"generated        {result['generated']:,} samples")
     typer.echo(f"folder           {folder}")
     if len(result.get("codes", ())) > 1:
@@ -74,18 +78,22 @@ def run(
 
 
 def _begin_from(config: "Config", start: Path) -> "Config":
-    """Return a config whose first weights are those of a private start."""
-    federated = config.federated
+    """Return a config whose first weights, and private samples, are from a generator's folder."""
+    from fedeas_lab.resolve import makes_private
+
+    federated, augment = config.federated, config.augment
     if federated.model.weights:
         raise InputError(
-            "the config names first weights already",
+            "the config already sets initial weights",
             got=federated.model.weights,
-            fix="leave `weights` out of [federated.model], or --start away",
+            fix="leave `weights` out of [federated.model], or drop --start",
         )
     if not start.is_dir():
-        raise InputError("--start is the folder of a private generator", got=str(start))
+        raise InputError("--start takes the folder of a private generator", got=str(start))
+    if makes_private(augment.generator):
+        augment = augment.replace(generator=f"private(model={quoted(str(start))})")
     model = federated.model.replace(weights=str(start))
-    return config.replace(federated=federated.replace(model=model))
+    return config.replace(federated=federated.replace(model=model), augment=augment)
 
 
 def _show_round(update: Update, rounds: int, line: dict[str, Any]) -> None:

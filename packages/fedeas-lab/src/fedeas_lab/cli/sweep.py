@@ -29,6 +29,9 @@ def sweep(
     only: list[str] | None = typer.Option(
         None, "--grid", help="Only this grid of the file; may be repeated."
     ),
+    seeds: list[int] | None = typer.Option(
+        None, "--seed", help="Only runs of this seed; may be repeated."
+    ),
     jobs: int | None = typer.Option(
         None, help="Runs at the same time (default: one per core or GPU)."
     ),
@@ -69,6 +72,10 @@ def sweep(
     with progress("partitioning") as update:
         cells = sweeps.make_cells(list(sweeps.run_specs(config)), update)
     chosen = [cell for cell in cells if not only or cell.spec.grid.name in only]
+    if seeds:
+        known = sorted({cell.spec.config.seed for cell in chosen})
+        show.check_known("seed", [str(seed) for seed in seeds], [str(seed) for seed in known])
+        chosen = [cell for cell in chosen if cell.spec.config.seed in seeds]
     if config.title and not as_json:
         typer.echo(config.title)
     if dry_run:

@@ -248,7 +248,7 @@ def _first_weights(result: Result) -> str:
     """Say what the first weights of a run are, and of which samples a private start is made."""
     path = result["settings"]["federated"]["model"].get("weights", "")
     if "start_made_of" in result:
-        return f"distilled from the private classifier in {path}: {result['start_made_of']}"
+        return f"learnt from samples of the private generator in {path}: {result['start_made_of']}"
     return path or "random"
 
 

@@ -101,30 +101,12 @@ def shared_run(
     if run is None or run.members != members or not run.serves(asked):
         run = Run(members, names, before=run)
         empty = dict.fromkeys(asked, b"")
-        requests = run.roster(_ask_twice(grid, run.name, "keys", empty, timeout, run.left_out))
-        run.met(_ask_twice(grid, run.name, "meet", requests, timeout, run.left_out))
+        # An error would cost a node the whole run. Asking again is safe: a client draws one key a
+        # run and meets the others once, keeps its answer before sending it, and gives it again.
+        requests = run.roster(_ask(grid, run.name, "keys", empty, timeout, run.left_out, tries=2))
+        run.met(_ask(grid, run.name, "meet", requests, timeout, run.left_out, tries=2))
         _RUNS[grid] = run
     return run
-
-
-def _ask_twice(
-    grid: Grid,
-    session: str,
-    stage: str,
-    requests: dict[int, bytes],
-    timeout: float,
-    left_out: dict[int, str],
-) -> Iterator[tuple[int, bytes]]:
-    """Send requests for keys, and once more where an error came: it would cost the whole run.
-
-    That is safe. The second request has the bytes of the first, and a client draws one key a run
-    and meets the others once: it keeps its answer before sending it, and gives the same again.
-    """
-    yield from _ask(grid, session, stage, requests, timeout, left_out)
-    again = {n: r for n, r in requests.items() if not left_out.get(n, NO_REPLY).endswith(NO_REPLY)}
-    for node in again:
-        del left_out[node]
-    yield from _ask(grid, session, stage, again, timeout, left_out)
 
 
 def new_session(asked: object, words: int, run: Run) -> str:
@@ -181,8 +163,12 @@ def _ask(
     requests: dict[int, bytes],
     timeout: float,
     left_out: dict[int, str],
+    tries: int = 1,
 ) -> Iterator[tuple[int, bytes]]:
-    """Send a stage's requests; yield the replies as they arrive, by the node that was asked."""
+    """Send a stage's requests; yield the replies as they arrive, by the node that was asked.
+
+    With more than one try, a node whose reply is an error is sent the same bytes again.
+    """
     messages = (
         Message(
             RecordDict({RECORD: ConfigRecord({"session": session, "content": content})}),
@@ -193,6 +179,15 @@ def _ask(
         for node, content in requests.items()
     )
     yield from read_replies(stage, exchange(grid, messages, _WINDOW, timeout), requests, left_out)
+    if tries > 1:
+        again = {
+            node: content
+            for node, content in requests.items()
+            if not left_out.get(node, NO_REPLY).endswith(NO_REPLY)
+        }
+        for node in again:
+            del left_out[node]
+        yield from _ask(grid, session, stage, again, timeout, left_out, tries - 1)
 
 
 def _handler(
@@ -239,7 +234,6 @@ def begin_sum(session: str, site: SumParticipant) -> bytes:
 
     Without keys of the run the reply is empty: the server then has them agreed on anew.
     """
-    end_sums(site.folder, but=session)
     named = _read(session)
 
     def words() -> Vector:
@@ -249,7 +243,9 @@ def begin_sum(session: str, site: SumParticipant) -> bytes:
         return answer
 
     try:
-        return _client(session, named, site).shares(words)
+        client = _client(session, named, site)
+        end_sums(site.folder, but=session)
+        return client.shares(words)
     except NoKeysError:
         return b""
 

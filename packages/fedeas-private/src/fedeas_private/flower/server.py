@@ -33,7 +33,7 @@ from fedeas_private.flower.queries import (
 )
 from fedeas_private.flower.secure_round import SecureAggregation
 from fedeas_private.flower.settings import RunConfig
-from fedeas_private.generator.make import check_method, make_once
+from fedeas_private.generator.make import make_once
 from fedeas_private.generator.start import FILE, PrivateStart
 from fedeas_private.queries.query import SampleSum
 from fedeas_private.secure_sum.identity import Members
@@ -146,17 +146,16 @@ def _generator(
     def ask(query: SampleSum, share: float) -> Release:
         return sums.ask(query, settings.generator_epsilon, share)
 
-    # Another epsilon, method or list of members is refused the folder.
+    # Another epsilon or list of members is refused the folder.
     request = {
         "epsilon": settings.generator_epsilon, "delta": DELTA,
-        "method": check_method(settings.generator_method, data.kind),
-        "steps": settings.generator_steps, "seed": settings.seed, "unit": settings.unit,
+        "seed": settings.seed, "unit": settings.unit,
         "members": needed.fingerprint, "classes": list(data.classes),
         "shape": list(data.samples.shape[1:]),
         "columns": None if data.schema is None else data.schema.to_list(),
         **({"classifier": True} if settings.generator_classifier else {}),
     }  # fmt: skip
-    generator = make_once(data, ask, request, folder, _log_progress)
+    generator = make_once(data, ask, request, folder)
     sites, guarantee = generator.card.training.sites, generator.card.guarantee
     _LOG.info("the federation's generator is from sums of %s sites, %s", sites, guarantee)
     give_generator(grid, nodes, folder, settings.timeout)
@@ -166,14 +165,8 @@ def _generator(
     start.check(data, federated)
     path = folder / FILE
     start.write(path, data, federated, settings.seed, settings.device)
-    _LOG.info("training begins from the private classifier, of %s", start)
+    _LOG.info("training begins from samples of the federation's generator: %s", start)
     return StageResult(name=f"{generator.fingerprint} {start.fingerprint}", weights=str(path))
-
-
-def _log_progress(done: int, total: int | None, text: str = "") -> None:
-    """Log every tenth of the work."""
-    if done % max(1, (total or 0) // 10) == 0:
-        _LOG.info("making the generator: step %s of %s, %s", done, total, text)
 
 
 def _negotiated(

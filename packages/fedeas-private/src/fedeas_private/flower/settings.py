@@ -15,10 +15,8 @@ from fedeas._util.settings import (
     NOT_IDENTITY,
     UNLESS_DEFAULT,
     Count,
-    Natural,
     Place,
     Settings,
-    recorded_as,
 )
 from fedeas._util.specs import parse
 from fedeas.errors import InputError
@@ -30,7 +28,7 @@ from fedeas_private.ledger import Ledger
 LEDGER_FOLDER = "ledger"  # in a site's state
 # Far above what any site should promise: at 1 / N, giving away one sample of N is allowed.
 Delta = Annotated[float, Meta(gt=0, le=1e-2)]
-# All that are noisy sums, by name: what an owner allows does not grow when a version adds a query.
+# All that are noisy sums, by name: an owner's own list does not grow when a version adds a query.
 _QUERIES = (
     "class-totals beta price image-moments image-products feature-means feature-products "
     "column-counts row-moments train"
@@ -54,12 +52,9 @@ class RunConfig(plain.RunConfig, frozen=True, kw_only=True, rename="kebab"):
     # The federation's own generator, made before the first round from a noisy sum that costs one
     # unit of a site this epsilon; 0: none. Its fingerprint is part of the experiment.
     generator_epsilon: Annotated[float, Meta(ge=0), NOT_IDENTITY] = 0.0
-    # moments or features
-    generator_method: Annotated[str, NOT_IDENTITY, recorded_as("generator-way")] = ""
-    generator_steps: Annotated[Natural, NOT_IDENTITY] = 0  # of its training; 0: the default
     # Whether a classifier is made of the same epsilon; it stays with the server.
     generator_classifier: Annotated[bool, NOT_IDENTITY] = False
-    # Whether the first weights are those that generator and classifier give the model.
+    # Whether the model learns from the generator's samples before the first round.
     generator_start: Annotated[bool, UNLESS_DEFAULT] = False
 
     def __post_init__(self) -> None:
@@ -70,11 +65,8 @@ class RunConfig(plain.RunConfig, frozen=True, kw_only=True, rename="kebab"):
                 got=self.epsilon,
                 fix="set secure = true",
             )
-        if self.generator_start and not (self.generator_epsilon and self.generator_classifier):
-            raise InputError(
-                "a private start needs a generator and its classifier",
-                fix="set generator-epsilon, and generator-classifier = true",
-            )
+        if self.generator_start and not self.generator_epsilon:
+            raise InputError("a private start needs a generator", fix="set generator-epsilon")
         if self.generator_start and self.federated().model.is_generator:
             raise InputError("a private start is for a classifier", got=self.model)
         if self.unit == GROUP:

@@ -184,7 +184,7 @@ def _sums(site: SiteConfig, run: RunConfig) -> list[_Sum]:
         sums.append(_Sum("class-totals", asked_rho(run.prior_epsilon)))
     if run.generator_epsilon:
         kind = "table" if Path(site.data).is_file() else "image"
-        queries = queries_for(run.generator_method, kind, run.generator_classifier)
+        queries = queries_for(kind, run.generator_classifier)
         rho = asked_rho(run.generator_epsilon)
         # They share the cost unevenly; what counts is the whole.
         sums += [_Sum(query, rho / len(queries)) for query in queries]

@@ -21,9 +21,10 @@ WEIGHTS = "weights.safetensors"
 _COUNTED = "counted"  # what the sums count, where that is not samples
 _GOOD_FOR = {
     PRIVATE: "further training samples of classes that a site lacks",
-    CLASSIFIER: "a first guess of the class, a model to begin from, a judge of generated samples",
+    CLASSIFIER: "a first guess of the class, a judge of other generators' samples",
 }
-_MAY_SEE = "anybody who may know the classes and about how many {}s the federation has"
+_MAY_SEE = "anybody who may know the classes{} and about how many {}s the federation has"
+_COLUMNS = ", the columns with their categories,"  # found in all rows, unless a schema was given
 _NOBODY = (
     "no guarantee of privacy: the sums had no noise, or noise from a seed, which anybody can draw "
     "again and subtract; give it to nobody who may not see the samples"
@@ -74,7 +75,7 @@ def make_card(
         replaced = replace_one_epsilon(rho_for(epsilon, delta), delta)
         privacy, who = (
             PrivacyGuarantee(epsilon, delta, ADDED[unit], replaced),
-            {"may_be_given_to": _MAY_SEE.format(unit)},
+            {"may_be_given_to": _MAY_SEE.format(_COLUMNS if len(shape) == 1 else "", unit)},
         )
     if unit == GROUP:
         who[_COUNTED] = unit

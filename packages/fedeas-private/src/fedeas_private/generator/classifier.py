@@ -26,17 +26,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedeas.data.columns import encode_known
 from fedeas.data.dataset import Dataset
+from fedeas.data.parquet import open_frame
+from fedeas.data.schema import Column, Schema
 from fedeas.errors import InputError
-from fedeas.generators.card import GeneratorCard
+from fedeas.generators.card import CARD, GeneratorCard
 from fedeas.training.tensors import Tensors, tensors_digest
 from fedeas_private.generator import rows
 from fedeas_private.generator.base import PrivateModel, james_stein, noise_edge
-from fedeas_private.generator.card import CLASSIFIER, make_card
+from fedeas_private.generator.card import CLASSIFIER, PRIVATE, make_card
 from fedeas_private.queries import encode_query, read_query
 from fedeas_private.queries.features import (
     EDGE_UNIT,
-    EDGES,
     FeatureMeans,
     FeatureProducts,
     FeatureSum,
@@ -61,6 +63,7 @@ _BLOCK = 512  # samples at a time
 _LONGEST_QUESTION, _DIGITS = 2**20 - 2**12, 10  # characters, in all and of one number
 
 METHODS = {"image": "edges", "table": "rows"}
+_SCHEMA = "schema"  # in the settings of a card; earlier versions wrote none
 
 
 class PrivateClassifier(PrivateModel):
@@ -74,6 +77,7 @@ class PrivateClassifier(PrivateModel):
         names = ("squares", "weights", "offsets")
         self._squares, self._weights, self._offsets = (tensors[name].numpy() for name in names)
         self._coordinates, _ = _coordinates(card)
+        self._columns = _columns(card)
         self.fingerprint = f"{CLASSIFIER}-{tensors_digest(tensors, repr(card.shape))}"
 
     @classmethod
@@ -95,7 +99,8 @@ class PrivateClassifier(PrivateModel):
         else:
             asked = rows.ask_moments(data.schema, len(data.classes), ask)
             counts, releases = asked.moments.counts, (asked.released,)
-            tensors, settings = _from_rows(asked), {"query": encode_query(asked.query)}
+            tensors = _from_rows(asked)
+            settings = {"query": encode_query(asked.query), _SCHEMA: data.schema.to_list()}
         card = make_card(method, data.classes, shape, releases, counts, (), settings, CLASSIFIER)
         return cls(card, tensors)
 
@@ -107,22 +112,23 @@ class PrivateClassifier(PrivateModel):
         if data.schema is None:
             shape, classes = data.samples.shape[1:], len(data.classes)
             _check_edges(classes, shape)
-            most = _LONGEST_QUESTION // (_DIGITS * feature_count((EDGES,), shape[2]))
+            most = _LONGEST_QUESTION // (_DIGITS * feature_count(shape[2]))
             if classes > most:
                 raise InputError(
                     "too many classes for a private classifier", got=classes, allowed=f"{most}"
                 )
 
-    def scores(self, samples: NDArray[Any]) -> Floats:
-        """Return the logarithm of every class's density at each sample, up to a constant."""
-        if samples.shape[1:] != self.card.shape:
-            raise InputError(
-                "the classifier is for samples of another shape",
-                got=samples.shape[1:],
-                allowed=str(self.card.shape),
-            )
+    def scores(self, samples: Any) -> Floats:
+        """Return the logarithm of every class's density at each sample, up to a constant.
+
+        Parameters
+        ----------
+        samples : array or data frame
+            As for `predict`.
+        """
+        samples = self._read(samples)
         blocks = [samples[start : start + _BLOCK] for start in range(0, len(samples), _BLOCK)]
-        parts = [self._scores(self._coordinates(np.asarray(block))) for block in blocks]
+        parts = [self._scores(self._coordinates(block)) for block in blocks]
         return np.concatenate([np.empty((0, len(self.classes))), *parts])
 
     def _scores(self, x: Floats) -> Floats:
@@ -131,8 +137,48 @@ class PrivateClassifier(PrivateModel):
             scores[:, c] += np.einsum("ni,ni->n", x @ square, x)
         return scores
 
-    def predict(self, samples: NDArray[Any]) -> Ints:
-        """Return the class of every sample: uint8 images, or rows of a table."""
+    def _read(self, samples: Any) -> NDArray[Any]:
+        """Return samples as an array; refuse what would be taken for something else."""
+        if hasattr(samples, "columns"):
+            if self._columns is None or _SCHEMA not in self.card.settings:
+                raise InputError(
+                    "the classifier's card names no columns to find in a frame",
+                    got=type(samples).__name__,
+                    allowed="an array of samples",
+                    fix="a classifier of a table has their names if this version made it",
+                )
+            return np.stack(encode_known(open_frame(samples), self._columns).values, axis=1)
+        array: NDArray[Any] = np.asarray(samples)
+        shape = self.card.shape
+        if array.shape[1:] != shape:
+            raise InputError(
+                f"the classifier expects samples of shape (n, {', '.join(map(str, shape))})",
+                got=array.shape,
+                fix="one sample? pass samples[None]" if array.ndim <= len(shape) else None,
+            )
+        if self._columns is None and array.dtype != np.uint8:
+            raise InputError(
+                "images must be of uint8, 0 to 255",
+                got=str(array.dtype),
+                fix="convert them: if they are from 0 to 1, (images * 255).round().astype('uint8')",
+            )
+        if self._columns is not None:
+            if array.dtype.kind not in "biuf":
+                fix = "pass a data frame, whose columns are found by name"
+                raise InputError("rows must be numbers", got=str(array.dtype), fix=fix)
+            self._columns.check(array)
+        return array
+
+    def predict(self, samples: Any) -> Ints:
+        """Return the class of every sample, as its index in `classes`.
+
+        Parameters
+        ----------
+        samples : array or data frame
+            Images of uint8, or rows as the generator draws them: numbers, codes of categories, and
+            NaN for gaps. A frame of pandas or polars has categories as text, and its columns are
+            found by name.
+        """
         classes: Ints = self.scores(samples).argmax(axis=1)
         return classes
 
@@ -155,8 +201,22 @@ class PrivateClassifier(PrivateModel):
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
-        """Open a classifier's folder."""
-        return super().load(Path(folder))
+        """Open a classifier's folder.
+
+        Parameters
+        ----------
+        folder : Path or str
+            The folder `classifier` in that of a generator.
+        """
+        path = Path(folder)
+        generator = path if (path / CARD).exists() else path.parent
+        alone = (generator / CARD).exists() and not any(generator.glob(f"*/{CARD}"))
+        if alone and GeneratorCard.load(generator).generator == PRIVATE:
+            raise InputError(
+                f"{generator} has no classifier",
+                fix="make both with --classifier, in a new folder and for a further epsilon",
+            )
+        return super().load(path)
 
 
 def _coordinates(card: GeneratorCard) -> tuple[Callable[[NDArray[Any]], Floats], int]:
@@ -169,13 +229,27 @@ def _coordinates(card: GeneratorCard) -> tuple[Callable[[NDArray[Any]], Floats],
     if card.method != METHODS["image"]:
         raise ValueError("another method")
     _check_edges(len(card.classes), card.shape)
-    return _edges, feature_count((EDGES,), card.shape[2])
+    return _edges, feature_count(card.shape[2])
+
+
+def _columns(card: GeneratorCard) -> Schema | None:
+    """Return the columns of rows, numbered where the card has no names; images have none."""
+    if card.method != METHODS["table"]:
+        return None
+    levels = card.settings["query"]["levels"]
+    if _SCHEMA not in card.settings:
+        named = enumerate(tuple(map(str, range(count))) for count in levels)
+        return Schema(tuple(Column(str(at), categories) for at, categories in named))
+    schema = Schema.from_list(card.settings[_SCHEMA])
+    if [len(column.categories) for column in schema.columns] != list(levels):
+        raise ValueError("other columns")
+    return schema
 
 
 def _check_edges(classes: int, shape: tuple[int, ...]) -> None:
     """Refuse images that have no edge features: the query does."""
-    size = feature_count((EDGES,), shape[2])
-    FeatureMeans(classes, shape, ((0,) * size,) * classes, (1,) * size, (EDGES,))
+    size = feature_count(shape[2])
+    FeatureMeans(classes, shape, ((0,) * size,) * classes, (1,) * size)
 
 
 def _edges(images: NDArray[Any]) -> Floats:
@@ -186,12 +260,12 @@ def _from_edges(
     classes: int, shape: tuple[int, ...], ask: Ask
 ) -> tuple[Floats, Tensors, tuple[Release, ...]]:
     """Ask for three sums of edge features; return counts, weights and what was asked."""
-    size = feature_count((EDGES,), shape[2])
+    size = feature_count(shape[2])
     releases = []
 
     def ask_means(centre: Floats, norm: float, share: float) -> tuple[FeatureSum, Floats]:
         """Return the means of features, and how far they are from a centre."""
-        query = FeatureMeans(classes, shape, _whole(centre), _scale(norm, size), (EDGES,))
+        query = FeatureMeans(classes, shape, _whole(centre), _scale(norm, size))
         releases.append(ask(query, share))
         means = query.read(releases[-1].sums, releases[-1].sigma, releases[-1].sites)
         unit = query.scale[0] / EDGE_UNIT
@@ -207,7 +281,7 @@ def _from_edges(
     second, shift = ask_means(means, _MEANS_CLIP * spread, _MEANS)
     means += shift
     norm = _PRODUCTS_CLIP * _spread_within(second.counts, means, second.errors)
-    query = FeatureProducts(classes, shape, _whole(means), _scale(norm, size), (EDGES,))
+    query = FeatureProducts(classes, shape, _whole(means), _scale(norm, size))
     releases.append(ask(query, _PRODUCTS))
     products = query.read(releases[-1].sums, releases[-1].sigma, releases[-1].sites)
     unit = (query.scale[0] / EDGE_UNIT) ** 2

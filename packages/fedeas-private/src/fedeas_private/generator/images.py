@@ -1,4 +1,4 @@
-"""`private(method=moments)` for images: a Gaussian per class in low frequencies, clipped to [0, 1].
+"""`private` for images: a Gaussian per class in low frequencies, clipped to [0, 1].
 
 Two noisy sums say what is needed: means and second moments of every class, and second moments of
 all images together, which have more samples to one noise and so show finer things. The covariance
@@ -31,6 +31,7 @@ from fedeas_private.queries.moments import (
     ImageMoments,
     ImageProducts,
     NoisyMoments,
+    check_shape,
     cosines,
     largest_norm,
 )
@@ -103,17 +104,14 @@ class GaussianImages(PrivateGenerator):
         )  # fmt: skip
         return cls(normals.means, _roots(normals), card)
 
-    def sample(
-        self, labels: NDArray[np.int64], seeds: NDArray[np.uint64], grain: bool = True
-    ) -> NDArray[np.uint8]:
-        """Draw one image per label and seed, smooth on request."""
+    def sample(self, labels: NDArray[np.int64], seeds: NDArray[np.uint64]) -> NDArray[np.uint8]:
+        """Draw one image per label and seed."""
         images = np.empty((len(labels), *self.card.shape), np.uint8)
         for place, (label, seed) in enumerate(zip(labels.tolist(), seeds.tolist(), strict=True)):
             rng = np.random.default_rng(seed)
             field = self._pixels(self._roots[label] @ rng.standard_normal(self._roots.shape[2]))
             light = np.clip(self._middle[label] + self._width[label] * field, 0.0, 1.0)
-            strongest = (_GRAIN, _SPECKLE) if grain else (0.0, 0.0)
-            images[place] = add_grain(light, *strongest, rng)
+            images[place] = _add_grain(light, rng)
         return images
 
     def _pixels(self, coefficients: Floats) -> Floats:
@@ -125,6 +123,7 @@ class GaussianImages(PrivateGenerator):
     @classmethod
     def from_tensors(cls, card: GeneratorCard, tensors: Tensors) -> "GaussianImages":
         """Make the generator of a card and weights, which anybody may have sent."""
+        check_shape(card.shape)
         frequencies = int(card.settings["frequencies"])
         if not 0 < frequencies <= min(card.shape[:2]):
             raise ValueError("more frequencies than pixels")
@@ -137,21 +136,9 @@ class GaussianImages(PrivateGenerator):
         return cls(means, roots, card)
 
 
-def add_grain(
-    light: Floats, grain: float, speckle: float, rng: np.random.Generator
-) -> NDArray[np.uint8]:
-    """Return an image with noise of a strength of its own, in 255 parts of white.
-
-    Parameters
-    ----------
-    light
-        The image, from 0 to 1.
-    grain, speckle
-        The strongest noise: of a pixel's own light, and of white.
-    rng
-        Of strength and noise.
-    """
-    of_light, of_white = rng.random(2) * (grain, speckle)
+def _add_grain(light: Floats, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Return an image with noise of a strength of its own, in 255 parts of white."""
+    of_light, of_white = rng.random(2) * (_GRAIN, _SPECKLE)
     light = light + light * of_light * rng.standard_normal(light.shape)
     light += of_white * rng.standard_normal(light.shape)
     return np.rint(255 * np.clip(light, 0.0, 1.0)).astype(np.uint8)

@@ -23,7 +23,7 @@ from fedeas.errors import InputError
 from fedeas.generators.card import CARD, GeneratorCard
 from fedeas.training.tensors import load_tensors, save_tensors
 from fedeas_private.accounting import DELTA, SAMPLE, epsilon_of, rho_for
-from fedeas_private.generator import features, images, rows
+from fedeas_private.generator import images, rows
 from fedeas_private.generator.base import PrivateGenerator
 from fedeas_private.generator.card import PRIVATE
 from fedeas_private.generator.classifier import PrivateClassifier
@@ -35,16 +35,15 @@ from fedeas_private.queries.query import Ints, SampleSum
 from fedeas_private.queries.table import ColumnCounts, RowMoments
 from fedeas_private.sums import Ask, Release, SimulatedSums, check_sums, describe_check
 
-# The sums that each method is made from, as owners of sites allow them; the default comes first.
-_MOMENTS = (ImageMoments.name, ImageProducts.name)
+# The sums that a generator is made from, as owners of sites allow them.
 _QUERIES = {
-    ("image", images.METHOD): _MOMENTS,
-    ("image", features.METHOD): (*_MOMENTS, FeatureMeans.name, FeatureProducts.name),
-    ("table", rows.METHOD): (ColumnCounts.name, RowMoments.name),
+    "image": (ImageMoments.name, ImageProducts.name),
+    "table": (ColumnCounts.name, RowMoments.name),
 }
 # An image classifier has sums of its own, and this part of the budget; that of rows has none.
 _CLASSIFIER_SHARE = 0.5
 CLASSIFIER_FOLDER = "classifier"  # in a generator's
+_ONE_BUDGET = "one epsilon for the generator and the classifier together"
 REQUEST = "request.json"
 SUMS = "sums"  # folder of what was asked and is not used up
 VERSION = 3  # of how generators are made: a simulation uses none of another
@@ -56,9 +55,7 @@ def make_private(
     sites: Sequence[Ints],
     epsilon: float = 1.0,
     delta: float = DELTA,
-    method: str = "",
     seed: int = 0,
-    steps: int | None = None,
     out: Path | None = None,
     progress: Update | None = None,
     seeded_noise: bool = False,
@@ -76,12 +73,8 @@ def make_private(
     epsilon, delta : float
         What the sums may cost one unit of a site, added or removed; an infinite epsilon makes a
         generator without any guarantee, to compare with.
-    method : str
-        'moments' or 'features'; moments by default.
     seed : int
-        Of what is drawn.
-    steps : int, optional
-        Optimisation steps of `features`.
+        Of the noise, if that is seeded.
     out : Path, optional
         The generator's folder. What a killed process asked for is kept there and used; sums of
         another request are refused.
@@ -97,7 +90,7 @@ def make_private(
         Make a classifier of the same budget as well, in the folder `classifier` of `out`: half of
         it for images, at no further cost for rows.
     """
-    method = check_method(method, data.kind)
+    check_kind(data.kind)
     noise_seed = seed if seeded_noise else None
     ask = _simulated(data, sites, epsilon, delta, noise_seed, progress, groups)
     if out is None:
@@ -106,15 +99,13 @@ def make_private(
                 "a generator and a classifier need a folder",
                 fix="give `out`, or make_classifier a budget of its own",
             )
-        return make_from_sums(data, ask, method, seed, steps, progress)
+        return make_from_sums(data, ask)
     if groups is not None:
         raise InputError(
             "a generator by group keeps no sums in a folder", fix="leave `out` away, and save it"
         )
-    request = simulated_request(
-        data, sites, epsilon, delta, method, seed, steps, seeded_noise, classifier
-    )
-    return make_once(data, ask, request, out, progress, simulated=True)
+    request = simulated_request(data, sites, epsilon, delta, seed, seeded_noise, classifier)
+    return make_once(data, ask, request, out, simulated=True)
 
 
 def make_classifier(
@@ -166,7 +157,6 @@ def make_once(
     ask: Ask,
     request: Mapping[str, Any],
     out: Path,
-    progress: Update | None = None,
     simulated: bool = False,
 ) -> PrivateGenerator:
     """Make a generator in a folder that is of one request for good.
@@ -176,11 +166,11 @@ def make_once(
 
     Parameters
     ----------
-    data, ask, progress
+    data, ask
         As for `make_from_sums`.
     request : mapping
-        All that the generator depends on, among it its `epsilon`, `delta`, `method`, `seed` and
-        `steps`; with `classifier`, a classifier is made of the same budget.
+        All that the generator depends on, among it its `epsilon` and `delta`; with `classifier`, a
+        classifier is made of the same budget.
     out : Path
         The folder.
     simulated : bool
@@ -190,41 +180,39 @@ def make_once(
     if simulated and begun and not (both and (out / SUMS / REQUEST).exists()):
         raise InputError(
             f"{out} holds a generator already",
-            fix=f"use it as private(model={out}), or choose another folder",
+            fix=f"use it as private(model={out}), or pay for another, in another folder",
         )
-    # A simulation's request names the very data, so it does not stay where the generator is.
+    if simulated and not any((out / SUMS).glob("*.safetensors")):  # nothing was asked yet
+        shutil.rmtree(out / SUMS, ignore_errors=True)
+    # A simulation's request names the very data: it goes when all is made.
     claim_folder(out / SUMS if simulated else out, request)
+    if request.get("seeded_noise"):  # noise has the bits of the whole run: nothing is resumed
+        begun = False
+        for kept in (out / SUMS).glob("*.safetensors"):
+            kept.unlink()
     if begun and (not both or (out / CLASSIFIER_FOLDER / CARD).exists()):
         return open_private(str(out))
     if both:
         PrivateClassifier.check(data)  # before anything is paid for
     ask = keep_sums(ask, out / SUMS, request["epsilon"], request["delta"], simulated)
-    method, seed, steps = (request[name] for name in ("method", "seed", "steps"))
     part = _CLASSIFIER_SHARE if both and data.schema is None else 0.0
-    generator = (
-        open_private(str(out))
-        if begun
-        else make_from_sums(data, _part_of(ask, 1 - part), method, seed, steps, progress)
-    )
+    generator = open_private(str(out)) if begun else make_from_sums(data, _part_of(ask, 1 - part))
     generator.save(out)  # first: what is paid for is there, whatever becomes of the classifier
     if both:  # of rows, the same sums once more, which are kept
         classifier = classifier_from_sums(data, _part_of(ask, part or 1.0))
         # The budget is one: what the classifier's sums cost in the end counts for both.
-        generator.card = dataclasses.replace(generator.card, privacy=classifier.card.privacy)
-        generator.save(out)
-        classifier.save(out / CLASSIFIER_FOLDER)
+        for model, folder in ((generator, out), (classifier, out / CLASSIFIER_FOLDER)):
+            model.card = dataclasses.replace(
+                model.card,
+                privacy=classifier.card.privacy,
+                notes={**model.card.notes, "budget": _ONE_BUDGET},
+            )
+            model.save(folder)
     shutil.rmtree(out / SUMS, ignore_errors=True)
     return generator
 
 
-def make_from_sums(
-    data: Dataset,
-    ask: Ask,
-    method: str = "",
-    seed: int = 0,
-    steps: int | None = None,
-    progress: Update | None = None,
-) -> PrivateGenerator:
+def make_from_sums(data: Dataset, ask: Ask) -> PrivateGenerator:
     """Make a generator from what sites answer.
 
     Parameters
@@ -233,20 +221,14 @@ def make_from_sums(
         Names the classes and the shape of a sample, and the columns of a table.
     ask : callable
         Asks all sites a query, for a share of the privacy budget.
-    method, seed, steps, progress
-        As for `make_private`.
     """
-    method = check_method(method, data.kind)
-    shape = data.samples.shape[1:]
+    check_kind(data.kind)
     ask_and_check, releases = _checked(ask)
     generator: PrivateGenerator
     if data.schema is not None:
         generator = rows.GaussianRows.make(data.schema, data.classes, ask_and_check)
-    elif method == features.METHOD:
-        generator = features.FeatureImages.make(
-            data.classes, shape, ask_and_check, seed, steps, progress
-        )
     else:
+        shape = data.samples.shape[1:]
         generator = images.GaussianImages.make(data.classes, shape, ask_and_check)
     generator.card = _with_check(generator.card, releases)
     return generator
@@ -304,31 +286,26 @@ def open_private(model: str) -> PrivateGenerator:
         raise InputError(f"{folder} does not say how many sites made it", got=card.training.sites)
     if card.method == rows.METHOD and len(card.shape) == 1:
         return rows.GaussianRows.load(folder)
-    if card.method == features.METHOD:
-        return features.FeatureImages.load(folder)
     if card.method == images.METHOD:
         return images.GaussianImages.load(folder)
     raise InputError(f"{folder} was made by a method that is not known", got=card.method)
 
 
-def queries_for(method: str, kind: str, classifier: bool = False) -> tuple[str, ...]:
+def queries_for(kind: str, classifier: bool = False) -> tuple[str, ...]:
     """Return the names of the queries that a generator for this kind of data is made from.
 
-    >>> queries_for("", "image")
+    >>> queries_for("image")
     ('image-moments', 'image-products')
     """
+    check_kind(kind)
     more = (FeatureMeans.name, FeatureProducts.name) if classifier and kind == "image" else ()
-    return tuple(dict.fromkeys((*_QUERIES[kind, check_method(method, kind)], *more)))
+    return (*_QUERIES[kind], *more)
 
 
-def check_method(method: str, kind: str) -> str:
-    """Return how a generator for this kind of data is made."""
-    methods = [name for of_kind, name in _QUERIES if of_kind == kind]
-    if not methods:
+def check_kind(kind: str) -> None:
+    """Refuse data that there is no private generator for."""
+    if kind not in _QUERIES:
         raise InputError("private generators are for images and tables", got=kind)
-    if method and method not in methods:
-        raise InputError("unknown method", got=method, allowed=" or ".join(methods))
-    return method or methods[0]
 
 
 def claim_folder(folder: Path, request: Mapping[str, Any]) -> None:
@@ -364,9 +341,7 @@ def simulated_request(
     sites: Sequence[Ints],
     epsilon: float,
     delta: float,
-    method: str,
     seed: int,
-    steps: int | None,
     seeded_noise: bool,
     classifier: bool = False,
 ) -> dict[str, Any]:
@@ -376,7 +351,7 @@ def simulated_request(
     ----------
     data, sites
         The samples, and where each site's are.
-    epsilon, delta, method, seed, steps, seeded_noise, classifier
+    epsilon, delta, seed, seeded_noise, classifier
         How it is made.
     """
     places = hashlib.sha256()
@@ -385,8 +360,8 @@ def simulated_request(
         places.update(np.ascontiguousarray(site, dtype="<i8").data)
     return {
         "version": VERSION,
-        "epsilon": float(epsilon), "delta": float(delta), "method": method, "seed": seed,
-        "steps": steps, "seeded_noise": seeded_noise, "data": data.fingerprint,
+        "epsilon": float(epsilon), "delta": float(delta), "seed": seed,
+        "seeded_noise": seeded_noise, "data": data.fingerprint,
         "sites": len(sites), "samples": places.hexdigest(),
         **({"classifier": True} if classifier else {}),  # earlier versions knew none
     }  # fmt: skip

@@ -1,8 +1,7 @@
-"""`PrivateStart`: first weights of any model, from a private generator and its classifier.
+"""`PrivateStart`: first weights of any model, from a private generator.
 
-Before the first round the server trains the model on samples of the generator, with the labels that
-the classifier gives them. Both are made of noisy sums of one budget, and nothing else is looked at:
-the weights cost no further privacy.
+Before the first round the server trains the model on samples of the generator, classes as frequent
+as its card says. Nothing else is looked at: the weights cost no further privacy.
 """
 
 from contextlib import suppress
@@ -16,7 +15,6 @@ from fedeas._util.seeds import child_rng
 from fedeas.data.dataset import Dataset
 from fedeas.errors import InputError
 from fedeas.generators import check_classes
-from fedeas.generators.card import CARD
 from fedeas.training.loop import fit, use_threads
 from fedeas.training.models import make_model
 from fedeas.training.samples import Samples, Task
@@ -24,58 +22,46 @@ from fedeas.training.settings import Federated
 from fedeas.training.tensors import choose_device, load_tensors, save_tensors, torch_seed
 from fedeas_private.generator.base import PrivateGenerator
 from fedeas_private.generator.card import FINGERPRINT
-from fedeas_private.generator.classifier import PrivateClassifier
-from fedeas_private.generator.make import CLASSIFIER_FOLDER, open_private
+from fedeas_private.generator.make import open_private
 
 FILE = "start.safetensors"  # of first weights, in a run's folder
 _SAMPLES, _STEPS = 20_000, 1000
 _BATCH = 2000  # samples drawn at a time
+_MOST = 2.0**53  # samples of a class
 
 
 @dataclass(frozen=True, eq=False)
 class PrivateStart:
-    """A generator and the classifier of the same budget."""
+    """A private generator that a model learns from first."""
 
     generator: PrivateGenerator
-    classifier: PrivateClassifier
 
     @classmethod
     def load(cls, folder: Path | str) -> "PrivateStart":
-        """Load the folder of a generator that was made with a classifier.
+        """Load the folder of a generator.
 
         Parameters
         ----------
         folder : Path or str
-            As `fedeas generator private --classifier` writes it.
+            As `fedeas generator private` writes it.
         """
-        generator, inside = open_private(str(folder)), Path(folder) / CLASSIFIER_FOLDER
-        if not (inside / CARD).exists():
-            raise InputError(
-                f"{folder} holds no classifier", fix="make the generator again, with --classifier"
-            )
-        classifier = PrivateClassifier.load(inside)
-        own, other = (
-            (card.classes, card.shape, card.training.sites, card.privacy)
-            for card in (generator.card, classifier.card)
-        )
-        if own != other:
-            raise InputError(f"the classifier in {folder} is not of the generator's budget")
+        generator = open_private(str(folder))
         counts = np.array(generator.card.counts)
-        if counts.shape != (len(generator.classes),) or not np.isfinite(counts).all():
+        if counts.shape != (len(generator.classes),) or not (counts < _MOST).all():
             raise InputError(f"the card in {folder} does not say how many samples a class has")
-        return cls(generator, classifier)
+        return cls(generator)
 
     def check(self, data: Dataset, federated: Federated) -> None:
         """Refuse data and models that the first weights cannot be for."""
         if federated.model.is_generator:
-            raise InputError("a classifier is no start for a generator", got=federated.model.name)
+            raise InputError("a private start is for a classifier", got=federated.model.name)
         check_classes(data.classes, self.generator)
         own, other = (data.samples.shape[1:], data.schema), (
             self.generator.card.shape, getattr(self.generator, "schema", None),
         )  # fmt: skip
         if own != other:
             raise InputError(
-                "the private classifier is for samples of another shape, or other columns",
+                "the private generator is for samples of another shape, or other columns",
                 got=own[0],
                 allowed=str(other[0]),
             )
@@ -86,20 +72,23 @@ class PrivateStart:
         Parameters
         ----------
         fingerprint : str
-            Of the generator that a run draws its samples from; empty: none.
+            Of the generator that a run draws its samples from.
         """
         if fingerprint.startswith(FINGERPRINT) and fingerprint != self.generator.fingerprint:
-            raise InputError(
-                "the run's private generator is not the one that it starts from: two budgets",
-                fix="name the start's folder in [augment]: generator = 'private(model=FOLDER)'",
-            )
+            raise self.two_budgets()
+
+    @staticmethod
+    def two_budgets() -> InputError:
+        """Return the refusal of a private generator beside this one."""
+        return InputError(
+            "the run's private generator is not the one that it starts from: two budgets",
+            fix="name the start's folder in [augment]: generator = 'private(model=FOLDER)'",
+        )
 
     @property
     def fingerprint(self) -> str:
         """Identify what first weights depend on, besides the model and the seed."""
-        return content_hash([
-            self.generator.fingerprint, self.classifier.fingerprint, _SAMPLES, _STEPS
-        ])  # fmt: skip
+        return content_hash([self.generator.fingerprint, _SAMPLES, _STEPS])
 
     def __str__(self) -> str:
         return f"{self.generator.training_data}; {self.generator.card.guarantee}"
@@ -122,11 +111,10 @@ class PrivateStart:
         device : str
             Where it is trained.
         """
-        task, local = Task.of(data), federated.local
-        settings = federated.model.replace(weights="")
+        settings, local = federated.model.replace(weights=""), federated.local
         about = {
             "start": self.fingerprint, "model": settings.to_dict(), "local": local.to_dict(),
-            "task": task.to_dict(), "seed": seed, "made_of": str(self),
+            "seed": seed, "made_of": str(self),
         }  # fmt: skip
         key = content_hash(about)
         with suppress(InputError, KeyError, TypeError):  # not there, or damaged
@@ -140,9 +128,10 @@ class PrivateStart:
         at = range(0, _SAMPLES, _BATCH)
         drawn = [self.generator.sample(labels[k : k + _BATCH], seeds[k : k + _BATCH]) for k in at]
         samples = np.concatenate(drawn)
+        task = Task.of(data, samples)  # normalised by what may be seen
         model = make_model(settings, task, torch_seed(seed, "weights"))
         model.to(choose_device(device))
         real = np.empty(0, np.int64)
-        training = Samples.of(data, real, samples, self.classifier.predict(samples))
+        training = Samples.of(data, real, samples, labels)
         fit(model, training, local.replace(steps=_STEPS), rng)
         save_tensors(out, model.state_dict(), {**about, "key": key})

@@ -60,5 +60,5 @@ def read_query(request: object) -> AnyQuery:
     try:
         settings = dict(request)  # type: ignore[call-overload]
         return _find_query(settings.pop("query"))(**settings)
-    except (TypeError, ValueError, KeyError, FedeasError):
+    except (TypeError, ValueError, KeyError, OverflowError, FedeasError):
         raise RefusedError("not a query that this site answers") from None

@@ -1,9 +1,8 @@
 """Sums of public features of images, measured from a centre that is known.
 
-Three layers of public random filters, added up in cells, give an image its features; or the
-strengths of its edges do (`edge_features`), which tell classes apart with fewer numbers. Pixels,
-filters and what lies between the layers are whole numbers that floating point holds exactly: an
-image has the same features on every machine, and among whatever other images.
+The strengths of an image's edges are its features. Pixels, filters and strengths are whole numbers
+that floating point holds exactly: an image has the same features on every machine, and among
+whatever other images.
 
 Every class has a centre, from which a sample's features are measured, and every feature a scale.
 Both come from whoever asks, made of sums that were released before; they say nothing about a site's
@@ -11,7 +10,6 @@ samples, and no choice of them moves an answer further than the bound.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -20,14 +18,10 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from fedeas._util.seeds import child_rng
 from fedeas.errors import InputError
 from fedeas_private.queries.moments import SAFE, UNITS, check_shape, clip_norms, triangle
 from fedeas_private.queries.query import Floats, Ints, SampleSum, towards_zero
 
-CHANNELS = (24, 32, 32)  # of the layers
-CELLS = (4, 4, 3)  # in either direction, in which a layer is added up
-EDGES = 3  # as a layer, alone: the strengths of edges
 EDGE_UNIT = 2**20  # the norm of an image's edge features
 EDGE_SCALES = ((1, 0.7), (2, 1.2), (2, 2.4))  # steps in pixels; standard deviations of filters
 DIRECTIONS = 8
@@ -39,14 +33,7 @@ _DARK = 1e-3  # added to strengths: the root of a strength near 0 is mostly nois
 _LIGHT_WEIGHT = 0.3
 _EDGE_STEPS = 2**12  # parts in which roots of strengths are counted
 LEAST_SIDE = 8
-# Parts in which filters and what lies between the layers are counted. With them no number is above
-# 2^24, up to which single precision is exact, for up to three colours: see the tests.
-FINE = (64, 128, 64)
-STEPS = (128, 1024)
-FACTORS = (4, 1, 4)  # with them, the outputs of all layers are in the same units
 _LIGHT = 255
-_ONES = (_LIGHT / 2, _LIGHT, _LIGHT / 2)  # what counts as 1 before each layer
-_OFFSET = 0.2  # standard deviation of a filter's offset
 _LARGEST_SIDE = 32  # features of larger images are those of a smaller copy
 _COUNT_SHARE = 0.02  # of a row's squared norm, for counting samples
 _MOST = 2**40  # of a centre and of a scale
@@ -54,73 +41,9 @@ _ENTRY = 0.25  # the most of a sample's norm of 1 that a single feature may have
 _PRODUCT_FINE = 2**12  # units of a feature in products
 
 
-class Layer(NamedTuple):
-    """Filters of 3 x 3."""
-
-    filters: NDArray[np.float32]  # channels x colours x 3 x 3; whole numbers
-    offsets: NDArray[np.float32]
-
-
-@lru_cache(maxsize=8)
-def layers(colours: int) -> tuple[Layer, ...]:
-    """Return the filters for images of so many colours; everybody draws the same ones."""
-    rng = child_rng(0, "convolutions", colours)
-    drawn = []
-    for k, (channels, fine) in enumerate(zip(CHANNELS, FINE, strict=True)):
-        filters = rng.standard_normal((channels, colours, 3, 3))
-        if k == 0:
-            filters -= filters.mean(axis=(1, 2, 3), keepdims=True)  # blind to brightness
-        norms = np.sqrt(np.square(filters).sum(axis=(1, 2, 3), keepdims=True))
-        filters = np.rint(fine * math.sqrt(2) * filters / norms)
-        offsets = np.rint(fine * _ONES[k] * _OFFSET * rng.standard_normal(channels))
-        drawn.append(Layer(filters.astype(np.float32), offsets.astype(np.float32)))
-        colours = channels
-    return tuple(drawn)
-
-
-def feature_count(which: Sequence[int], colours: int = 1) -> int:
-    """Return how many features these layers have; those of edges depend on the colours."""
-    if tuple(which) == (EDGES,):
-        return len(EDGE_SCALES) * DIRECTIONS * EDGE_CELLS**2 + colours * LIGHT_CELLS**2
-    return sum(CHANNELS[k] * CELLS[k] ** 2 for k in which)
-
-
-def conv_features(images: NDArray[Any], which: Sequence[int]) -> Ints:
-    """Return the features of images: for every channel, its strength in every cell.
-
-    Parameters
-    ----------
-    images
-        N x height x width x colours, of uint8.
-    which
-        The layers whose features they are: 0, 1, 2 or some of them, in this order; or `EDGES`.
-    """
-    if tuple(which) == (EDGES,):
-        return edge_features(images)
-    maps, features = _shrink(images).transpose(0, 3, 1, 2).astype(np.float32), []
-    for k, layer in enumerate(layers(images.shape[3])[: max(which) + 1]):
-        if k > 0:
-            maps = np.floor(_pool(maps) / STEPS[k - 1]).astype(np.float32)
-        maps = _convolve(maps, layer)
-        if k in which:
-            down, across = (cells(n, CELLS[k]) for n in maps.shape[2:])
-            pooled = FACTORS[k] * (down @ maps.astype(np.float64) @ across.T)
-            features.append(pooled.astype(np.int64).reshape(len(images), -1))
-    return np.concatenate(features, axis=1)
-
-
-def _pool(maps: NDArray[np.float32]) -> Floats:
-    """Return sums of blocks of 2 x 2, which are exact; a last odd row or column is left out."""
-    height, width = (n // 2 * 2 for n in maps.shape[2:])
-    wide = maps[:, :, :height, :width].astype(np.float64)
-    wide = wide[:, :, ::2] + wide[:, :, 1::2]
-    return wide[..., ::2] + wide[..., 1::2]
-
-
-def _convolve(maps: NDArray[np.float32], layer: Layer) -> NDArray[np.float32]:
-    """Apply the filters everywhere, black around the image, and drop what is below zero."""
-    strengths = np.maximum(_filtered(maps, layer.filters) + layer.offsets, 0)
-    return np.ascontiguousarray(strengths.transpose(0, 3, 1, 2))
+def feature_count(colours: int = 1) -> int:
+    """Return how many features images of so many colours have."""
+    return len(EDGE_SCALES) * DIRECTIONS * EDGE_CELLS**2 + colours * LIGHT_CELLS**2
 
 
 def _filtered(
@@ -236,24 +159,16 @@ class _CentredFeatures(SampleSum):
         From where the features of a class are measured.
     scale : features
         How far from it a feature counts as 1; samples of a norm above 1 are shortened to it.
-    layers
-        The layers of filters whose features they are.
     """
 
     centre: tuple[tuple[int, ...], ...]
     scale: tuple[int, ...]
-    layers: tuple[int, ...]
 
     def __post_init__(self) -> None:
         shape = self.shape
         check_shape(shape)
         if min(shape[:2]) < LEAST_SIDE or shape[2] > 3:
             raise InputError("no features of such images", got=shape, allowed="8 x 8 and more")
-        object.__setattr__(self, "layers", tuple(self.layers))
-        in_order = tuple(k for k in range(len(CHANNELS)) if k in self.layers) or (EDGES,)
-        if self.layers != in_order or {type(k) for k in self.layers} != {int}:
-            allowed = f"some of 0, 1, 2 in order, or {EDGES}"
-            raise InputError("no such layers", got=self.layers, allowed=allowed)
         super().__post_init__()
         object.__setattr__(self, "centre", tuple(tuple(row) for row in self.centre))
         object.__setattr__(self, "scale", tuple(self.scale))
@@ -270,12 +185,12 @@ class _CentredFeatures(SampleSum):
     @property
     def size(self) -> int:
         """The number of features."""
-        return feature_count(self.layers, self.shape[2])
+        return feature_count(self.shape[2])
 
     def centred(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Floats:
         """Return the features of samples from the centres of their classes, in scales."""
         centre = np.array(self.centre, np.int64)
-        features = conv_features(samples, self.layers) - centre[labels]
+        features = edge_features(samples) - centre[labels]
         scaled: Floats = features / np.array(self.scale, float)
         return scaled
 
@@ -321,7 +236,7 @@ class FeatureMeans(_CentredFeatures):
             The number of sites in the sums; not needed here.
         """
         words, (count, mean) = self.by_class(sums, sigma), self.units
-        counts = np.maximum(words[:, 0] / count, max(1.0, sigma / count))
+        counts = self.counts(words[:, 0], sigma, count)
         means = words[:, 1:] / (counts[:, np.newaxis] * mean)
         return FeatureSum(counts, means, sigma / (counts * mean))
 
@@ -377,7 +292,7 @@ class FeatureProducts(_CentredFeatures):
             As for `FeatureMeans`.
         """
         (count, product), words = self.units, self.by_class(sums, sigma)[0]
-        counts = np.maximum(words[:1] / count, max(1.0, sigma / count))
+        counts = self.counts(words[:1], sigma, count)
         rows, columns, _ = triangle(self.size)
         means = np.empty((self.size, self.size))
         means[rows, columns] = means[columns, rows] = words[1:] / (counts * product)

@@ -206,12 +206,12 @@ class SampleSum(AnyQuery):
         return self.check_sums(sums, sigma).reshape(self._places, self.width)
 
     def counts(self, words: Floats, sigma: float, unit: int) -> Floats:
-        """Return how many samples every class has, given the words that count them.
+        """Return how many samples every class has, or all have, given the words that count them.
 
         A class that the noise hides is taken as large as the noise: its mean is near zero then.
         """
         counts, error = words / unit, sigma / unit
-        if not counts.sum() > CLEAR * error * math.sqrt(self.classes):
+        if not counts.sum() > CLEAR * error * math.sqrt(len(words)):
             raise InfeasibleError(
                 "too few samples or groups for this epsilon: the noise hides how many there are",
                 fix="ask more sites, or spend a larger epsilon",

@@ -224,7 +224,7 @@ def number_lists(given: object) -> tuple[tuple[float, ...], ...]:
     """Read lists of numbers, which anybody may have sent."""
     try:
         return tuple(tuple(float(x) for x in column) for column in given)  # type: ignore[attr-defined]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError("not lists of numbers") from None
 
 

@@ -10,7 +10,7 @@ import hashlib
 import os
 import secrets
 import shutil
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -137,10 +137,11 @@ def open_pairs(folder: Path, name: str, begin: bool = False) -> FileStore:
     site that took part in that many runs takes part in no other.
     """
     path, ended = folder / _PAIRS / _name(name), folder / _ENDED
+    over = (ended / path.name).exists()  # also while its keys are being removed
+    if begin and over:
+        raise RefusedError("this run is over")
     if begin and not path.is_dir():
         owner_only_folder(folder / _PAIRS)
-        if (ended / path.name).exists():
-            raise RefusedError("this run is over")
         others = sorted((p.stat().st_mtime, p) for p in path.parent.iterdir())
         past = others[: max(0, len(others) + 1 - _MOST_RUNS)]
         if past and ended.is_dir() and len(list(ended.iterdir())) + len(past) > _MOST_ENDED:
@@ -151,8 +152,8 @@ def open_pairs(folder: Path, name: str, begin: bool = False) -> FileStore:
             )
         for _, other in past:
             _note_over(folder, other.name)
-            shutil.rmtree(other, ignore_errors=True)
-    elif not path.is_dir():
+            _remove(other, folder)
+    elif over or not path.is_dir():
         raise NoKeysError("this site has no keys of this run")
     return FileStore(path)
 
@@ -167,7 +168,16 @@ def end_sums(folder: Path, but: str = "") -> None:
         return
     for path in folder.iterdir():
         if path.is_dir() and path.name not in (_ENDED, _PAIRS, _name(but) if but else ""):
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path, folder)
+
+
+def _remove(path: Path, folder: Path) -> None:
+    """Remove a record whole: a cut between two files would leave stages to be answered again."""
+    gone = folder / f".{secrets.token_hex(8)}"
+    with suppress(FileNotFoundError):  # another process was first
+        path.rename(gone)
+        sync_folder(folder)
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 def _name(session: str) -> str:

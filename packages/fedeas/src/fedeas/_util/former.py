@@ -52,7 +52,9 @@ _OPTIONS = {
     },
     "plan --metrics": "it is gone; see docs/upgrading.md",
     "plan --site-costs": "write --cost FILE",
-    "generator --way": "write --method",
+    **dict.fromkeys(
+        ("generator --way", "generator --method"), "leave it out: there is one method for images"
+    ),
     "generator --federated": "write fedeas generator federated CONFIG",
     "generator --report": "write fedeas generator report",
     "partition --column": "write --label",

@@ -68,7 +68,7 @@ def _lines(task: str) -> Iterator[Update]:
 
 
 class _Clock:
-    """Estimates the rest of a task from the rate of its present stage: each has its own total.
+    """Estimates the rest of a task from the rate of its present stage: the next begins from less.
 
     A stage is counted from its first report on. What was before is not known: other work, or an
     earlier start of the same work.
@@ -76,12 +76,13 @@ class _Clock:
 
     def __init__(self) -> None:
         self._first: tuple[int, float] | None = None
-        self._total: int | None = None
+        self._last: tuple[int, int | None] = (0, None)
 
     def left(self, done: int, total: int | None, now: float) -> float | None:
         """Return the seconds that the rest takes; None as long as that is not known."""
-        if self._first is None or total != self._total or done < self._first[0]:
-            self._first, self._total = (done, now), total
+        if self._first is None or total != self._last[1] or done < self._last[0]:
+            self._first = done, now
+        self._last = done, total
         before, since = self._first
         if total is None or not before < done < total:
             return None

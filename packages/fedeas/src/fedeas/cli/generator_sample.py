@@ -82,7 +82,9 @@ def sample_generator(
         source.check_suffix(out)
     classifier = None
     if judge is not None:
-        if (Path(judge) / CARD).exists():
+        path = Path(judge)
+        in_generator = path.name == "classifier" and (path.parent / CARD).exists()
+        if in_generator or (path / CARD).exists():
             classifier = _open_private_judge(judge, source.classes)
         else:
             same = real_data is not None and judge == data
@@ -117,7 +119,7 @@ def _open_private_judge(folder: str, classes: tuple[str, ...]) -> "Judge":
 
     module = import_extra("fedeas_private.generator.classifier", "a private judge", "private")
     judge: Judge = module.PrivateClassifier.load(folder)
-    check_classes(classes, judge)  # type: ignore[arg-type]
+    check_classes(classes, judge, ("samples", "judge"))
     return judge
 
 
@@ -220,14 +222,16 @@ def _show_quality(quality: "Quality") -> None:
     """Print what was measured."""
     noun, near = quality.noun, quality.memorisation
     if quality.agreement is not None:
-        accuracy = show.percent(quality.judge_accuracy)
-        table = show.new_table(
-            f"Agreement with the judge (its accuracy on real test {noun}s: {accuracy})",
-            ("requested class", False), ("agreement", True), ("real", True), ("", False),
-        )  # fmt: skip
-        real = quality.real_agreement or {}
+        title, real = "Agreement with the judge", quality.real_agreement
+        if quality.judge_accuracy is not None:
+            accuracy = show.percent(quality.judge_accuracy)
+            title += f" (its accuracy on real test {noun}s: {accuracy})"
+        of_real = [] if real is None else [("real", True)]
+        columns = [("requested class", False), ("agreement", True), *of_real, ("", False)]
+        table = show.new_table(title, *columns)
         for name, share in quality.agreement.items():
-            table.add_row(name, show.percent(share), show.percent(real.get(name)), show.bar(share))
+            shares = [share] if real is None else [share, real.get(name)]
+            table.add_row(name, *map(show.percent, shares), show.bar(share))
         table.add_row("mean", show.percent(quality.agreement_mean))
         show.print_table(table)
     if quality.accuracy_on_real is not None:

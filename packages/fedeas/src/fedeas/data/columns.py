@@ -112,20 +112,35 @@ class Encoded:
 
 def encode(table: OpenTable, options: TableOptions) -> Encoded:
     """Find out what the columns of a table are, or take them from a schema, and encode them."""
-    encoded = Encoded()
     if options.schema:
-        for column in Schema.load(options.schema).columns:
-            table.check_column(column.name)
-            encoded.add(column, _values_of(column, table.read(column.name)))
-        return encoded
-    aside = (options.label, options.site, *options.drop_columns)
-    for name in table.names:
-        if name not in aside:
-            _encode_inferred(name, table.read(name), options, encoded)
+        encoded = encode_known(table, Schema.load(options.schema))
+    else:
+        encoded = Encoded()
+        aside = (options.label, options.site, *options.drop_columns)
+        for name in table.names:
+            if name not in aside:
+                _encode_inferred(name, table.read(name), options, encoded)
     if not encoded.columns:
         raise InputError(
             f"{table.where} has no column to learn from", got="; ".join(encoded.notes[:3]) or None
         )
+    for column, values in zip(encoded.columns, encoded.values, strict=True):
+        codes = values[~np.isnan(values)].astype(np.int64) if column.categories else values[:0]
+        if codes.size > _MOST_ALONE and np.bincount(codes).max() == 1:
+            raise InputError(
+                f"column {column.name!r} names every row: synthetic rows must not carry real names",
+                got=f"{codes.size:,} different texts in as many rows",
+                fix="leave it out",
+            )
+    return encoded
+
+
+def encode_known(table: OpenTable, schema: Schema) -> Encoded:
+    """Encode the columns of a schema, found by their names; other columns are not read."""
+    encoded = Encoded()
+    for column in schema.columns:
+        table.check_column(column.name)
+        encoded.add(column, _values_of(column, table.read(column.name)))
     return encoded
 
 
@@ -209,13 +224,6 @@ def _values_of(column: Column, values: Values) -> NDArray[np.float64]:
             f"column {column.name!r} has a category that the schema does not know",
             got=strange[0] if strange else values.kind,
             allowed=", ".join(column.categories[:10]),
-        )
-    distinct, present = len(values.texts), int((values.codes >= 0).sum())
-    if distinct == present > _MOST_ALONE:
-        raise InputError(
-            f"column {column.name!r} names every row: synthetic rows must not carry real names",
-            got=f"{distinct:,} different texts in {present:,} rows",
-            fix="leave it out",
         )
     codes = _codes(values, column.categories)
     return np.where(codes < 0, np.nan, codes)

@@ -24,10 +24,16 @@ _PRIVATE = (
 )
 # Settings of a site and of a run that only the private wing has.
 PRIVATE_KEYS = dict.fromkeys((
-    "allow", "delta", "epsilon", "generator-classifier", "generator-epsilon", "generator-steps",
-    "generator-method", "generator-start",
+    "allow", "delta", "epsilon", "generator-classifier", "generator-epsilon", "generator-start",
     "group", "identity-key", "members", "per-group", "prior-epsilon", "secure", "unit",
 ), _PRIVATE)  # fmt: skip
+_GONE = {
+    "aggregation": "no longer a setting: updates are always averaged",
+    **dict.fromkeys(
+        ("generator-method", "generator-way", "generator-steps"),
+        "no longer a setting: there is one method for images",
+    ),
+}
 MOST_SAMPLES = 2**40 - 1  # of one client
 Samples = Annotated[int, Meta(ge=1, le=MOST_SAMPLES)]
 _FEDERATED = Federated()
@@ -72,9 +78,7 @@ class Deployment(Settings, frozen=True, rename="kebab"):
 class RunConfig(Deployment, frozen=True, kw_only=True, rename="kebab"):
     """The configuration of a run. What `Federated` and `Local` have too is as it is there."""
 
-    other_keys: ClassVar[Mapping[str, str]] = {
-        **PRIVATE_KEYS, "aggregation": "no longer a setting: updates are always averaged"
-    }  # fmt: skip
+    other_keys: ClassVar[Mapping[str, str]] = {**PRIVATE_KEYS, **_GONE}
     out: Place  # folder on the server: checkpoint, log, model
     test_data: Place  # folder of the server's own test images, or the file of its test rows
     classes: str  # names of all classes, with commas between

@@ -6,6 +6,7 @@ last, so a folder without one is not a generator.
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import entry_points
 from importlib.resources import files
@@ -127,7 +128,9 @@ class GeneratorCard:
 
     def save(self, folder: Path) -> None:
         """Write the card into a generator's folder."""
-        body = {"format": _FORMAT, **asdict(self), "guarantee": self.guarantee}
+        body = {"format": _FORMAT, "guarantee": self.guarantee, **asdict(self)}
+        body["training"] = {name: value for name, value in body["training"].items() if value}
+        body["settings"] = body.pop("settings")  # long, and for no reader: last
         body = json.loads(json.dumps(body))  # tuples as lists, as it will be read
         body["sha256"] = content_hash(body)
         with atomic_write(folder / CARD) as temporary:
@@ -136,7 +139,9 @@ class GeneratorCard:
     @classmethod
     def load(cls, folder: Path | str, generator: str | None = None) -> "GeneratorCard":
         """Read the card of a generator's folder; refuse that of another than `generator`."""
-        path = Path(folder) / CARD
+        path, noun = Path(folder) / CARD, _noun(generator)
+        if path.parent.is_dir() and not path.exists():
+            raise InputError(f"{folder} is not the folder of a {noun}: it has no {CARD}")
         body = parse_json(read_text(path), str(path))
         try:
             if body["format"] != _FORMAT or body.pop("sha256") != content_hash(body):
@@ -149,10 +154,33 @@ class GeneratorCard:
                 fix="make the generator again; docs/upgrading.md says how",
             ) from None
         if generator is not None and card.generator != generator:
+            near = (path.parent.parent / CARD, *path.parent.glob(f"*/{CARD}"))
+            right = [other.parent for other in near if _names_generator(other, generator)]
             raise InputError(
-                f"{folder} is another generator", got=card.generator, allowed=generator
+                f"{folder} is not the folder of a {noun}",
+                got=f"that of a {_noun(card.generator)}",
+                fix=f"give {right[0]}" if right else None,
             )
         return card
+
+
+def _noun(generator: str | None) -> str:
+    """Return what people call that which a card names.
+
+    >>> _noun(None), _noun("private"), _noun("private-classifier")
+    ('generator', 'private generator', 'private classifier')
+    """
+    if generator is None:
+        return "generator"
+    kind, _, noun = generator.partition("-")
+    return f"{kind} {noun or 'generator'}"
+
+
+def _names_generator(path: Path, generator: str) -> bool:
+    """Tell whether a file is the card of such a generator."""
+    with suppress(InputError):
+        return GeneratorCard.load(path.parent).generator == generator
+    return False
 
 
 def find_model(model: Path | str) -> Path:

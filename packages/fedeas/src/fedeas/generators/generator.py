@@ -21,6 +21,7 @@ from fedeas.planning.named_values import planned_quality
 Ints = NDArray[np.int64]
 Seeds = NDArray[np.uint64]
 Classes = Sequence[str] | int  # their names, or how many there are
+_FEW = 5  # names of classes that an error shows
 
 
 def _diffusion(
@@ -153,29 +154,54 @@ def check_stated_classes(classes: Classes, spec: str) -> None:
     model_classes = None
     with suppress(InputError):
         model_classes = GeneratorCard.load(find_model(str(settings.get("model", "")))).classes
-    _check_same_classes(classes, model_classes)
+    _check_same_classes(classes, model_classes, ("data", "generator"))
 
 
-def check_classes(classes: Classes, generator: Generator) -> None:
-    """Refuse a generator of other classes; spelling may differ, as 'T-shirt/top' does."""
-    _check_same_classes(classes, getattr(generator, "classes", None))
+def check_classes(
+    classes: Classes, generator: object, nouns: tuple[str, str] = ("data", "generator")
+) -> None:
+    """Refuse a generator of other classes; spelling may differ, as 'T-shirt/top' does.
+
+    Parameters
+    ----------
+    classes : sequence of str or int
+        The classes of the data, or how many there are.
+    generator : object
+        The generator, or a judge; one without `classes` takes any.
+    nouns : pair of str
+        What an error calls them.
+    """
+    _check_same_classes(classes, getattr(generator, "classes", None), nouns)
 
 
-def _check_same_classes(classes: Classes, generator_classes: Sequence[str] | None) -> None:
-    if generator_classes is None:
+def _check_same_classes(
+    classes: Classes, known: Sequence[str] | None, nouns: tuple[str, str]
+) -> None:
+    if known is None:
         return
-    same = len(generator_classes) == count_classes(classes)
-    if same and not isinstance(classes, int):
-        same = [_letters(name) for name in generator_classes] == [
-            _letters(name) for name in classes
-        ]
-    if not same:
+    count, (ours, theirs) = count_classes(classes), nouns
+    names = known[:count] if isinstance(classes, int) else classes
+    alike = [_letters(a) == _letters(b) for a, b in zip(names, known, strict=False)]
+    if len(known) != count or not all(alike):
+        first = alike.index(False) if False in alike else 0
+        given = f"{count}" if isinstance(classes, int) else f"{count} ({_some(names, first)})"
+        rename = ", or rename the classes" if len(known) == count else ""
         raise InputError(
-            "the data and the generator have different classes",
-            got=f"{classes} classes" if isinstance(classes, int) else list(classes),
-            allowed=f"{len(generator_classes)}: {', '.join(generator_classes)}",
-            fix="choose another generator, or rename the classes if only their names differ",
+            f"the {ours} and the {theirs} have different classes: {given} in the {ours}, "
+            f"{len(known)} ({_some(known, first)}) in the {theirs}",
+            fix=f"choose another {theirs}{rename}",
         )
+
+
+def _some(names: Sequence[str], first: int) -> str:
+    """Return a few names, the first that differs from another list's among them.
+
+    >>> _some("abcdefghij", 3)
+    '..., d, e, f, g, h, ...'
+    """
+    last = first + _FEW
+    before, after = ["..."] * (first > 0), ["..."] * (last < len(names))
+    return ", ".join([*before, *names[first:last], *after])
 
 
 def stated_quality(generator: object) -> list[float] | None:

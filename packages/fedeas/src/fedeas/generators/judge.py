@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -163,8 +162,7 @@ def accuracy_on_real(
     steps : int
         Of training.
     """
-    mean, std = find_kind(data.kind).statistics(samples)
-    task = replace(Task.of(data).of_sets, mean=mean, std=std)
+    task = Task.of(data, samples).of_sets
     model = make_model(ModelSettings(find_kind(data.kind).model), task, seed)
     drawn = Samples.of(data, np.empty(0, np.int64), samples, labels)
     fit(model, drawn, _LOCAL.replace(steps=steps), child_rng(seed, "accuracy-on-real"))

@@ -21,7 +21,7 @@ _CHANCE = 2.0  # times what clients of one distribution would differ by
 _LACKING = 0.70  # part of what is missing, in classes that a client hardly has
 _NONE = 0.005  # a skew that is shown as 0.00
 _EXACT = 1e-12  # a score below it is 0 but for rounding
-WRONG_ADVICE = (6, 19)  # settings with the wrong advice, and all, of docs/data/advice.csv
+WRONG_ADVICE = (7, 20)  # settings with the wrong advice, and all, of docs/data/advice.csv
 FEW = 6  # samples of a class below which there is too little to copy: SMOTE takes six
 
 
@@ -185,8 +185,8 @@ def _advise(diagnosis: Diagnosis) -> tuple[str, str]:
     if diagnosis.lacking < _LACKING:
         return COPIES, (
             f"copies may do: {100 * diagnosis.lacking:.0f} % of what clients are short of is in "
-            f"classes with fewer than {FEW} samples; generating was ahead of copies from "
-            f"{100 * _LACKING:.0f} % on"
+            f"classes with fewer than {FEW} samples; generating was clearly ahead of copies only "
+            f"above {100 * _LACKING:.0f} %"
         )
     return GENERATE, (
         f"worth generating: {100 * diagnosis.lacking:.0f} % of what clients are short of is in "

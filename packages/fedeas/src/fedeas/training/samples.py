@@ -131,9 +131,10 @@ class Task:
         return 2 * len(self.schema.numbers) + codes
 
     @classmethod
-    def of(cls, data: Dataset) -> "Task":
-        """Return the task of a data set, normalised by its training samples."""
-        mean, std = find_kind(data.kind).statistics(data.samples[: data.train_size])
+    def of(cls, data: Dataset, samples: Array | None = None) -> "Task":
+        """Return the task of a data set, normalised by its training samples, or by others."""
+        known = data.samples[: data.train_size] if samples is None else samples
+        mean, std = find_kind(data.kind).statistics(known)
         classes, sets = outputs_of(data)
         return cls(classes, data.samples.shape[1:], mean, std, data.kind, data.schema, sets)
 

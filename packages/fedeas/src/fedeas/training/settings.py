@@ -40,7 +40,7 @@ class ModelSettings(Settings, frozen=True):
     norm: str = "batch"  # or group
     stem: str = "cifar"  # or imagenet
     projection: Natural = 0  # width of MOON's head: 256, or 0 for none
-    weights: str = ""  # a safetensors file, or the folder of a private generator and classifier
+    weights: str = ""  # a safetensors file, or the folder of a private generator
 
     @property
     def is_generator(self) -> bool:
