@@ -105,8 +105,8 @@ def row_of(
         "between": f"{statistics.mean(d.between for d in found):.2f}",
         "lacking": f"{statistics.mean(d.lacking for d in found):.2f}",
         "advice": Counter(d.advice for d in found).most_common(1)[0][0],
-        "generated - copies": f"{100 * mean.value:+.1f}",
-        "half": "" if mean.half is None else f"{100 * mean.half:.1f}",
+        "generated - copies": f"{100 * mean.value:+.3f}",
+        "half": "" if mean.half is None else f"{100 * mean.half:.3f}",
     }
     for title, way in (("generated", generated), ("copies", "copies"), ("weights", WEIGHTS)):
         gains = minus(runs[way], runs["none"]).values() if way in runs else ()
@@ -198,8 +198,8 @@ def markdown(record: Path) -> str:
     ]
     with record.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            half = f" ± {row['half']}" if row["half"] else ", one seed"
-            ahead = f"{row['generated - copies']}{half}"
+            half = f" ± {float(row['half']):.1f}" if row["half"] else ", one seed"
+            ahead = f"{float(row['generated - copies']):+.1f}{half}"
             ahead = f"**{ahead}**" if ahead_of_copies(row) else ahead
             gains = " | ".join(row[f"{way} - none"] for way in ("generated", "copies", "weights"))
             parts = f"{row['between']} | {row['lacking']} | {row['threshold']} | {row['advice']}"

@@ -188,6 +188,7 @@ def study(
     page: Path | None = typer.Option(
         None, help="Fill in the tables between a page's markers `<!-- study:NAME -->`."
     ),
+    partial: bool = typer.Option(False, "--partial", help="Also of sweeps that did not finish."),
     curves: Path | None = typer.Option(
         None, metavar="DIR", help="Only write the accuracy by round of DIR, one sweep, to --out."
     ),
@@ -206,6 +207,7 @@ def study(
         merge_rows,
         primary,
         read_rows,
+        replication,
         rows,
         secondary,
         write_curves,
@@ -217,7 +219,7 @@ def study(
             raise InputError("--curves writes a file", fix="name it with --out FILE")
         write_curves(out, curves)
         return
-    everything = list(rows(runs, again or ())) if runs else read_rows(RECORD)
+    everything = list(rows(runs, again or (), partial)) if runs else read_rows(RECORD)
     if out is not None:
         everything = merge_rows(read_rows(out) if out.exists() else [], everything)
         write_rows(out, everything)
@@ -226,7 +228,7 @@ def study(
         tables = study_tables(everything, read_central())
         page.write_text(fill_page(text, tables), encoding="utf-8")
         return
-    first = [*primary(everything), *first_step(everything)]
+    first = [*primary(everything), *replication(everything), *first_step(everything)]
     second = secondary(everything)
     if as_json:
         show.print_json(
@@ -254,7 +256,7 @@ def study(
         ("p, corrected", True), ("verdict", False),
     )  # fmt: skip
     for found, p, verdict in first:
-        needed = f"; {found.seeds_needed or 'over 10,000'} seeds would settle it"
+        needed = f"; {found.seeds_needed or 'over 10,000'} seeds for a power of 80 %"
         shown = f"{found.mean:+.2f} ± {found.half:.2f}"
         text = verdict + (needed if verdict == "open" else "")
         table.add_row(found.what, found.data, str(found.seeds), shown, f"{p:.3f}", text)
@@ -282,9 +284,9 @@ def rates(
 
     everything = list(rate_runs(runs)) if runs else read_rates()
     if out is not None:
-        new = {run.data for run in everything}
+        new = {(run.data, run.way) for run in everything}
         known = read_rates(out) if out.exists() else []
-        everything += [run for run in known if run.data not in new]
+        everything += [run for run in known if (run.data, run.way) not in new]
         write_rates(out, everything)
     table = show.new_table(
         "Accuracy on validation samples by learning rate, percent; * is the best",

@@ -3,7 +3,7 @@
 Beside every generator that saw more than a client may: a classifier that is trained centrally on
 the very samples that the generator saw, and one trained on its samples alone. Both are of the
 study's model and rate, and take as many steps as one pass over all clients' samples has, times the
-federation's rounds and epochs.
+federation's rounds and epochs. Samples are drawn once; seeds repeat the training.
 """
 
 import csv
@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas._util.seeds import child_rng
+from fedeas.cache import fill
+from fedeas.data.kinds import Array
 from fedeas.errors import InputError
 from fedeas.training.loop import accuracy, fit, steps_of
 from fedeas.training.models import make_model
@@ -25,7 +27,8 @@ from fedeas_lab.sweep import read_sweep, run_specs
 from reproduction.study import DATA, write_record
 
 RECORD = Path(__file__).parent / "recorded" / "central.csv"
-MOST_DRAWN = 10_000  # a diffusion model takes a minute for 1,000 images on one core
+MOST_DRAWN = 10_000
+REAL = "the generator's data"
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class CentralRun:
     learning_rate: float
     accuracy: float
     class_mean: float
+    agreement: float  # the share of the synthetic samples that it takes for what they are to be
 
 
 def central_runs(sweep: Path, seeds: Sequence[int]) -> Iterator[CentralRun]:
@@ -48,27 +52,16 @@ def central_runs(sweep: Path, seeds: Sequence[int]) -> Iterator[CentralRun]:
     by_grid = {spec.grid.name: spec for spec in reversed(specs)}  # the first run of each grid
     config = by_grid["central" if "central" in by_grid else "where"].config
     run = resolve(config)
-    if run.generator is None:
-        raise InputError(f"{sweep} generates nothing")
     rounds, local = config.federated.rounds, config.federated.local
     per_pass = steps_of(int(run.federation.counts.n.sum()), local.replace(epochs=1))
     local = local.replace(epochs=1, steps=rounds * local.epochs * per_pass)
     real = seen(run)
     labels = np.asarray(run.federation.data.labels)[real]
+    synthetic = Samples.of(run.federation.data, real[:0], *_synthetic(run, labels))
     for seed in seeds:
-        rng = child_rng(seed, "central")
-        wanted = labels if len(labels) <= MOST_DRAWN else rng.choice(labels, MOST_DRAWN, False)
-        seeds_of_samples = rng.integers(2**62, size=len(wanted), dtype=np.uint64)
-        batch = config.augment.batch
-        drawn = np.concatenate(
-            [
-                run.generator.sample(wanted[i : i + batch], seeds_of_samples[i : i + batch])
-                for i in range(0, len(wanted), batch)
-            ]
-        )
         for what, samples in (
-            ("the generator's data", Samples.of(run.federation.data, real)),
-            ("synthetic samples alone", Samples.of(run.federation.data, real[:0], drawn, wanted)),
+            (REAL, Samples.of(run.federation.data, real)),
+            ("synthetic samples alone", synthetic),
         ):
             model = make_model(config.federated.model, run.task, seed)
             fit(model, samples, local, child_rng(seed, "central", what))
@@ -76,7 +69,30 @@ def central_runs(sweep: Path, seeds: Sequence[int]) -> Iterator[CentralRun]:
             yield CentralRun(
                 DATA[config.data.name], what, len(samples), seed, local.steps, local.learning_rate,
                 round(share, 5), round(float(np.nanmean(by_class)), 5),
+                round(accuracy(model, synthetic)[0], 5),
             )  # fmt: skip
+
+
+def _synthetic(run: Run, like: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
+    """Return synthetic samples and their classes: rows as many as there are real ones.
+
+    Images take long: they are those that the run's plan has, from its cache.
+    """
+    generator, cache = run.generator, run.cache
+    if generator is None or cache is None:
+        raise InputError("the first run of the sweep generates nothing")
+    if run.federation.data.kind == "image":
+        fill(run.plan, generator, cache, run.config.augment.batch)
+        parts = [
+            cache.samples(client, wanted.tolist())
+            for client, wanted in zip(run.plan.client_names, run.plan.samples, strict=True)
+            if wanted.any()
+        ]
+        samples, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return samples, labels
+    rng = child_rng(run.config.seed, "central")
+    labels = like if len(like) <= MOST_DRAWN else rng.choice(like, MOST_DRAWN, False)
+    return generator.sample(labels, rng.integers(2**62, size=len(labels), dtype="u8")), labels
 
 
 def seen(run: Run) -> NDArray[np.int64]:

@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 
 from fedeas.errors import InputError
 from fedeas_lab.results import Mean
-from reproduction.central import CentralRun
+from reproduction.central import REAL, CentralRun
 from reproduction.study import (
     PRIMARY,
     REAL_SITES,
+    REPLICATION,
     SECONDARY,
     Difference,
     StudyRun,
     difference,
     means,
     primary,
+    replication,
     secondary,
 )
 
@@ -29,6 +31,9 @@ WAYS = (
     "fedeas", "waterfill", "full-balance", "fedeas private 1", "fedeas private 3",
     "fedeas private 10", "fedeas central", "uniform central",
 )  # fmt: skip
+
+
+OTHERS = ("none", "copies", "uniform")  # that FedEAS is compared with in other figures
 
 
 def fill_page(page: str, tables: Mapping[str, str]) -> str:
@@ -48,6 +53,7 @@ def study_tables(rows: Sequence[StudyRun], central: Sequence[CentralRun] = ()) -
         "central": _central(rows, central),
         "primary": _primary(rows),
         "secondary": _secondary(rows),
+        "classes": _classes(rows),
         "drawn-sites": _ways(rows, PRIMARY),
         "real-sites": _ways(rows, REAL_SITES),
         "noise": _noise(rows),
@@ -57,7 +63,7 @@ def study_tables(rows: Sequence[StudyRun], central: Sequence[CentralRun] = ()) -
 
 def _primary(rows: Sequence[StudyRun]) -> str:
     lines = []
-    for lead, p, verdict in primary(rows):
+    for lead, p, verdict in (*primary(rows), *replication(rows)):
         needed = f"{lead.seeds_needed:,}" if lead.seeds_needed else "over 10,000"
         seeds = needed if verdict == "open" else ""
         lines.append([lead.data, f"{lead.seeds}", _points(lead), _p_value(p), verdict, seeds])
@@ -94,24 +100,42 @@ def _ways(rows: Sequence[StudyRun], data_sets: Sequence[str]) -> str:
     return _table(("accuracy, %", *(f"{data}, {most[data]} seeds" for data in known)), lines)
 
 
+def _classes(rows: Sequence[StudyRun]) -> str:
+    """Return FedEAS minus others in the mean over classes, and at the worst of real sites."""
+    lines = []
+    for figure, name in (("class_mean", "{}"), ("worst_site", "{}, worst site")):
+        known = [
+            row for row in rows if row.data not in REPLICATION and getattr(row, figure) is not None
+        ]
+        for data in dict.fromkeys(row.data for row in known):
+            leads = [difference(known, data, "fedeas", way, figure) for way in OTHERS]
+            lines.append([name.format(data), *("" if d is None else _points(d) for d in leads)])
+    return _table(("FedEAS minus", *OTHERS), lines)
+
+
 def _central(rows: Sequence[StudyRun], central: Sequence[CentralRun]) -> str:
     """Return what classifiers of a generator's data, and of its samples, reach in one place."""
     of_all = means(rows)
     cells: Mapping[tuple[str, str], list[float]] = defaultdict(list)
+    agreement: Mapping[str, list[float]] = defaultdict(list)
     for run in central:
         cells[run.data, run.trained_on].append(run.accuracy)
+        if run.trained_on == REAL:
+            agreement[run.data].append(run.agreement)
     trained_on = tuple(dict.fromkeys(what for _, what in cells))
     lines = []
     for data in dict.fromkeys(data for data, _ in cells):
         ways = of_all.get(data, {})
         best = max(ways.items(), key=lambda way: way[1].value, default=None)
         shown = [Mean.of(cells[data, what]).points() for what in trained_on]
+        shown.append(Mean.of(agreement[data]).points())
         federated = [
             ways["fedeas"].points() if "fedeas" in ways else "",
             f"{best[1].points()} ({best[0]})" if best else "",
         ]
         lines.append([data, *shown, *federated])
-    heads = ("accuracy, %", *(f"central, on {what}" for what in trained_on), "FedEAS", "best way")
+    central_heads = (f"central, on {what}" for what in trained_on)
+    heads = ("accuracy, %", *central_heads, "agreement", "FedEAS", "best way")
     return _table(heads, lines)
 
 

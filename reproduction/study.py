@@ -5,9 +5,10 @@ over classes, the worst site. Differences are paired by seed.
 """
 
 import csv
+import json
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -16,7 +17,7 @@ from scipy import stats
 
 from fedeas._util.specs import parse
 from fedeas.errors import InputError
-from fedeas_lab.results import FinishedRun, Mean, find_runs
+from fedeas_lab.results import INDEX, FinishedRun, Mean, find_runs, read_index
 from reproduction.evidence import holm_p_values
 
 RECORD = Path(__file__).parent / "recorded" / "study.csv"
@@ -33,7 +34,9 @@ DATA = {
     "fashion_mnist": "Fashion-MNIST",
 }
 PRIMARY = ("letter", "satimage", "CIFAR-10", "Fashion-MNIST")
-FIRST_STEP = ("uniform", "missing-only", "none")  # that FedEAS is compared with on a GPU
+REPLICATION = ("letter, replication", "satimage, replication")
+# The first step on a GPU is of the paper's size: another data set, as it were.
+FULL_SIZE, FIRST_STEP = "CIFAR-10, full size", ("uniform", "missing-only", "none")
 # The ways whose accuracy by round is kept, and the grids that have them at their own rates.
 CURVES, _CURVE_GRIDS = ("none", "copies", "fedeas"), ("none", "copies", "where")
 REAL_SITES = ("forest", "rodents", "loans", "symbols")  # every policy: private, epsilon 1
@@ -60,6 +63,7 @@ class StudyRun:
     grid: str
     experiment: str
     code: str
+    steps: int | None = None  # of all clients, in all rounds
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,15 @@ class Difference:
 
     @property
     def seeds_needed(self) -> int | None:
-        """Seeds at which a lead of this size and spread is found with a power of 80 %."""
+        """Seeds for a power of 80 % at a lead of this size and spread.
+
+        At the strictest step of the correction over the primary comparisons.
+        """
         if self.mean == 0:
             return None
         ratio = abs(self.mean) / self.spread if self.spread else math.inf
-        return next((n for n in range(2, 10_000) if power(ratio, n) >= POWER), None)
+        level = LEVEL / len(PRIMARY)
+        return next((n for n in range(2, 10_000) if power(ratio, n, level) >= POWER), None)
 
 
 def power(ratio: float, seeds: int, level: float = LEVEL) -> float:
@@ -93,18 +101,38 @@ def power(ratio: float, seeds: int, level: float = LEVEL) -> float:
     return float(stats.nct.sf(bound, seeds - 1, min(ratio * math.sqrt(seeds), 1e3)))
 
 
-def rows(folders: Sequence[Path], again: Sequence[Path] = ()) -> Iterator[StudyRun]:
-    """Yield the finished runs of sweeps; grids that only chose a rate are left out.
+def rows(
+    folders: Sequence[Path], again: Sequence[Path] = (), partial: bool = False
+) -> Iterator[StudyRun]:
+    """Yield the runs of sweeps; grids that only chose a rate are left out.
+
+    A grid with runs that did not finish is refused, unless it may be partial: what is missing may
+    be what diverged, and a comparison of what is left is biased.
 
     A run belongs to every grid of its file that has its settings, so what repeats the study for the
     noise floor is told by its folder: of `again` only that grid is taken, of the others all else.
     """
     for folder in (*folders, *again):
         _, runs, _ = find_runs(folder)
+        if not partial and (folder / INDEX).exists():
+            _check_finished(folder, runs)
         for run in runs:
             repeated = run.entry.grid == "again"
             if repeated == (folder in again) and not run.entry.grid.startswith("rates"):
                 yield _row(run)
+
+
+def _check_finished(folder: Path, runs: Sequence[FinishedRun]) -> None:
+    """Refuse grids that have finished runs, and others."""
+    finished = {run.entry.folder for run in runs}
+    begun = {run.entry.grid for run in runs if not run.entry.grid.startswith("rates")}
+    entries = (entry for entry in read_index(folder) if entry.grid in begun)
+    if missing := [entry.folder for entry in entries if entry.folder not in finished]:
+        raise InputError(
+            f"{folder} has grids with {len(missing)} runs that did not finish",
+            got=missing[0],
+            fix="finish the sweep, or say --partial",
+        )
 
 
 def _row(run: FinishedRun) -> StudyRun:
@@ -113,8 +141,10 @@ def _row(run: FinishedRun) -> StudyRun:
     tenth = max(1, rounds // 10)
     sites = [a for a in result["curves"].get("per_site", ()) if a is not None]
     of_classes = [a for a in result["curves"]["per_class"] if a is not None]
+    data = DATA.get(settings["data"]["name"], settings["data"]["name"])
+    named = {"first-step": FULL_SIZE, "replication": f"{data}, replication"}
     return StudyRun(
-        DATA.get(settings["data"]["name"], settings["data"]["name"]),
+        named.get(run.entry.grid, data),
         way(run),
         result["seed"],
         settings["federated"]["local"]["learning_rate"],
@@ -126,7 +156,15 @@ def _row(run: FinishedRun) -> StudyRun:
         run.entry.grid,
         result["experiment"],
         result["code_hash"],
+        None if run.path is None else steps_taken(run.path),
     )
+
+
+def steps_taken(folder: Path) -> int:
+    """Return the local steps of all clients in all rounds of a run."""
+    lines = (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    by_round = {line["round"]: line["steps"] for line in map(json.loads, lines)}
+    return sum(by_round.values())
 
 
 def last_tenth(curve: Sequence[float | None]) -> float:
@@ -152,12 +190,14 @@ def way(run: FinishedRun) -> str:
     return f"{policy} central" if run.entry.grid == "central" else policy
 
 
-def difference(all_rows: Sequence[StudyRun], data: str, a: str, b: str) -> Difference | None:
+def difference(
+    all_rows: Sequence[StudyRun], data: str, a: str, b: str, figure: str = "accuracy"
+) -> Difference | None:
     """Return one way minus another on a data set; None with less than two seeds of both."""
     by_way: dict[str, dict[int, float]] = defaultdict(dict)
     for row in all_rows:
         if row.data == data and row.grid != "again":
-            by_way[row.way][row.seed] = row.accuracy
+            by_way[row.way][row.seed] = getattr(row, figure)
     seeds = sorted(by_way[a].keys() & by_way[b].keys())
     if len(seeds) < 2:
         return None
@@ -171,14 +211,17 @@ def difference(all_rows: Sequence[StudyRun], data: str, a: str, b: str) -> Diffe
 
 def primary(all_rows: Sequence[StudyRun]) -> list[tuple[Difference, float, str]]:
     """Return FedEAS minus uniform on each data set, its corrected p, and the verdict."""
-    all_rows = [row for row in all_rows if row.grid != "first-step"]
     return _family([difference(all_rows, data, "fedeas", "uniform") for data in PRIMARY])
+
+
+def replication(all_rows: Sequence[StudyRun]) -> list[tuple[Difference, float, str]]:
+    """Return FedEAS minus uniform on new federations, corrected over these alone."""
+    return _family([difference(all_rows, data, "fedeas", "uniform") for data in REPLICATION])
 
 
 def first_step(all_rows: Sequence[StudyRun]) -> list[tuple[Difference, float, str]]:
     """Return the comparisons of the first step on a GPU, corrected over them alone."""
-    of_step = [row for row in all_rows if row.grid == "first-step"]
-    return _family([difference(of_step, "CIFAR-10", "fedeas", other) for other in FIRST_STEP])
+    return _family([difference(all_rows, FULL_SIZE, "fedeas", other) for other in FIRST_STEP])
 
 
 def _family(planned: Sequence[Difference | None]) -> list[tuple[Difference, float, str]]:
@@ -267,6 +310,9 @@ def merge_rows(known: Sequence[StudyRun], new: Sequence[StudyRun]) -> list[Study
     if len(codes := {row.code for row in (*known, *new)}) > 1:
         raise InputError("runs of several versions of the code", got=", ".join(sorted(codes)))
     by_run = {(r.data, r.grid, r.way, r.seed): r for r in (*known, *new)}
+    once = Counter((r.data, r.way, r.seed) for r in by_run.values() if r.grid != "again")
+    if twice := [key for key, count in once.items() if count > 1]:
+        raise InputError("a run is in two grids", got=twice[0])
     return list(by_run.values())
 
 
@@ -279,6 +325,7 @@ def read_rows(path: Path) -> list[StudyRun]:
                 int(line["generated"]), float(line["accuracy"]), float(line["class_mean"]),
                 float(line["worst_site"]) if line["worst_site"] else None,
                 float(line["before_last"]), line["grid"], line["experiment"], line["code"],
+                int(line["steps"]) if line["steps"] else None,
             )
             for line in csv.DictReader(file)
         ]  # fmt: skip
