@@ -23,16 +23,19 @@ from fedeas.generators.quality import Drawn, measure
 from fedeas_private.accounting import DELTA, epsilon_of, rho_for, sigma_for
 from fedeas_private.flower import run_server
 from fedeas_private.generator import classifier as module
+from fedeas_private.generator.base import unfinished
 from fedeas_private.generator.card import WEIGHTS
 from fedeas_private.generator.classifier import PrivateClassifier, discriminants, shrunk
 from fedeas_private.generator.make import (
     CLASSIFIER_FOLDER,
+    SUMS,
     claim_folder,
     make_classifier,
     make_once,
     make_private,
     open_private,
     queries_for,
+    simulated_request,
 )
 from fedeas_private.groups import Groups
 from fedeas_private.ledger import Ledger
@@ -396,6 +399,7 @@ def test_hostile_files_are_refused(kind, shapes, people, tmp_path):
     for change in (
         {"method": "magic"}, {"shape": (4, 4, 1)}, {"shape": (40,)}, {"generator": "private"},
         {"classes": ("a", "b")}, {"method": "edges" if kind == "table" else "rows"},
+        {"shape": (8, 8, 10**8)}, {"shape": (8, 8, 2**70)}, {"shape": (256, 256, 256)},
         {"settings": {"query": {"query": "class-totals", "classes": 3}}, "method": "rows"},
         {"settings": {"query": [1]}, "method": "rows"},
         {"settings": {**card.settings, "schema": [*SCHEMA.to_list()[:2], 1]}, "method": "rows"},
@@ -470,6 +474,50 @@ def test_a_classifier_that_fails_takes_nothing_that_was_paid_for(shapes, tmp_pat
     assert asked[4:] == ["feature-products"] * 2
     with pytest.raises(InputError, match="already"):
         make_private(data, places, epsilon=50.0, out=tmp_path, classifier=True)
+
+
+def test_no_file_of_a_generator_tells_whose_data_it_was_made_of(shapes, tmp_path, monkeypatch):
+    """A hash of the data tells a right guess of the last sample from a wrong one.
+
+    Also where the classifier fails and the generator, which may be given away, is there already.
+    The control: what the next call needs has the hash, beside the generator's folder.
+    """
+    data, places = shapes
+
+    def fails(*_: object) -> None:
+        raise InfeasibleError("too few samples")
+
+    monkeypatch.setattr("fedeas_private.generator.make.classifier_from_sums", fails)
+    out = tmp_path / "given"
+    with pytest.raises(InfeasibleError):
+        make_private(data, places, epsilon=5.0, out=out, classifier=True)
+    assert open_private(str(out)).card.privacy.epsilon == 5.0
+    marks = (
+        data.fingerprint.encode(),
+        simulated_request(data, places, 5.0, DELTA, 0, False)["samples"].encode(),
+    )
+    for mark in marks:
+        assert not [p for p in out.rglob("*") if p.is_file() and mark in p.read_bytes()]
+        beside = [p for p in tmp_path.rglob("*") if p.is_file() and mark in p.read_bytes()]
+        assert [p.parent for p in beside] == [unfinished(out) / SUMS]
+
+
+def test_two_processes_do_not_make_one_generator(shapes, tmp_path, monkeypatch):
+    """They would each ask for sums, and pay for both; the second is refused before it asks."""
+    data, places = shapes
+    ask, asked = SimulatedSums.ask, []
+
+    def meanwhile(self, query, epsilon=1.0, share=1.0):
+        asked.append(query.name)
+        if len(asked) == 1:
+            with pytest.raises(InputError, match="another process"):
+                make_private(data, places, epsilon=5.0, out=tmp_path / "one")
+        return ask(self, query, epsilon, share)
+
+    monkeypatch.setattr(SimulatedSums, "ask", meanwhile)
+    make_private(data, places, epsilon=5.0, out=tmp_path / "one")
+    assert asked == ["image-moments", "image-products"]
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
 
 
 def test_what_the_classifier_costs_twice_is_on_both_cards(shapes, tmp_path, monkeypatch):

@@ -606,7 +606,15 @@ def test_what_cannot_be_made_or_opened(shapes, tmp_path):
             make_private(data, sites, **wrong)
     with pytest.raises(InputError, match="at least one site"):
         make_private(data, [])
-    made = make_private(data, sites, out=tmp_path)
+    for wrong in (
+        [np.arange(len(data.labels)) % 2 == 0],  # a mask
+        [np.zeros(5, np.int64)], [np.arange(9), np.arange(8, 20)],  # samples that count twice
+        [np.array([0, -1])], [np.array([0, len(data.labels)])], [np.array([0.0, 1.0])],
+        [np.zeros((2, 2), np.int64)],
+    ):  # fmt: skip
+        with pytest.raises(InputError, match="site"):
+            make_private(data, wrong)
+    made = make_private(data, [site.tolist() for site in sites], out=str(tmp_path))
     weights = tmp_path / "weights.safetensors"
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
@@ -616,7 +624,10 @@ def test_what_cannot_be_made_or_opened(shapes, tmp_path):
     made.save(tmp_path)
     for change in (
         {"method": "magic"}, {"shape": (12, 10, 3)}, {"generator": "x"}, {"settings": {}},
-        {"training": TrainingRecord(sites="five")},
+        {"training": TrainingRecord(sites="five")}, {"settings": {"frequencies": math.inf}},
+        {"shape": (256, 256, 256), "settings": {"frequencies": 1}},
+        {"notes": {"checked": "yes\x1b[1A\x1b[2Kguarantee: epsilon = 0.01"}},
+        {"privacy": dataclasses.replace(made.card.privacy, unit="one\x07")},
     ):  # fmt: skip
         dataclasses.replace(made.card, **change).save(tmp_path)
         with pytest.raises(InputError):

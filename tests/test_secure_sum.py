@@ -1,5 +1,6 @@
 """Secure sums: equal to the plain ones, whoever drops out, and no term is seen or given away."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -21,10 +22,14 @@ from hypothesis import strategies as st
 from fedeas import InfeasibleError, InputError
 from fedeas.flower.backends import InlineGrid
 from fedeas_private.flower.secure_sum import (
+    RECORD,
     SumParticipant,
+    _answer,
     _read,
     answer_secure_sum,
     begin_sum,
+    new_server,
+    new_session,
     secure_sum,
 )
 from fedeas_private.secure_sum import client as client_module
@@ -509,6 +514,49 @@ def test_a_sum_of_an_unknown_run_does_not_end_the_one_under_way(tmp_path):
     known = json.dumps({"asked": "x", "words": 4, "run": "a run", "number": 1})
     assert begin_sum(known, site)
     assert open_sum(tmp_path, "first").recall("shares") is None
+
+
+def test_no_site_answers_a_stage_twice_while_its_record_is_removed(tmp_path):
+    """A server asks for masked words twice, with other lists, and has the record go in between.
+
+    The slower process read that nothing was answered. While it is at work, the faster one answers,
+    another sum of the run begins, and a late message makes the record's folder anew. Two answers
+    would be the same words under masks whose difference is another site's words. The control is the
+    answer of the faster one.
+    """
+    who, words = identities(4), vectors_of(4, length=4)
+    folders, racing, answers = [tmp_path / str(k) for k in range(4)], [], {}
+
+    def send(k, stage, session, content, release=lambda asked, key: None):
+        site = SumParticipant(who[k], lambda asked: words[k], folders[k], release)
+        body = {"session": session, "content": content}
+        message = SimpleNamespace(content=RecordDict({RECORD: ConfigRecord(body)}))
+        return _answer(stage, message, site)
+
+    run = Run(who[0].members)
+    asked = run.roster([(10 + k, send(k, "keys", run.name, b"")) for k in range(4)])
+    run.met([(node, send(node - 10, "meet", run.name, c)) for node, c in asked.items()])
+    first, following = (new_session(name, 4, run) for name in ("first", "next"))
+    shares = [(10 + k, send(k, "shares", first, b"")) for k in range(4)]
+    all_four = new_server(first, run).deliver(shares)
+    without = new_server(first, run).deliver([said for said in shares if said[0] != 10])
+
+    def race(asked, key):
+        racing.append(key)
+        if len(racing) > 1:
+            return
+        answers["fast"] = send(3, "masked", first, all_four[13], race)
+        with pytest.raises(RefusedError, match="over"):  # one that is refused removes nothing
+            send(3, "shares", first.replace('"first"', '"other"'), b"")
+        assert open_sum(folders[3], first).recall("masked") is not None
+        send(3, "shares", following, b"")
+        with pytest.raises(RefusedError):
+            send(3, "agree", first, b"")  # makes the folder
+        assert (folders[3] / hashlib.sha256(first.encode()).hexdigest()).is_dir()
+
+    with pytest.raises(RefusedError, match="over"):
+        answers["slow"] = send(3, "masked", first, without[13], race)
+    assert list(answers) == ["fast"] and len(set(racing)) == 1
 
 
 def test_that_a_sum_began_is_on_disk_before_its_record(tmp_path):

@@ -5,16 +5,17 @@ import json
 import math
 import re
 import shutil
+from contextlib import nullcontext
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from fedeas import InputError
 from fedeas._util.settings import read_settings
-from fedeas.data import Dataset
+from fedeas.data import Dataset, open_dataset
 from fedeas.generators.card import CARD, GeneratorCard
 from fedeas.training.loop import accuracy
 from fedeas.training.models import load_weights
@@ -216,6 +217,23 @@ def test_two_private_models_would_be_two_budgets(folder, config, tmp_path, monke
     assert resolve(config.replace(augment=augment.replace(generator="copies"))).plan.total > 0
 
 
+def test_a_file_of_first_weights_is_a_budget_too(folder, config, tmp_path):
+    """Of other weights nothing is known: the control."""
+    federated, one = Federated(model=ModelSettings("mlp")), PrivateStart.load(folder / "own")
+    data = resolve(config).federation.data
+    one.write(tmp_path / "renamed", data, federated, seed=1)
+    save_file(load_tensors(tmp_path / "renamed")[0], tmp_path / "plain")
+    for generator, fits in (
+        ("private(epsilon=20)", False), (f"private(model='{folder / 'own'}')", True),
+        ("copies", True),
+    ):  # fmt: skip
+        augment = config.augment.replace(policy="fedeas(beta=12)", generator=generator)
+        again = config.replace(augment=augment)
+        assert resolve(starting(again, tmp_path / "plain")).plan.total > 0
+        with nullcontext() if fits else pytest.raises(InputError, match="two budgets"):
+            resolve(starting(again, tmp_path / "renamed"))
+
+
 def test_the_command_begins_from_a_folder(fedeas, folder, config, tmp_path):
     path = tmp_path / "config.toml"
     text = (
@@ -269,6 +287,44 @@ def test_a_judge_is_looked_for_where_it_can_be(fedeas, folder, tmp_path):
     done = fedeas(*given, copy / CLASSIFIER_FOLDER)
     assert done.code == 2 and "3 (high, low, middle)" in done.err
     assert "3 (x, y, z) in the judge" in done.err
+
+
+def test_samples_are_compared_by_the_names_of_their_columns(fedeas, folder, tmp_path):
+    """By place, a judge of other columns would judge nonsense, and a file have wrong heads."""
+    rows, labels = draw_rows(300)
+    table = to_table(rows, labels)
+    own, names = folder / "own", table.column_names
+    spec, judge = f"private(model='{own}')", ("--judge", own / CLASSIFIER_FOLDER)
+    features = [name for name in names if name != "label"]
+    renamed = [f"{name}2" if name == features[0] else name for name in names]
+    others = {
+        "same": table,
+        "turned": table.select(["label", *features[::-1]]),
+        "renamed": table.rename_columns(renamed),
+    }
+    for name, other in others.items():
+        pq.write_table(other, tmp_path / f"{name}.parquet")
+        given = ("--data", tmp_path / f"{name}.parquet", "--out", tmp_path / f"{name}.csv")
+        drawn = fedeas("generator", "sample", spec, *given)
+        judged = fedeas("generator", "sample", "gaussian", *given[:2], *judge)
+        assert (drawn.code, judged.code) == ((0, 0) if name == "same" else (2, 2)), name
+        if name != "same":
+            assert "column" in drawn.err and "column" in judged.err
+    with pytest.raises(InputError, match="column 1 is"):
+        data = open_dataset(str(tmp_path / "renamed.parquet"))
+        PrivateStart.load(own).check(data, Federated(model=ModelSettings("mlp")))
+
+
+def test_a_judge_of_other_samples_is_refused_before_it_is_trained(
+    fedeas, folder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("fedeas.generators.judge.Judge.of", None)
+    table = to_table(*draw_rows(300))
+    fewer = [name for name in table.column_names if name != "label"][1:]
+    pq.write_table(table.select(["label", *fewer]), tmp_path / "fewer.parquet")
+    spec = f"private(model='{folder / 'own'}')"
+    done = fedeas("generator", "sample", spec, "--judge", tmp_path / "fewer.parquet")
+    assert done.code == 2 and "another shape" in done.err
 
 
 # Real sites

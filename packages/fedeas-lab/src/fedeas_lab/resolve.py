@@ -7,6 +7,7 @@ What comes after it takes the `Run`, and opens nothing again.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,11 +126,10 @@ def resolve(config: Config) -> Run:
     start = _open_start(config, data) if weights and Path(weights).is_dir() else None
     generator, spec, trained_on, note = None, config.augment.generator, "", ""
     if plan.total:
-        if start is not None and makes_private(spec):  # before it is paid for
-            raise start.two_budgets()
+        if makes_private(spec):  # before it is paid for
+            _check_budget(start, weights, "private-to-be-made")
         generator, spec = _open_generator(config, federation, table)
-        if start is not None:
-            start.check_budget(generator.fingerprint)
+        _check_budget(start, weights, generator.fingerprint)
         trained_on = describe_training(generator, federation)
         if spec != config.augment.generator:  # made for this run
             trained_on += ", the run's own clients"
@@ -155,6 +155,16 @@ def _open_start(config: Config, data: Dataset) -> "PrivateStart":
     start: PrivateStart = module.PrivateStart.load(config.federated.model.weights)
     start.check(data, config.federated)
     return start
+
+
+def _check_budget(start: "PrivateStart | None", weights: str, fingerprint: str) -> None:
+    """Refuse a private generator beside another that the first weights were learnt from."""
+    if not weights or find_spec("fedeas_private") is None:
+        return
+    module = import_extra("fedeas_private.generator.start", "a private start", "private")
+    first = module.learnt_from(Path(weights)) if start is None else start.generator.fingerprint
+    if first:
+        module.check_budget(first, fingerprint)
 
 
 def _weights_hash(start: "PrivateStart | None", weights: str) -> str:

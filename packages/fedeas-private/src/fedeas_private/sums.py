@@ -81,6 +81,47 @@ class PrivateSums(ABC):
         return epsilon_of(self._costs, self._delta)
 
 
+def check_sites(sites: Sequence[Ints], samples: int) -> None:
+    """Refuse places that let a sample count more than once, in a site or in two.
+
+    Parameters
+    ----------
+    sites : sequence of arrays
+        Where each site's samples are.
+    samples : int
+        How many there are in all.
+
+    >>> check_sites([np.array([0, 1]), np.array([1, 2])], 3)
+    Traceback (most recent call last):
+    fedeas.errors.InputError: a sample is at two sites, or twice at one; got sample 1; ...
+    """
+    taken = np.zeros(samples, bool)
+    for number, given in enumerate(sites):
+        places = np.asarray(given)
+        if places.ndim != 1 or (places.size and places.dtype.kind not in "iu"):
+            raise InputError(
+                f"site {number}: not the places of its samples",
+                got=f"{places.dtype} of shape {places.shape}",
+                allowed="a list of whole numbers",
+                fix="of a mask, take np.flatnonzero(mask)" if places.dtype == bool else None,
+            )
+        if places.size and not 0 <= places.min() <= places.max() < samples:
+            raise InputError(
+                f"site {number}: places that no sample has",
+                got=f"{places.min()} to {places.max()}",
+                allowed=f"0 to {samples - 1}",
+            )
+        own, counts = np.unique(places.astype(np.int64), return_counts=True)
+        twice = own[(counts > 1) | taken[own]]
+        if twice.size:
+            raise InputError(
+                "a sample is at two sites, or twice at one",
+                got=f"sample {twice[0]}",
+                allowed="every sample at one site, once: else it counts more than epsilon says",
+            )
+        taken[own] = True
+
+
 class SimulatedSums(PrivateSums):
     """Noisy sums over sites whose samples are all here.
 
@@ -123,6 +164,7 @@ class SimulatedSums(PrivateSums):
         groups: Groups | None = None,
     ) -> None:
         super().__init__(delta)
+        check_sites(sites, len(data.labels))
         self._data, self._sites, self._seed, self._progress = data, sites, seed, progress
         self._groups = None if groups is None else [groups.at(site) for site in sites]
 

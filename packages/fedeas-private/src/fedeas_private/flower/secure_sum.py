@@ -244,8 +244,8 @@ def begin_sum(session: str, site: SumParticipant) -> bytes:
 
     try:
         client = _client(session, named, site)
-        end_sums(site.folder, but=session)
-        return client.shares(words)
+        # Only once it has begun: a request that is refused ends no other sum.
+        return client.shares(words, begun=lambda: end_sums(site.folder, but=session))
     except NoKeysError:
         return b""
 

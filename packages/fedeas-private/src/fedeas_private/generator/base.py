@@ -21,6 +21,12 @@ from fedeas_private.generator.card import FINGERPRINT, PRIVATE, WEIGHTS, trainin
 from fedeas_private.queries.query import Floats
 
 
+def unfinished(folder: Path) -> Path:
+    """Return the folder beside that of a generator with what a simulation is not done with."""
+    own = folder.resolve()
+    return own.with_name(f"{own.name}.unfinished")
+
+
 class PrivateModel(ABC):
     """A model made from noisy sums: its card and its weights.
 
@@ -55,7 +61,7 @@ class PrivateModel(ABC):
         tensors, _ = load_tensors(Path(folder) / WEIGHTS)
         try:
             return cls.from_tensors(card, tensors)
-        except (KeyError, IndexError, TypeError, ValueError, FedeasError):
+        except (KeyError, IndexError, TypeError, ValueError, ArithmeticError, FedeasError):
             raise InputError(f"the weights in {folder} do not match its card") from None
 
 

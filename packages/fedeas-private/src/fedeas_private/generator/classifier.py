@@ -34,7 +34,7 @@ from fedeas.errors import InputError
 from fedeas.generators.card import CARD, GeneratorCard
 from fedeas.training.tensors import Tensors, tensors_digest
 from fedeas_private.generator import rows
-from fedeas_private.generator.base import PrivateModel, james_stein, noise_edge
+from fedeas_private.generator.base import PrivateModel, james_stein, noise_edge, unfinished
 from fedeas_private.generator.card import CLASSIFIER, PRIVATE, make_card
 from fedeas_private.queries import encode_query, read_query
 from fedeas_private.queries.features import (
@@ -45,6 +45,7 @@ from fedeas_private.queries.features import (
     edge_features,
     feature_count,
 )
+from fedeas_private.queries.moments import check_shape
 from fedeas_private.queries.query import Floats, Ints
 from fedeas_private.queries.table import RowMoments
 from fedeas_private.sums import Ask, Release
@@ -118,6 +119,11 @@ class PrivateClassifier(PrivateModel):
                     "too many classes for a private classifier", got=classes, allowed=f"{most}"
                 )
 
+    @property
+    def schema(self) -> Schema | None:
+        """The columns of its rows; None: images, or a card without their names."""
+        return self._columns if _SCHEMA in self.card.settings else None
+
     def scores(self, samples: Any) -> Floats:
         """Return the logarithm of every class's density at each sample, up to a constant.
 
@@ -140,14 +146,14 @@ class PrivateClassifier(PrivateModel):
     def _read(self, samples: Any) -> NDArray[Any]:
         """Return samples as an array; refuse what would be taken for something else."""
         if hasattr(samples, "columns"):
-            if self._columns is None or _SCHEMA not in self.card.settings:
+            if self.schema is None:
                 raise InputError(
                     "the classifier's card names no columns to find in a frame",
                     got=type(samples).__name__,
                     allowed="an array of samples",
                     fix="a classifier of a table has their names if this version made it",
                 )
-            return np.stack(encode_known(open_frame(samples), self._columns).values, axis=1)
+            return np.stack(encode_known(open_frame(samples), self.schema).values, axis=1)
         array: NDArray[Any] = np.asarray(samples)
         shape = self.card.shape
         if array.shape[1:] != shape:
@@ -212,10 +218,10 @@ class PrivateClassifier(PrivateModel):
         generator = path if (path / CARD).exists() else path.parent
         alone = (generator / CARD).exists() and not any(generator.glob(f"*/{CARD}"))
         if alone and GeneratorCard.load(generator).generator == PRIVATE:
-            raise InputError(
-                f"{generator} has no classifier",
-                fix="make both with --classifier, in a new folder and for a further epsilon",
-            )
+            fix = "make both with --classifier, in a new folder and for a further epsilon"
+            if unfinished(generator).exists():
+                fix = "repeat what made the generator: it finishes at no further cost"
+            raise InputError(f"{generator} has no classifier", fix=fix)
         return super().load(path)
 
 
@@ -248,6 +254,7 @@ def _columns(card: GeneratorCard) -> Schema | None:
 
 def _check_edges(classes: int, shape: tuple[int, ...]) -> None:
     """Refuse images that have no edge features: the query does."""
+    check_shape(shape)  # first: the query's centre is as large as the shape says
     size = feature_count(shape[2])
     FeatureMeans(classes, shape, ((0,) * size,) * classes, (1,) * size)
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedeas._util.files import make_folder, read_json, write_json
+from fedeas._util.files import locked, make_folder, read_json, write_json
 from fedeas._util.progress import Update
 from fedeas.data.dataset import Dataset
 from fedeas.errors import InputError
@@ -24,7 +24,7 @@ from fedeas.generators.card import CARD, GeneratorCard
 from fedeas.training.tensors import load_tensors, save_tensors
 from fedeas_private.accounting import DELTA, SAMPLE, epsilon_of, rho_for
 from fedeas_private.generator import images, rows
-from fedeas_private.generator.base import PrivateGenerator
+from fedeas_private.generator.base import PrivateGenerator, unfinished
 from fedeas_private.generator.card import PRIVATE
 from fedeas_private.generator.classifier import PrivateClassifier
 from fedeas_private.groups import Groups
@@ -56,7 +56,7 @@ def make_private(
     epsilon: float = 1.0,
     delta: float = DELTA,
     seed: int = 0,
-    out: Path | None = None,
+    out: Path | str | None = None,
     progress: Update | None = None,
     seeded_noise: bool = False,
     groups: Groups | None = None,
@@ -75,9 +75,9 @@ def make_private(
         generator without any guarantee, to compare with.
     seed : int
         Of the noise, if that is seeded.
-    out : Path, optional
-        The generator's folder. What a killed process asked for is kept there and used; sums of
-        another request are refused.
+    out : Path or str, optional
+        The generator's folder. What a killed process asked for is kept beside it, in
+        OUT.unfinished, and used; sums of another request are refused.
     progress : callable, optional
         Called with what is done, of how much, and a description.
     seeded_noise : bool
@@ -105,7 +105,21 @@ def make_private(
             "a generator by group keeps no sums in a folder", fix="leave `out` away, and save it"
         )
     request = simulated_request(data, sites, epsilon, delta, seed, seeded_noise, classifier)
-    return make_once(data, ask, request, out, simulated=True)
+
+    out = Path(out)
+
+    def busy() -> None:
+        raise InputError(
+            f"another process is making a generator in {out}", fix="wait for it, or name a folder"
+        )
+
+    asked = unfinished(out) / SUMS
+    with locked(asked.parent, busy):  # two would each ask for sums, and pay for both
+        try:
+            return make_once(data, ask, request, out, simulated=True)
+        finally:
+            if not any(asked.glob("*.safetensors")):  # nothing to go on with
+                shutil.rmtree(asked.parent, ignore_errors=True)
 
 
 def make_classifier(
@@ -177,24 +191,25 @@ def make_once(
         As for `keep_sums`.
     """
     both, begun = bool(request.get("classifier")), (out / CARD).exists()
-    if simulated and begun and not (both and (out / SUMS / REQUEST).exists()):
-        raise InputError(
-            f"{out} holds a generator already",
-            fix=f"use it as private(model={out}), or pay for another, in another folder",
-        )
-    if simulated and not any((out / SUMS).glob("*.safetensors")):  # nothing was asked yet
-        shutil.rmtree(out / SUMS, ignore_errors=True)
-    # A simulation's request names the very data: it goes when all is made.
-    claim_folder(out / SUMS if simulated else out, request)
+    # A simulation's request has the very hash of its data: it is never in what is given away.
+    sums = unfinished(out) / SUMS if simulated else out / SUMS
+    if simulated and begun and not (both and (sums / REQUEST).exists()):
+        fix = f"use it as private(model={out}), or pay for another, in another folder"
+        if (sums / REQUEST).exists():
+            fix = f"ask for its classifier too, which was paid for; or {fix}"
+        raise InputError(f"{out} holds a generator already", fix=fix)
+    if simulated and not any(sums.glob("*.safetensors")):  # nothing was asked yet
+        shutil.rmtree(sums, ignore_errors=True)
+    claim_folder(sums if simulated else out, request)
     if request.get("seeded_noise"):  # noise has the bits of the whole run: nothing is resumed
         begun = False
-        for kept in (out / SUMS).glob("*.safetensors"):
+        for kept in sums.glob("*.safetensors"):
             kept.unlink()
     if begun and (not both or (out / CLASSIFIER_FOLDER / CARD).exists()):
         return open_private(str(out))
     if both:
         PrivateClassifier.check(data)  # before anything is paid for
-    ask = keep_sums(ask, out / SUMS, request["epsilon"], request["delta"], simulated)
+    ask = keep_sums(ask, sums, request["epsilon"], request["delta"], simulated)
     part = _CLASSIFIER_SHARE if both and data.schema is None else 0.0
     generator = open_private(str(out)) if begun else make_from_sums(data, _part_of(ask, 1 - part))
     generator.save(out)  # first: what is paid for is there, whatever becomes of the classifier
@@ -208,7 +223,7 @@ def make_once(
                 notes={**model.card.notes, "budget": _ONE_BUDGET},
             )
             model.save(folder)
-    shutil.rmtree(out / SUMS, ignore_errors=True)
+    shutil.rmtree(sums, ignore_errors=True)
     return generator
 
 
@@ -328,8 +343,9 @@ def claim_folder(folder: Path, request: Mapping[str, Any]) -> None:
     earlier = {"unit": SAMPLE, **content} if isinstance(content, dict) else {}
     request = {**request, "classifier": request.get("classifier")}
     if differ := [key for key in request if earlier.get(key) != request[key]]:
+        what = "a generator that was made" if (folder / CARD).exists() else "sums that were asked"
         raise InputError(
-            f"{folder} holds a generator that was made for another request",
+            f"{folder} holds {what} for another request",
             got=", ".join(f"{key} {_short(request[key])}" for key in differ),
             allowed=", ".join(f"{key} {_short(earlier.get(key))}" for key in differ),
             fix="choose another folder: another request is paid for once more",

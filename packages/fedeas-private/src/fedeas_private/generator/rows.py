@@ -48,6 +48,7 @@ _UNIT, _FINEST = 1.0, 1e-3  # about the smallest numbers that are told from zero
 _LARGEST = 1e9  # a column's values beyond it count as it
 _INTERVALS = 64  # of a column in the second count
 _MOST_INTEGERS = 64  # up to which each integer has an interval of its own
+_MOST_MOMENT = 2.0**100  # of numbers that can be decomposed
 _CLEAR = 4.0  # standard errors above which a column is believed to have missing values
 _BEYOND = 2.0  # standard errors that an interval stands out above the largest of all noise
 _BESIDE = 2.0  # the same of one beside an interval that has rows
@@ -114,8 +115,8 @@ class GaussianRows(PrivateGenerator):
         """Make the generator of a card and weights, which anybody may have sent."""
         packed = tensors["moments"].double().numpy()
         space = RowSpace.from_dict(card.settings["space"])
-        if card.shape != (len(space.schema),) or not np.isfinite(packed).all():
-            raise ValueError("other columns")
+        if card.shape != (len(space.schema),) or not (np.abs(packed) < _MOST_MOMENT).all():
+            raise ValueError("other columns, or moments of no rows")
         moments = Moments.unpacked(packed, space.dimensions)
         return cls(Gaussian(space, moments, card.classes), card)
 

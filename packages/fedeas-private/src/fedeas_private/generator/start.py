@@ -13,6 +13,7 @@ import numpy as np
 from fedeas._util.files import content_hash
 from fedeas._util.seeds import child_rng
 from fedeas.data.dataset import Dataset
+from fedeas.data.schema import check_columns
 from fedeas.errors import InputError
 from fedeas.generators import check_classes
 from fedeas.training.loop import fit, use_threads
@@ -56,34 +57,14 @@ class PrivateStart:
         if federated.model.is_generator:
             raise InputError("a private start is for a classifier", got=federated.model.name)
         check_classes(data.classes, self.generator)
-        own, other = (data.samples.shape[1:], data.schema), (
-            self.generator.card.shape, getattr(self.generator, "schema", None),
-        )  # fmt: skip
-        if own != other:
+        columns = getattr(self.generator, "schema", None)
+        check_columns(data.schema, columns, ("data", "private generator"))
+        if data.samples.shape[1:] != self.generator.card.shape:
             raise InputError(
-                "the private generator is for samples of another shape, or other columns",
-                got=own[0],
-                allowed=str(other[0]),
+                "the private generator is for samples of another shape",
+                got=data.samples.shape[1:],
+                allowed=str(self.generator.card.shape),
             )
-
-    def check_budget(self, fingerprint: str) -> None:
-        """Refuse a run's generator that clients pay for beside this one.
-
-        Parameters
-        ----------
-        fingerprint : str
-            Of the generator that a run draws its samples from.
-        """
-        if fingerprint.startswith(FINGERPRINT) and fingerprint != self.generator.fingerprint:
-            raise self.two_budgets()
-
-    @staticmethod
-    def two_budgets() -> InputError:
-        """Return the refusal of a private generator beside this one."""
-        return InputError(
-            "the run's private generator is not the one that it starts from: two budgets",
-            fix="name the start's folder in [augment]: generator = 'private(model=FOLDER)'",
-        )
 
     @property
     def fingerprint(self) -> str:
@@ -91,7 +72,9 @@ class PrivateStart:
         return content_hash([self.generator.fingerprint, _SAMPLES, _STEPS])
 
     def __str__(self) -> str:
-        return f"{self.generator.training_data}; {self.generator.card.guarantee}"
+        card = self.generator.card
+        guarantee = "" if card.privacy is None else f"; {card.guarantee}"
+        return f"{self.generator.training_data}{guarantee}"
 
     def write(
         self, out: Path, data: Dataset, federated: Federated, seed: int, device: str = "cpu"
@@ -113,8 +96,9 @@ class PrivateStart:
         """
         settings, local = federated.model.replace(weights=""), federated.local
         about = {
-            "start": self.fingerprint, "model": settings.to_dict(), "local": local.to_dict(),
-            "seed": seed, "made_of": str(self),
+            "start": self.fingerprint, "generator": self.generator.fingerprint,
+            "model": settings.to_dict(), "local": local.to_dict(), "seed": seed,
+            "made_of": str(self),
         }  # fmt: skip
         key = content_hash(about)
         with suppress(InputError, KeyError, TypeError):  # not there, or damaged
@@ -135,3 +119,27 @@ class PrivateStart:
         training = Samples.of(data, real, samples, labels)
         fit(model, training, local.replace(steps=_STEPS), rng)
         save_tensors(out, model.state_dict(), {**about, "key": key})
+
+
+def learnt_from(path: Path) -> str:
+    """Return the generator whose samples a file of weights was learnt from; none if not known."""
+    with suppress(InputError):  # weights of other programs
+        about = load_tensors(path)[1]
+        if isinstance(about, dict):
+            return str(about.get("generator", ""))
+    return ""
+
+
+def check_budget(first: str, fingerprint: str) -> None:
+    """Refuse a private generator that clients pay for beside the one that a run starts from.
+
+    Parameters
+    ----------
+    first, fingerprint : str
+        What identifies the generator of the first weights, and that of the run's samples.
+    """
+    if fingerprint.startswith(FINGERPRINT) and fingerprint != first:
+        raise InputError(
+            "the run's private generator is not the one that it starts from: two budgets",
+            fix="name the start's folder in [augment]: generator = 'private(model=FOLDER)'",
+        )

@@ -22,6 +22,7 @@ SAFE = 1 + 1e-12  # far more than the error of one product in floating point
 UNITS = 2**20  # in the norm of a row
 _FINE = 2**14  # parts in which cosines are counted
 _MOST = 16  # frequencies in either direction: words grow with the fourth power
+_MOST_NUMBERS = 2**20  # of an image
 _SQRT2 = math.sqrt(2) * (1 - 2**-40)  # not above it
 
 
@@ -287,3 +288,5 @@ def check_shape(shape: tuple[int, ...]) -> None:
     """Refuse what is not height x width x channels of images."""
     if len(shape) != 3 or not all(type(n) is int and 1 <= n <= 256 for n in shape):
         raise InputError("not the shape of images", got=shape, allowed="28 x 28 x 1, ...")
+    if math.prod(shape) > _MOST_NUMBERS:
+        raise InputError("images are too large", got=shape, allowed=f"{_MOST_NUMBERS:,} numbers")

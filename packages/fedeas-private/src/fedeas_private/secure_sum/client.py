@@ -74,10 +74,13 @@ class Client:
         self._graph, self._quorum = self._members.graph, quorum(len(self._members))
         self._pairs, self._number, self._memory = pairs, number, memory
 
-    def shares(self, values: Callable[[], Vector]) -> bytes:
+    def shares(
+        self, values: Callable[[], Vector], begun: Callable[[], None] = lambda: None
+    ) -> bytes:
         """Fix the client's words, draw its mask, and share what it comes from among neighbours.
 
-        The seal for a neighbour opens only together with the public key that it comes with.
+        The seal for a neighbour opens only together with the public key that it comes with. `begun`
+        is called once this sum cannot begin again.
         """
 
         def share() -> tuple[bytes, bytes]:
@@ -103,6 +106,8 @@ class Client:
             except RefusedError:
                 if self._memory.recall("shares") is None:  # else another process was first
                     raise
+            else:
+                begun()
             return public + digest(state.seed) + b"".join(dealt), state.pack()
 
         return self._once("shares", b"", share)
@@ -253,6 +258,11 @@ class Client:
         asked = digest(self._session, request)
         if self._memory.recall(stage) is None:
             self._memory.keep(stage, StageRecord(asked, *work()))
+            # While this process was at work, another may have answered, and the sum's record may
+            # have been removed: then this would be a second answer. What begins a sum never comes
+            # back, since a number begins once.
+            if self._memory.recall("shares") is None:
+                raise RefusedError("this sum is over")
         # Read back: another process may have been first.
         return self._recall(stage, asked).reply
 

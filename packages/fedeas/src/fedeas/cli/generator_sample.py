@@ -85,10 +85,13 @@ def sample_generator(
         path = Path(judge)
         in_generator = path.name == "classifier" and (path.parent / CARD).exists()
         if in_generator or (path / CARD).exists():
-            classifier = _open_private_judge(judge, source.classes)
+            classifier = _open_private_judge(judge, source)
         else:
-            same = real_data is not None and judge == data
-            classifier = open_judge(real_data if same else open_dataset(judge, folder, options))
+            judged = real_data if judge == data else None
+            if judged is None:
+                judged = open_dataset(judge, folder, options)
+            source.check_judge(judged, judged.samples.shape[1:], judged.schema)
+            classifier = open_judge(judged)
     drawn = source.draw(each, seed, batch)
     if out is not None:
         source.write(drawn, out)
@@ -102,7 +105,7 @@ def sample_generator(
     _show_quality(quality)
 
 
-def open_judge(data: "Dataset | None") -> "Judge":
+def open_judge(data: "Dataset") -> "Judge":
     """Open the classifier that judges samples like these, training it on first use."""
     from fedeas._util.optional import import_extra
 
@@ -112,14 +115,14 @@ def open_judge(data: "Dataset | None") -> "Judge":
     return judge
 
 
-def _open_private_judge(folder: str, classes: tuple[str, ...]) -> "Judge":
-    """Open a classifier that was made from noisy sums, if it knows these classes."""
+def _open_private_judge(folder: str, source: "SampleSource") -> "Judge":
+    """Open a classifier that was made from noisy sums, if it knows such samples."""
     from fedeas._util.optional import import_extra
-    from fedeas.generators import check_classes
 
     module = import_extra("fedeas_private.generator.classifier", "a private judge", "private")
-    judge: Judge = module.PrivateClassifier.load(folder)
-    check_classes(classes, judge, ("samples", "judge"))
+    classifier = module.PrivateClassifier.load(folder)
+    source.check_judge(classifier, classifier.card.shape, classifier.schema)
+    judge: Judge = classifier
     return judge
 
 
@@ -141,6 +144,7 @@ class SampleSource:
     ) -> "SampleSource":
         """Open a generator; one that works on a client's own samples gets all training samples."""
         from fedeas._util.specs import parse
+        from fedeas.data.schema import check_columns
         from fedeas.generators import check_classes, find_resampler, make_generator
         from fedeas.generators.resampler import BoundResampler
 
@@ -163,7 +167,24 @@ class SampleSource:
                 )
             return cls(generator, names, getattr(generator, "schema", None), None)
         check_classes(data.classes, generator)
+        if (known := getattr(generator, "schema", None)) is not None:
+            check_columns(data.schema, known, ("data", "generator"))
         return cls(generator, data.classes, data.schema, data)
+
+    def check_judge(self, judge: object, shape: tuple[int, ...], schema: "Schema | None") -> None:
+        """Refuse a judge of other samples, before it is trained or samples are drawn."""
+        from fedeas.data.schema import check_columns
+        from fedeas.generators import check_classes
+
+        check_classes(self.classes, judge, ("samples", "judge"))
+        card = getattr(self.generator, "card", None)
+        own = getattr(card, "shape", shape) if self.data is None else self.data.samples.shape[1:]
+        if tuple(own) != tuple(shape):
+            raise InputError(
+                "the judge is for samples of another shape", got=tuple(own), allowed=str(shape)
+            )
+        if schema is not None and self.schema is not None:
+            check_columns(self.schema, schema, ("samples", "judge"))
 
     @property
     def noun(self) -> str:

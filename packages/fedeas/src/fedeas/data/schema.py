@@ -68,6 +68,50 @@ class Column:
         return str(int(value)) if float(value).is_integer() else str(value)
 
 
+def check_columns(ours: "Schema | None", theirs: "Schema | None", nouns: tuple[str, str]) -> None:
+    """Refuse rows of other columns, or in another order, or whose categories have other codes.
+
+    Parameters
+    ----------
+    ours, theirs : Schema, optional
+        The columns; None: images.
+    nouns : pair of str
+        What an error calls them.
+
+    >>> age, term = Column("age"), Column("term", ("36", "60"))
+    >>> check_columns(Schema((age, term)), Schema((term, age)), ("data", "generator"))
+    Traceback (most recent call last):
+    fedeas.errors.InputError: column 1 is 'age' in the data and 'term' in the generator; ...
+    """
+    a, b = nouns
+    if ours is None or theirs is None:
+        if ours is not theirs:
+            kinds = ["images" if schema is None else "rows" for schema in (ours, theirs)]
+            raise InputError(f"the {a} has {kinds[0]}, and the {b} {kinds[1]}")
+        return
+    if len(ours) != len(theirs):
+        raise InputError(f"the {a} has {len(ours)} columns, and the {b} {len(theirs)}")
+    for place, (one, other) in enumerate(zip(ours.columns, theirs.columns, strict=True), 1):
+        if one.name != other.name:
+            raise InputError(
+                f"column {place} is {one.name!r} in the {a} and {other.name!r} in the {b}",
+                fix=f"bring the columns of the {a} into the names and the order of the {b}'s",
+            )
+        if one.categories != other.categories:
+            raise InputError(
+                f"column {one.name!r} has other categories in the {a} than in the {b}",
+                got=_listed(one.categories),
+                allowed=_listed(other.categories),
+                fix="give the columns of both: --schema FILE, or `schema`",
+            )
+
+
+def _listed(categories: tuple[str, ...]) -> str:
+    """Return some of a column's categories; it has numbers if there are none."""
+    more = ", ..." if len(categories) > 8 else ""
+    return ", ".join(categories[:8]) + more if categories else "numbers"
+
+
 @dataclass(frozen=True)
 class Schema:
     """The columns of a table, in their order.

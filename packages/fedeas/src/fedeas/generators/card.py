@@ -26,6 +26,7 @@ from fedeas.planning.counts import names
 CARD = "generator.json"
 _PRETRAINED = "fedeas.pretrained"  # entry points: a model's name, and the package it is in
 _FORMAT = "generator/1"
+_SENTENCES = {"generator", "method", "training", "privacy", "notes"}  # what people are shown
 _NO_GUARANTEE = (
     "none: samples can resemble training samples; measure memorisation before you share them"
 )
@@ -148,6 +149,7 @@ class GeneratorCard:
                 raise ValueError("another format, or modified")
             card = msgspec.convert(body, cls)
             names(card.classes, len(card.classes), "class")
+            _check_printable({name: body[name] for name in body.keys() & _SENTENCES})
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise InputError(
                 f"{path} is not a generator's card of this version of fedeas, or damaged",
@@ -162,6 +164,17 @@ class GeneratorCard:
                 fix=f"give {right[0]}" if right else None,
             )
         return card
+
+
+def _check_printable(value: object) -> None:
+    """Refuse text that a terminal takes for commands: a card may come from anybody."""
+    if isinstance(value, str) and not value.isprintable():
+        raise ValueError("unprintable text")
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        for one in value:
+            _check_printable(one)
 
 
 def _noun(generator: str | None) -> str:
