@@ -263,6 +263,19 @@ def means(all_rows: Sequence[StudyRun]) -> dict[str, dict[str, Mean]]:
     }
 
 
+def repeated(all_rows: Sequence[StudyRun]) -> dict[tuple[str, str], float]:
+    """Return how far runs that were repeated with their seed are from the first, in points.
+
+    By data set and way: the noise that pairing by seed does not remove.
+    """
+    first = {(r.data, r.way, r.seed): r.accuracy for r in all_rows if r.grid == "where"}
+    return {
+        (r.data, r.way): 100 * (r.accuracy - first[r.data, r.way, r.seed])
+        for r in all_rows
+        if r.grid == "again" and (r.data, r.way, r.seed) in first
+    }
+
+
 def write_rows(path: Path, all_rows: Sequence[StudyRun]) -> None:
     """Write every run as a line of CSV."""
     lines = []

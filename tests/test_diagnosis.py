@@ -253,7 +253,10 @@ def test_a_plan_that_the_advice_does_not_ask_for_is_optional(fedeas, tmp_path):
 
 
 def test_the_advice_follows_the_recorded_studies():
-    """Where generating was ahead of copies beyond doubt it is advised; the record says so too."""
+    """Where generating was ahead of copies beyond doubt it is advised; the record says so too.
+
+    But for loans, where it is ahead of copies and, like these, behind none: neither is right.
+    """
     record = Path(__file__).parents[1] / "docs" / "data" / "advice.csv"
     with record.open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -266,6 +269,9 @@ def test_the_advice_follows_the_recorded_studies():
         lacking, between = float(row["lacking"]), float(row["between"])
         expected = "generate" if between >= 0.1 and lacking >= 0.7 else "copies"
         assert row["advice"] == expected, row["setting"]
+        if row["setting"] == "loans-equal steps":
+            assert float(row["copies - none"]) < float(row["generated - none"]) < 0
+            continue
         if row["half"] and float(row["generated - copies"]) > float(row["half"]):
             assert row["advice"] == "generate", row["setting"]
         if row["advice"] == "copies":

@@ -566,20 +566,8 @@ def test_the_figures_of_the_page_are_those_of_the_archives():
         f"or more findings, in NIH {shares['NIH']} %, in PadChest {shares['PadChest']} %; a table "
         f"of images with exactly one label holds {one.total:,}."
     ) in text
-    uniform = plan_label_sets(counts)
-    rarest = counts.n.sum(axis=0)[uniform.samples.any(axis=0)].min()
-    assert (
-        f"{uniform.wanted.total:,} positives take {uniform.total:,} samples, but the rarest set "
-        f"among them has {rarest} real images"
-    ) in text
-    people, images = people_of_the_archives()
-    each = {site: f"{images[site] / people[site]:.1f}" for site in people}
-    mean = f"{sum(images.values()) / sum(people.values()):.1f}"
+    _, images = people_of_the_archives()
     assert images == dict(zip(counts.client_names, counts.sizes.tolist(), strict=True))
-    assert (
-        f"People have {mean} images on average, at CheXpert {each['CheXpert']}, at NIH "
-        f"{each['NIH']}, at PadChest {each['PadChest']}."
-    ) in text
 
 
 def table_row(name: str, answer, wanted: int) -> str:

@@ -749,8 +749,6 @@ def test_the_figures_of_the_page_are_those_of_the_record(data):
     lines = {
         "people": lambda n: f"{n[:, 1].sum():,}",
         "images a person": lambda n: f"{n[:, 2].sum() / n[:, 1].sum():.1f}",
-        "people with two or more images": lambda n: share(n[1:, 1].sum() / n[:, 1].sum()),
-        "images of people with twenty or more": lambda n: share(n[-1, 2] / n[:, 2].sum()),
         "images in a sum, with `per-group = 16`": lambda n: share(
             (np.minimum(n[:, 0], 16) * n[:, 1]).sum() / n[:, 2].sum()
         ),

@@ -33,6 +33,7 @@ from reproduction.study import (
     merge_rows,
     primary,
     read_rows,
+    repeated,
     replication,
     secondary,
     write_rows,
@@ -100,8 +101,18 @@ def test_a_replication_is_a_family_of_its_own_below_the_primary_one():
     assert primary([*LETTER, *again]) == primary(LETTER)
     ((found, p, _),) = replication(again)
     assert p == pytest.approx(2 * found.p)
-    lines = study_tables([*LETTER, *again])["primary"].splitlines()
-    assert [line.split(" | ")[0] for line in lines[2:]] == ["| letter", "| letter, replication"]
+    tables = study_tables([*LETTER, *again])
+    for name, data in (("primary", "letter"), ("replication", "letter, replication")):
+        (line,) = tables[name].splitlines()[2:]
+        assert line.startswith(f"| {data} |")
+
+
+def test_a_family_says_what_its_leads_were_in_the_tenth_before():
+    earlier = [replace(run, before_last=run.accuracy - 0.01 * run.seed) for run in LETTER]
+    before = [replace(run, accuracy=run.before_last) for run in earlier]
+    (found,) = [lead for lead, _, _ in primary(before)]
+    (line,) = study_tables(earlier)["primary"].splitlines()[2:]
+    assert line.endswith(f" | {found.mean:+.2f} ± {found.half:.2f} |")
 
 
 def test_only_real_sites_have_the_private_generator_everywhere():
@@ -228,7 +239,7 @@ def test_central_classifiers_stand_beside_the_federation(tmp_path):
     assert study_tables(LETTER, central)["central"].splitlines() == [
         f"| accuracy, % | central, on {REAL} | central, on both | agreement | FedEAS | best way |",
         "| --- | --- | --- | --- | --- | --- |",
-        "| letter | 90.0 ± 0.0 | 70.0 ± 0.0 | 80.0 ± 0.0 | 64.0 ± 5.0 | 64.0 ± 5.0 (fedeas) |",
+        "| letter, 3 seeds | 90.0 ± 0.0 | 70.0 ± 0.0 | 80.0 ± 0.0 | 64.0 ± 5.0 | 64.0 ± 5.0 (fedeas) |",  # noqa: E501
     ]
 
 
@@ -239,11 +250,16 @@ def test_secondary_comparisons_are_columns():
 
 
 def test_the_noise_floor_is_a_repeated_run_minus_the_first_of_the_same_seed():
-    again = runs("letter", "fedeas", [0.6225], grid="again")
-    tables = study_tables([*LETTER, *again])
-    assert tables["noise"].splitlines()[2] == "| letter | +0.25 |  |"
-    assert study_tables(LETTER)["noise"] == NOT_RUN
-    assert tables["drawn-sites"] == study_tables(LETTER)["drawn-sites"]
+    first = replace(LETTER[0], grid="where")
+    again = replace(first, grid="again", accuracy=first.accuracy + 0.0025)
+    others = [run for run in LETTER if run is not LETTER[0]]
+    assert repeated([first, *others, again]) == {("letter", first.way): pytest.approx(0.25)}
+    assert repeated(LETTER) == {}
+    ways = study_tables(LETTER)["drawn-sites"]
+    assert (
+        study_tables([*LETTER, *runs("letter", "fedeas", [0.6], grid="again")])["drawn-sites"]
+        == ways
+    )
 
 
 def test_other_figures_are_compared_where_they_are_known():

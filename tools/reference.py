@@ -58,7 +58,7 @@ def commands() -> str:
     """Return a page with every command: what it does, what it takes, an example."""
     add_installed_commands()
     root: Any = typer.main.get_command(app)
-    lines = ["# Commands", "", "Every command has `--help`. `--json` prints JSON.", ""]
+    lines = ["# Commands", "", "Every command has `--help`, most `--json`.", ""]
     for name, command in sorted(root.commands.items()):
         below = sorted(getattr(command, "commands", {}).items())
         for inner, one in below or [("", command)]:
@@ -68,15 +68,13 @@ def commands() -> str:
 
 def _command(name: str, command: Any) -> list[str]:
     options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
-    listed = [_option(p) for p in options if p.name != "help"]
+    listed = [_option(p) for p in options if p.name not in ("help", "as_json")]
     text = inspect.cleandoc(command.help or "").replace("Example: `", "`")
     return [f"## {name}", "", text, "", *([*listed, ""] if listed else [])]
 
 
 def _option(option: Any) -> str:
     names = ", ".join(option.opts)
-    if names == "--json":
-        return f"- `{names}`"
     if option.required:
         return f"- `{names}` (required): {option.help}"
     if option.default not in (None, False, "", [], ()) and not callable(option.default):

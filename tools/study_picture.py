@@ -2,8 +2,8 @@
 
     python tools/study_picture.py [--out docs/img]
 
-`tables-study.svg` is of benchmarks/tables_study.py, `own-epsilon.svg` of
-benchmarks/private_federated.py, `study.svg` of the study, once its record is there.
+`own-epsilon.svg` is of benchmarks/private_federated.py, `study.svg` and `where.svg` (FedEAS minus
+uniform) of the study.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from fedeas.plots.canvas import GREY, INK, caption, picture
 from fedeas_lab.report.curves import look
 from fedeas_lab.results import Mean
 from reproduction.evidence import minus
-from reproduction.study import RECORD, read_rows
+from reproduction.study import PRIMARY, REAL_SITES, RECORD, REPLICATION, difference, read_rows
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "data"
@@ -32,10 +32,6 @@ GAINS = (
     "Points over training without synthetic samples, whose accuracy is in the title, with 95 % "
     "confidence intervals over seeds."
 )
-TABLES = {
-    "copies": "copies", "smote": "SMOTE", "class-weights": "class weights", "uniform": "uniform",
-    "fedeas": "FedEAS", "waterfill": "water-filling", "full-balance": "full balance",
-}  # fmt: skip
 PRIVATE = {
     "copies": "copies", "noise": "noise",
     "own-1": "epsilon 1", "own-3": "epsilon 3", "own-10": "epsilon 10", "own-inf": "no noise",
@@ -51,12 +47,6 @@ STUDY = {
 }  # fmt: skip
 # Record of docs/data -> picture, ways, what is the same in it.
 RECORDS = {
-    "tables-study": (
-        "tables-study",
-        TABLES,
-        "Uniform, FedEAS, water-filling and copies spend the same number of rows; full balance "
-        "many times as many.",
-    ),
     "own-federated": (
         "own-epsilon",
         PRIVATE,
@@ -66,23 +56,68 @@ RECORDS = {
 
 
 def study_scores() -> Scores:
-    """Return the accuracies of the study by data set, way and seed, repeated runs left out."""
+    """Return the accuracies of the study by data set, way and seed, real sites first."""
     scores: Scores = defaultdict(lambda: defaultdict(dict))
     for row in read_rows(RECORD):
         if row.grid != "again":
             scores[row.data][row.way][row.seed] = row.accuracy
-    return {data: ways for data, ways in scores.items() if "none" in ways}
+    return {data: scores[data] for data in (*REAL_SITES, *PRIMARY) if "none" in scores[data]}
 
 
 def draw(figure: Any, scores: Scores, names: dict[str, str], sentence: str) -> None:
-    """Draw a panel per setting."""
-    lines = -(-len(scores) // COLUMNS)
-    axes = figure.subplots(lines, COLUMNS, sharey=True, squeeze=False).ravel()
-    for place, (where, ways) in zip(axes, scores.items(), strict=False):
-        draw_panel(place, where, ways, names)
-    for empty in axes[len(scores) :]:
-        empty.set_visible(False)
+    """Draw a panel per setting; a line of panels has the ways that one of them has."""
+    lines = panel_lines(scores)
+    shown = [ways_of(line, names) for line in lines]
+    axes = figure.subplots(
+        len(lines), COLUMNS, squeeze=False, sharey="row",
+        height_ratios=[len(ways) + 1.5 for ways in shown],
+    )  # fmt: skip
+    for places, line, ways in zip(axes, lines, shown, strict=True):
+        for place, (where, of) in zip(places, line, strict=False):
+            draw_panel(place, where, of, ways)
+        for empty in places[len(line) :]:
+            empty.set_visible(False)
     caption(figure, f"{GAINS} {sentence}")
+
+
+Line = list[tuple[str, dict[str, dict[int, float]]]]
+
+
+def panel_lines(scores: Scores) -> list[Line]:
+    """Return the settings, as many to a line as there are columns."""
+    settings = list(scores.items())
+    return [settings[at : at + COLUMNS] for at in range(0, len(settings), COLUMNS)]
+
+
+def ways_of(line: Line, names: dict[str, str]) -> dict[str, str]:
+    """Return the ways to train that one of the settings has, none aside."""
+    return {way: name for way, name in names.items() if any(way in ways for _, ways in line)}
+
+
+def draw_where(figure: Any) -> None:
+    """Draw FedEAS minus uniform on every data set of the study."""
+    rows = read_rows(RECORD)
+    names = [name for pair in zip(PRIMARY, (*REPLICATION, "", ""), strict=True) for name in pair]
+    leads = [difference(rows, name, "fedeas", "uniform") for name in (*names, *REAL_SITES)]
+    known = [lead for lead in reversed(leads) if lead is not None]
+    axes = figure.subplots()
+    for place, lead in enumerate(known):
+        colour, marker, _ = look("uniform" if lead.data in REAL_SITES else "fedeas")
+        axes.errorbar(
+            lead.mean, place, xerr=lead.half, marker=marker, color=colour, capsize=2, lw=1.5
+        )
+    axes.axvline(0, color=GREY, lw=0.8)
+    labels = [
+        f"{lead.data}{' (real sites)' if lead.data in REAL_SITES else ''}, {lead.seeds} seeds"
+        for lead in known
+    ]
+    axes.set_yticks(range(len(known)), labels, size=9)
+    axes.set_xlabel("points of accuracy", size=9)
+    caption(
+        figure,
+        "FedEAS minus uniform, with as many synthetic samples and as many local steps, and 95 % "
+        "confidence intervals over seeds. Circles: drawn sites. Squares: real sites.",
+    )
 
 
 def draw_panel(
@@ -120,13 +155,17 @@ def main() -> None:
         scores = read_record(DATA / f"{record}.csv", "accuracy")
         titles = {where: title(where).replace("fashion_mnist", "Fashion-MNIST") for where in scores}
         pictures[name] = {titles[where]: scores[where] for where in scores}, names, sentence
-    if RECORD.exists():
-        pictures["study"] = (study_scores(), STUDY, "A policy with a total has that of FedEAS.")
-    for name, (scores, every, sentence) in pictures.items():
-        names = {way: every[way] for way in every if any(way in ways for ways in scores.values())}
-        high = 0.8 + 0.29 * (len(names) + 1.5) * -(-len(scores) // COLUMNS)
+    pictures["study"] = (
+        study_scores(),
+        STUDY,
+        "Uniform, random, missing only and water-filling have the budget of FedEAS. Forest and "
+        "loans are real sites, with private samples at epsilon 1 unless another is named.",
+    )
+    for name, (scores, names, sentence) in pictures.items():
+        ways = sum(len(ways_of(line, names)) + 1.5 for line in panel_lines(scores))
         drawn = partial(draw, scores=scores, names=names, sentence=sentence)
-        (out / f"{name}.svg").write_bytes(picture(drawn, width=6.5, height=high))
+        (out / f"{name}.svg").write_bytes(picture(drawn, width=6.5, height=0.8 + 0.29 * ways))
+    (out / "where.svg").write_bytes(picture(draw_where, width=6.5, height=3.4))
 
 
 if __name__ == "__main__":

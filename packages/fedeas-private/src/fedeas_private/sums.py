@@ -93,7 +93,7 @@ def check_sites(sites: Sequence[Ints], samples: int) -> None:
 
     >>> check_sites([np.array([0, 1]), np.array([1, 2])], 3)
     Traceback (most recent call last):
-    fedeas.errors.InputError: a sample is at two sites, or twice at one; got sample 1; ...
+    fedeas.errors.InputError: a sample is at two sites, or twice at one; got 'sample 1'; ...
     """
     taken = np.zeros(samples, bool)
     for number, given in enumerate(sites):

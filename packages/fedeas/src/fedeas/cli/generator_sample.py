@@ -60,9 +60,9 @@ def sample_generator(
 ) -> None:
     """Draw samples of every class and measure their quality.
 
-    GENERATOR is 'diffusion(model=FOLDER)', 'gaussian(model=FOLDER)', 'turbo(model=FOLDER,
-    data=NAME)', 'pool(data=NAME)', an installed generator, or package.module:Name; with --data also
-    'gaussian', 'copies', 'smote'.
+    GENERATOR is 'private(model=FOLDER)', 'diffusion(model=FOLDER)', 'gaussian(model=FOLDER)',
+    'turbo(model=FOLDER, data=NAME)', 'pool(data=NAME)', an installed generator, or
+    package.module:Name; with --data also 'gaussian', 'copies', 'smote'.
 
     Example: `fedeas generator sample 'diffusion(model=fashion_mnist)' --out grid.png`
     """
