@@ -77,7 +77,7 @@ def table(cost: dict) -> str:
     found = [needs(cost, *federation) for federation in FEDERATIONS]
     rows = {
         "in a round": [f"{cohort:,}" for _, cohort in FEDERATIONS],
-        "cores for clients that only look": [f"{own['idle_cores']:,.2g}" for own in found],
+        "cores for idle clients that poll": [f"{own['idle_cores']:,.2g}" for own in found],
         "SuperLink, CPU seconds a round": [f"{own['link_s']:,.0f}" for own in found],
         "server (check and add), CPU seconds a round": [f"{own['server_s']:,.0f}" for own in found],
         "SuperLinks, at half a core of looks each": [f"{own['links']:,}" for own in found],

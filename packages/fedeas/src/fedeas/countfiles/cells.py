@@ -206,8 +206,11 @@ class Survey:
         clients = [name for name in repeated if names_clients(name)] or texts
         labels = [name for name in repeated if names_labels(name)] or texts
         self.clients = [name for name in head if names_clients(name)]
-        self._client = clients[0] if clients else None
-        self._label = next((n for n in labels if n != self._client), None)
+        client = clients[0] if clients else None
+        label = next((n for n in labels if n != client), None)
+        self._pairs = [] if client is None or label is None else [(client, label)]
+        if self._pairs and not names_clients(client) and not names_labels(label):
+            self._pairs.append((label, client))  # their names do not tell them apart
 
     def may_be_wide(self, head: Sequence[str]) -> bool:
         """Tell whether a table headed client, label, count may hold two classes of these names."""
@@ -217,9 +220,14 @@ class Survey:
 
     def samples_ways(self) -> list[Way]:
         """Return how to read a row per sample, or a count per row, if the table may be one."""
-        if self._client is None or self._label is None:
+        if len(self._pairs) == 2:
+            return [
+                ({"client": client, "label": label}, f"if rows are samples of clients in {client}")
+                for client, label in self._pairs
+            ]
+        if not self._pairs:
             return []
-        columns = {"client": self._client, "label": self._label}
+        columns = dict(zip(("client", "label"), self._pairs[0], strict=True))
         samples: Way = columns, "if every row is a sample"
         numbers = [name for name in self._numbers if name not in columns.values()]
         sizes = [name for name in self.sizes if name in numbers]

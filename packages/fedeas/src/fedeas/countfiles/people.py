@@ -230,7 +230,7 @@ def _not_clients(where: str, head: Sequence[str], place: int, survey: Survey) ->
     heading = head[place]
     ways = survey.samples_ways()
     ways += [({"client": name}, "if it holds the clients") for name in survey.clients[:1]]
-    if heading not in survey.texts:  # a number in front of names
+    if not survey.clients and heading not in survey.texts:  # a number in front of names
         ways += [({"client": name}, "if it holds the clients") for name in survey.texts[:1]]
     if not survey.clients:
         either: list[Way] = [({"client": heading}, "if rows are clients"),

@@ -185,11 +185,10 @@ def _advise(diagnosis: Diagnosis) -> tuple[str, str]:
     if diagnosis.lacking < _LACKING:
         return COPIES, (
             f"copies may do: {100 * diagnosis.lacking:.0f} % of what clients are short of is in "
-            f"classes with fewer than {FEW} samples; generating was clearly ahead of copies only "
-            f"above {100 * _LACKING:.0f} %"
+            f"classes with fewer than {FEW} samples"
         )
     return GENERATE, (
-        f"worth generating: {100 * diagnosis.lacking:.0f} % of what clients are short of is in "
-        f"classes with fewer than {FEW} samples, which copies cannot make"
+        f"generating may be worth it: {100 * diagnosis.lacking:.0f} % of what clients are short of "
+        f"is in classes with fewer than {FEW} samples, which copies cannot make"
         + (f"; {scarce}" if diagnosis.scarce_classes else "")
     )

@@ -182,9 +182,9 @@ def inline_target(text: str) -> Target | None:
 def _from_file(path: str | Path) -> Target:
     if not Path(path).exists():
         raise InputError(
-            "unknown target",
+            "no such file" if Path(path).suffix else "unknown target",
             got=str(path),
-            allowed="uniform, federation, or a file of a share per class",
+            allowed="uniform, federation, shares such as 0.6:0.3:0.1, or a file of them",
             fix=did_you_mean(str(path), (UNIFORM, FEDERATION)),
         )
     return Target.load(path)

@@ -320,7 +320,7 @@ def _headline(shown: Published, cases: Sequence[_Case]) -> str:
     if len(advice) > 1:
         return "Whether generating samples pays depends on counts that this page does not show."
     sentences = {
-        GENERATE: "Synthetic samples are worth generating.",
+        GENERATE: "Synthetic samples may be worth generating.",
         COPIES: "Synthetic samples would add little; simpler means may be enough.",
         NOTHING: "The sites are close to balanced: nothing needs to be done.",
     }
