@@ -492,6 +492,10 @@ def test_no_file_of_a_generator_tells_whose_data_it_was_made_of(shapes, tmp_path
     with pytest.raises(InfeasibleError):
         make_private(data, places, epsilon=5.0, out=out, classifier=True)
     assert open_private(str(out)).card.privacy.epsilon == 5.0
+    (unfinished(out) / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match="other files"):
+        make_private(data, places, epsilon=5.0, out=out, classifier=True)
+    (unfinished(out) / "thesis.txt").unlink()
     marks = (
         data.fingerprint.encode(),
         simulated_request(data, places, 5.0, DELTA, 0, False)["samples"].encode(),
@@ -500,6 +504,47 @@ def test_no_file_of_a_generator_tells_whose_data_it_was_made_of(shapes, tmp_path
         assert not [p for p in out.rglob("*") if p.is_file() and mark in p.read_bytes()]
         beside = [p for p in tmp_path.rglob("*") if p.is_file() and mark in p.read_bytes()]
         assert [p.parent for p in beside] == [unfinished(out) / SUMS]
+
+
+def test_sums_that_a_killed_process_left_beside_a_finished_generator_go(
+    shapes, tmp_path, monkeypatch
+):
+    """The hash of its data would stay there for good."""
+    data, places = shapes
+    with monkeypatch.context() as patch:
+        patch.setattr("fedeas_private.generator.make._remove_sums", lambda out: None)
+        make_private(data, places, epsilon=5.0, out=tmp_path / "own", classifier=True)
+    assert (unfinished(tmp_path / "own") / SUMS).exists()
+    with pytest.raises(InputError, match="already; use it"):
+        make_private(data, places, epsilon=5.0, out=tmp_path / "own", classifier=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
+
+
+def test_a_generator_without_its_classifier_can_be_used(shapes, tmp_path, monkeypatch):
+    """Noise may hide what the classifier needs, after real sites have paid for the generator."""
+    data, places = shapes
+    sums = SimulatedSums(data, places)
+
+    def ask(query, share):
+        return sums.ask(query, 5.0, share)
+
+    def fails(*_: object) -> None:
+        raise InfeasibleError("too few samples")
+
+    monkeypatch.setattr("fedeas_private.generator.make.classifier_from_sums", fails)
+    request = {"epsilon": 5.0, "delta": DELTA, "classifier": True}
+    with pytest.raises(InfeasibleError, match="no classifier: too few samples"):
+        make_once(data, ask, request, tmp_path / "own")
+    del request["classifier"]
+    assert make_once(data, None, request, tmp_path / "own").card.privacy.epsilon == 5.0
+    with pytest.raises(InputError, match="another request"):
+        make_once(data, None, {**request, "epsilon": 4.0}, tmp_path / "own")
+
+
+def test_a_classifier_of_images_takes_no_frame(shapes):
+    made = make_classifier(*shapes, math.inf)
+    with pytest.raises(InputError, match="is of images"):
+        made.predict(pandas.DataFrame({"age": [1.0]}))
 
 
 def test_two_processes_do_not_make_one_generator(shapes, tmp_path, monkeypatch):

@@ -7,10 +7,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -594,7 +596,7 @@ def test_more_noise_means_less_quality(shapes):
     assert min(clear) > 0.9 > max(hidden)
 
 
-def test_what_cannot_be_made_or_opened(shapes, tmp_path):
+def test_what_cannot_be_made_or_opened(shapes, tmp_path, monkeypatch):
     data, sites = shapes
     for wrong, message in (
         ({"epsilon": 0.0}, "epsilon"),
@@ -626,12 +628,37 @@ def test_what_cannot_be_made_or_opened(shapes, tmp_path):
         {"method": "magic"}, {"shape": (12, 10, 3)}, {"generator": "x"}, {"settings": {}},
         {"training": TrainingRecord(sites="five")}, {"settings": {"frequencies": math.inf}},
         {"shape": (256, 256, 256), "settings": {"frequencies": 1}},
-        {"notes": {"checked": "yes\x1b[1A\x1b[2Kguarantee: epsilon = 0.01"}},
-        {"privacy": dataclasses.replace(made.card.privacy, unit="one\x07")},
+        *(unprintable := (
+            {"notes": {"checked": "yes\x1b[1A\x1b[2Kguarantee: epsilon = 0.01"}},
+            {"privacy": dataclasses.replace(made.card.privacy, unit="one\x07")},
+        )),
     ):  # fmt: skip
-        dataclasses.replace(made.card, **change).save(tmp_path)
+        with monkeypatch.context() as patch:  # as somebody else's code may write it
+            patch.setattr("fedeas.generators.card._check_printable", lambda _: None)
+            dataclasses.replace(made.card, **change).save(tmp_path)
         with pytest.raises(InputError):
             open_private(str(tmp_path))
+    for change in unprintable:
+        with pytest.raises(InputError, match="cannot hold"):
+            dataclasses.replace(made.card, **change).save(tmp_path)
+
+
+def test_a_small_folder_does_not_ask_for_much_memory(shapes, tmp_path):
+    """Of many classes and large images: each is small enough, and their product is not."""
+    made = make_private(*shapes)
+    for count, fits in ((2, True), (4000, False)):
+        classes, each = tuple(map(str, range(count))), (1.0,) * count
+        means, roots = np.zeros((count, 1)), np.zeros((count, 1, 1))
+        card = dataclasses.replace(
+            made.card, classes=classes, shape=(256, 256, 1), settings={"frequencies": 1},
+            counts=each, quality=each,
+        )  # fmt: skip
+        own = GaussianImages(means[:2], roots[:2], dataclasses.replace(card, classes=classes[:2]))
+        own.card = card
+        own._tensors = {"means": torch.from_numpy(means), "roots": torch.from_numpy(roots)}
+        own.save(tmp_path / str(count))
+        with nullcontext() if fits else pytest.raises(InputError, match="do not match"):
+            open_private(str(tmp_path / str(count)))
 
 
 # In a run.

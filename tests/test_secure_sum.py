@@ -520,7 +520,7 @@ def test_no_site_answers_a_stage_twice_while_its_record_is_removed(tmp_path):
     """A server asks for masked words twice, with other lists, and has the record go in between.
 
     The slower process read that nothing was answered. While it is at work, the faster one answers,
-    another sum of the run begins, and a late message makes the record's folder anew. Two answers
+    another sum of the run begins, and a message about the first one comes late. Two answers
     would be the same words under masks whose difference is another site's words. The control is the
     answer of the faster one.
     """
@@ -551,12 +551,57 @@ def test_no_site_answers_a_stage_twice_while_its_record_is_removed(tmp_path):
         assert open_sum(folders[3], first).recall("masked") is not None
         send(3, "shares", following, b"")
         with pytest.raises(RefusedError):
-            send(3, "agree", first, b"")  # makes the folder
-        assert (folders[3] / hashlib.sha256(first.encode()).hexdigest()).is_dir()
+            send(3, "agree", first, b"")
+        assert not (folders[3] / hashlib.sha256(first.encode()).hexdigest()).exists()
 
     with pytest.raises(RefusedError, match="over"):
         answers["slow"] = send(3, "masked", first, without[13], race)
     assert list(answers) == ["fast"] and len(set(racing)) == 1
+
+
+def test_what_was_removed_of_a_sum_does_not_come_back(tmp_path, monkeypatch):
+    """A process that forgets a stage, or began the sum too, is slower than what removes it."""
+    pairs = give_keys("a run", identities(3)[0], open_pairs(tmp_path, "a run", begin=True))
+    zeros, own = np.zeros(3, np.uint64), open_sum(tmp_path, "first")
+    client, answers = Client("first", 0, pairs, own), []
+    recall = FileStore.recall
+
+    def remove_after(self, stage):
+        said = recall(self, stage)
+        if said is not None:
+            end_sums(tmp_path)
+        return said
+
+    def words():
+        answers.append(client.shares(lambda: zeros))  # the other process is faster
+        monkeypatch.setattr(FileStore, "recall", remove_after)
+        return zeros
+
+    with pytest.raises(RefusedError):  # the slower one's key and shares would be a second answer
+        client.shares(words)
+    monkeypatch.setattr(FileStore, "recall", recall)
+    assert len(answers) == 1 and own.recall("shares") is None
+    following = open_sum(tmp_path, "next")
+    assert Client("next", 1, pairs, following).shares(lambda: zeros)
+    monkeypatch.setattr(FileStore, "recall", remove_after)
+    following.forget("shares")
+    monkeypatch.setattr(FileStore, "recall", recall)
+    assert following.recall("shares") is None
+
+
+def test_requests_that_no_sum_begins_with_leave_nothing_on_disk(tmp_path):
+    """A server could fill the disk with them. The control is one that does begin."""
+    site = SumParticipant(identities(3)[0], lambda asked: np.zeros(4, np.uint64), tmp_path)
+    pairs = give_keys("a run", site.identity, open_pairs(tmp_path, "a run", begin=True))
+    before = set(tmp_path.iterdir())
+    for run, number in (("no such run", 0), ("a run", 2000)):
+        named = {"asked": "x", "words": 4, "run": run, "number": number}
+        assert begin_sum(json.dumps(named), site) == b""
+    with pytest.raises(RefusedError):
+        Client("late", 0, pairs, open_sum(tmp_path, "late")).masked(b"")
+    assert set(tmp_path.iterdir()) == before
+    assert begin_sum(json.dumps({**named, "number": 0}), site)
+    assert len(set(tmp_path.iterdir()) - before) == 1
 
 
 def test_that_a_sum_began_is_on_disk_before_its_record(tmp_path):

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from fedeas import InputError
+from fedeas import InfeasibleError, InputError
 from fedeas._util.settings import read_settings
 from fedeas.data import Dataset, open_dataset
 from fedeas.generators.card import CARD, GeneratorCard
@@ -21,7 +21,7 @@ from fedeas.training.loop import accuracy
 from fedeas.training.models import load_weights
 from fedeas.training.samples import Samples
 from fedeas.training.settings import Federated, ModelSettings
-from fedeas.training.tensors import load_tensors
+from fedeas.training.tensors import load_tensors, save_tensors
 from fedeas_lab.config import Config
 from fedeas_lab.experiment import run
 from fedeas_lab.report.page import what_ran
@@ -196,6 +196,31 @@ def test_other_classes_columns_and_models_are_refused(folder):
         start.check(data, Federated(model=ModelSettings("unet(preset=tiny)")))
 
 
+def test_a_run_draws_from_no_generator_of_columns_in_another_order(folder, config, tmp_path):
+    """Its rows would be taken for something else. The control is the generator of these columns."""
+    rows, labels = draw_rows(900)
+    turned = dataclasses.replace(SCHEMA, columns=SCHEMA.columns[::-1])
+    data = Dataset(rows[:, ::-1], labels, "x", CLASSES, 900, "x", kind="table", schema=turned)
+    make_private(data, np.array_split(np.arange(900), 4), 20.0, out=tmp_path / "turned")
+    config = starting(config, "")
+    for own, fits in ((folder / "own", True), (tmp_path / "turned", False)):
+        augment = config.augment.replace(
+            policy="fedeas(beta=12)", generator=f"private(model='{own}')"
+        )
+        with nullcontext() if fits else pytest.raises(InputError, match="column 1 is"):
+            assert resolve(config.replace(augment=augment)).plan.total > 0
+
+
+def test_first_weights_that_diverged_are_not_written(folder, tmp_path):
+    start, rows = PrivateStart.load(folder / "own"), draw_rows(30)
+    data = Dataset(*rows, "x", CLASSES, 30, "x", kind="table", schema=SCHEMA)
+    local = Federated().local.replace(learning_rate=900.0)
+    federated = Federated(model=ModelSettings("mlp"), local=local)
+    with pytest.raises(InfeasibleError, match="diverged; got 'learning rate 900"):
+        start.write(tmp_path / "w", data, federated, seed=1)
+    assert not (tmp_path / "w").exists()
+
+
 def test_two_private_models_would_be_two_budgets(folder, config, tmp_path, monkeypatch):
     augment = config.augment.replace(policy="fedeas(beta=12)", generator="private(epsilon=20)")
     with pytest.raises(InputError, match="name a generator"):
@@ -222,7 +247,13 @@ def test_a_file_of_first_weights_is_a_budget_too(folder, config, tmp_path):
     federated, one = Federated(model=ModelSettings("mlp")), PrivateStart.load(folder / "own")
     data = resolve(config).federation.data
     one.write(tmp_path / "renamed", data, federated, seed=1)
-    save_file(load_tensors(tmp_path / "renamed")[0], tmp_path / "plain")
+    tensors, about = load_tensors(tmp_path / "renamed")
+    save_file(tensors, tmp_path / "plain")
+    del about["generator"]  # as earlier versions wrote it
+    save_tensors(tmp_path / "earlier", tensors, about)
+    with pytest.raises(InputError, match="two budgets"):
+        augment = config.augment.replace(policy="fedeas(beta=12)", generator="private(epsilon=20)")
+        resolve(starting(config.replace(augment=augment), tmp_path / "earlier"))
     for generator, fits in (
         ("private(epsilon=20)", False), (f"private(model='{folder / 'own'}')", True),
         ("copies", True),
@@ -234,7 +265,8 @@ def test_a_file_of_first_weights_is_a_budget_too(folder, config, tmp_path):
             resolve(starting(again, tmp_path / "renamed"))
 
 
-def test_the_command_begins_from_a_folder(fedeas, folder, config, tmp_path):
+def test_the_command_begins_from_a_folder(fedeas, folder, config, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))  # of generators that runs make
     path = tmp_path / "config.toml"
     text = (
         f'[data]\nname = "{folder / "people.parquet"}"\n[partition]\nclients = 4\n'
@@ -250,7 +282,7 @@ def test_the_command_begins_from_a_folder(fedeas, folder, config, tmp_path):
     done = fedeas("run", path, "--out", tmp_path / "both", "--start", folder / "own")
     assert done.code == 0, done.err
     assert re.search(r"started from .* 4 sites; .*epsilon = 20", done.out)
-    assert "making the generator" not in done.err
+    assert not (tmp_path / "store" / "private").exists()
     for start in (folder / "people.parquet", tmp_path / "missing"):
         done = fedeas("run", path, "--out", tmp_path / "other", "--start", start)
         assert done.code == 2 and "--start" in done.err

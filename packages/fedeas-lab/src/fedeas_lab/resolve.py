@@ -24,7 +24,7 @@ from fedeas.errors import InputError
 from fedeas.generators import (
     Generator,
     Resampler,
-    check_classes,
+    check_fits,
     check_stated_classes,
     find_resampler,
     open_generator,
@@ -318,7 +318,7 @@ def _open_generator(
     check_stated_classes(classes, spec)
     spec = make_private_generator(spec, federation, config.seed)
     generator = open_generator(spec, generator_settings(config, table))
-    check_classes(classes, generator)
+    check_fits(federation.data, generator)
     return generator, spec
 
 

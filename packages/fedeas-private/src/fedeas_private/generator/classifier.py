@@ -146,6 +146,10 @@ class PrivateClassifier(PrivateModel):
     def _read(self, samples: Any) -> NDArray[Any]:
         """Return samples as an array; refuse what would be taken for something else."""
         if hasattr(samples, "columns"):
+            if self._columns is None:
+                raise InputError(
+                    "the classifier is of images", got=type(samples).__name__, allowed="an array"
+                )
             if self.schema is None:
                 raise InputError(
                     "the classifier's card names no columns to find in a frame",

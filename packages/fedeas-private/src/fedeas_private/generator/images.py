@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedeas._util.files import check_cells
 from fedeas.generators.card import GeneratorCard
 from fedeas.training.tensors import Tensors
 from fedeas_private.generator.base import PrivateGenerator, noise_edge, spectrum
@@ -127,6 +128,7 @@ class GaussianImages(PrivateGenerator):
         frequencies = int(card.settings["frequencies"])
         if not 0 < frequencies <= min(card.shape[:2]):
             raise ValueError("more frequencies than pixels")
+        check_cells(len(card.classes) * math.prod(card.shape), "the generator's mean images")
         size = card.shape[2] * frequencies**2
         means, roots = (tensors[name].double().numpy() for name in ("means", "roots"))
         if means.shape != (len(card.classes), size) or roots.shape != (*means.shape, size):

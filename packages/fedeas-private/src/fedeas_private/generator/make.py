@@ -19,7 +19,7 @@ import torch
 from fedeas._util.files import locked, make_folder, read_json, write_json
 from fedeas._util.progress import Update
 from fedeas.data.dataset import Dataset
-from fedeas.errors import InputError
+from fedeas.errors import InfeasibleError, InputError
 from fedeas.generators.card import CARD, GeneratorCard
 from fedeas.training.tensors import load_tensors, save_tensors
 from fedeas_private.accounting import DELTA, SAMPLE, epsilon_of, rho_for
@@ -46,6 +46,7 @@ CLASSIFIER_FOLDER = "classifier"  # in a generator's
 _ONE_BUDGET = "one epsilon for the generator and the classifier together"
 REQUEST = "request.json"
 SUMS = "sums"  # folder of what was asked and is not used up
+_OURS = {"lock", SUMS}  # what is in the folder of an unfinished generator
 VERSION = 3  # of how generators are made: a simulation uses none of another
 _TRIES = "tries.json"
 
@@ -113,13 +114,20 @@ def make_private(
             f"another process is making a generator in {out}", fix="wait for it, or name a folder"
         )
 
-    asked = unfinished(out) / SUMS
-    with locked(asked.parent, busy):  # two would each ask for sums, and pay for both
+    beside = unfinished(out)
+    if beside.exists() and (strange := {path.name for path in beside.iterdir()} - _OURS):
+        raise InputError(
+            f"{beside} is where unfinished sums are kept, and holds other files",
+            got=sorted(strange)[0],
+            fix="name another folder for the generator",
+        )
+    with locked(beside, busy):  # two would each ask for sums, and pay for both
         try:
             return make_once(data, ask, request, out, simulated=True)
         finally:
-            if not any(asked.glob("*.safetensors")):  # nothing to go on with
-                shutil.rmtree(asked.parent, ignore_errors=True)
+            if not any((beside / SUMS).glob("*.safetensors")):  # nothing to go on with
+                others = {path.name for path in beside.iterdir()} - _OURS
+                shutil.rmtree(beside / SUMS if others else beside, ignore_errors=True)
 
 
 def make_classifier(
@@ -193,9 +201,13 @@ def make_once(
     both, begun = bool(request.get("classifier")), (out / CARD).exists()
     # A simulation's request has the very hash of its data: it is never in what is given away.
     sums = unfinished(out) / SUMS if simulated else out / SUMS
-    if simulated and begun and not (both and (sums / REQUEST).exists()):
+    owed = (sums / REQUEST).exists() and bool(read_json(sums / REQUEST).get("classifier"))
+    if simulated and begun and (not owed or (out / CLASSIFIER_FOLDER / CARD).exists()):
+        _remove_sums(out)  # of a process that was killed before it did
+        owed = False
+    if simulated and begun and not (both and owed):
         fix = f"use it as private(model={out}), or pay for another, in another folder"
-        if (sums / REQUEST).exists():
+        if owed:
             fix = f"ask for its classifier too, which was paid for; or {fix}"
         raise InputError(f"{out} holds a generator already", fix=fix)
     if simulated and not any(sums.glob("*.safetensors")):  # nothing was asked yet
@@ -214,7 +226,12 @@ def make_once(
     generator = open_private(str(out)) if begun else make_from_sums(data, _part_of(ask, 1 - part))
     generator.save(out)  # first: what is paid for is there, whatever becomes of the classifier
     if both:  # of rows, the same sums once more, which are kept
-        classifier = classifier_from_sums(data, _part_of(ask, part or 1.0))
+        try:
+            classifier = classifier_from_sums(data, _part_of(ask, part or 1.0))
+        except InfeasibleError as error:
+            what = f"there is a generator in {out}, and no classifier: {error.what}"
+            fix = "use the generator, and ask for no classifier"
+            raise InfeasibleError(what, fix=fix) from None
         # The budget is one: what the classifier's sums cost in the end counts for both.
         for model, folder in ((generator, out), (classifier, out / CLASSIFIER_FOLDER)):
             model.card = dataclasses.replace(
@@ -223,8 +240,17 @@ def make_once(
                 notes={**model.card.notes, "budget": _ONE_BUDGET},
             )
             model.save(folder)
-    shutil.rmtree(sums, ignore_errors=True)
+    _remove_sums(out)
     return generator
+
+
+def _remove_sums(out: Path) -> None:
+    """Remove the sums of a finished generator; those of a simulation come with their data's hash.
+
+    Earlier versions kept these in the generator's folder as well.
+    """
+    for folder in (out / SUMS, unfinished(out) / SUMS):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def make_from_sums(data: Dataset, ask: Ask) -> PrivateGenerator:
@@ -342,6 +368,8 @@ def claim_folder(folder: Path, request: Mapping[str, Any]) -> None:
     # Earlier versions knew no other unit, and no classifier, which is named only where it is made.
     earlier = {"unit": SAMPLE, **content} if isinstance(content, dict) else {}
     request = {**request, "classifier": request.get("classifier")}
+    if (folder / CARD).exists() and not request["classifier"]:
+        del request["classifier"]  # the generator is there, also where noise hid the classifier
     if differ := [key for key in request if earlier.get(key) != request[key]]:
         what = "a generator that was made" if (folder / CARD).exists() else "sums that were asked"
         raise InputError(

@@ -13,14 +13,19 @@ import numpy as np
 from fedeas._util.files import content_hash
 from fedeas._util.seeds import child_rng
 from fedeas.data.dataset import Dataset
-from fedeas.data.schema import check_columns
-from fedeas.errors import InputError
-from fedeas.generators import check_classes
+from fedeas.errors import InfeasibleError, InputError
+from fedeas.generators import check_fits
 from fedeas.training.loop import fit, use_threads
 from fedeas.training.models import make_model
 from fedeas.training.samples import Samples, Task
 from fedeas.training.settings import Federated
-from fedeas.training.tensors import choose_device, load_tensors, save_tensors, torch_seed
+from fedeas.training.tensors import (
+    check_values,
+    choose_device,
+    load_tensors,
+    save_tensors,
+    torch_seed,
+)
 from fedeas_private.generator.base import PrivateGenerator
 from fedeas_private.generator.card import FINGERPRINT
 from fedeas_private.generator.make import open_private
@@ -56,9 +61,7 @@ class PrivateStart:
         """Refuse data and models that the first weights cannot be for."""
         if federated.model.is_generator:
             raise InputError("a private start is for a classifier", got=federated.model.name)
-        check_classes(data.classes, self.generator)
-        columns = getattr(self.generator, "schema", None)
-        check_columns(data.schema, columns, ("data", "private generator"))
+        check_fits(data, self.generator)
         if data.samples.shape[1:] != self.generator.card.shape:
             raise InputError(
                 "the private generator is for samples of another shape",
@@ -118,15 +121,23 @@ class PrivateStart:
         real = np.empty(0, np.int64)
         training = Samples.of(data, real, samples, labels)
         fit(model, training, local.replace(steps=_STEPS), rng)
+        try:
+            check_values(model.state_dict())
+        except InputError:
+            raise InfeasibleError(
+                "training on the samples of the private generator diverged",
+                got=f"learning rate {local.learning_rate}",
+                fix="lower the learning rate",
+            ) from None
         save_tensors(out, model.state_dict(), {**about, "key": key})
 
 
 def learnt_from(path: Path) -> str:
-    """Return the generator whose samples a file of weights was learnt from; none if not known."""
+    """Return the generator whose samples a file of weights was learnt from; '' of other weights."""
     with suppress(InputError):  # weights of other programs
         about = load_tensors(path)[1]
-        if isinstance(about, dict):
-            return str(about.get("generator", ""))
+        if isinstance(about, dict) and "start" in about:  # earlier versions did not say of which
+            return str(about.get("generator", "unknown"))
     return ""
 
 

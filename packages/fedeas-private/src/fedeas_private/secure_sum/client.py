@@ -83,7 +83,7 @@ class Client:
         is called once this sum cannot begin again.
         """
 
-        def share() -> tuple[bytes, bytes]:
+        def share() -> tuple[bytes, bytes] | None:
             keys = self._keys()  # first: without them there is nothing to compute words for
             if self._pairs.has_begun(self._number):
                 raise RefusedError("this sum is over")
@@ -104,10 +104,10 @@ class Client:
             try:
                 self._pairs.begin(self._number)
             except RefusedError:
-                if self._memory.recall("shares") is None:  # else another process was first
+                if self._memory.recall("shares") is None:
                     raise
-            else:
-                begun()
+                return None  # another process was first
+            begun()
             return public + digest(state.seed) + b"".join(dealt), state.pack()
 
         return self._once("shares", b"", share)
@@ -253,11 +253,14 @@ class Client:
                 allowed=f"from {self._quorum}",
             )
 
-    def _once(self, stage: str, request: bytes, work: Callable[[], tuple[bytes, bytes]]) -> bytes:
+    def _once(
+        self, stage: str, request: bytes, work: Callable[[], tuple[bytes, bytes] | None]
+    ) -> bytes:
         """Answer a stage, or repeat the earlier answer."""
         asked = digest(self._session, request)
         if self._memory.recall(stage) is None:
-            self._memory.keep(stage, StageRecord(asked, *work()))
+            if (answer := work()) is not None:
+                self._memory.keep(stage, StageRecord(asked, *answer))
             # While this process was at work, another may have answered, and the sum's record may
             # have been removed: then this would be a second answer. What begins a sum never comes
             # back, since a number begins once.

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from fedeas._util.files import locked, owner_only_folder, sync_folder
 from fedeas.errors import InputError
-from fedeas_private.secure_sum.messages import NoKeysError, RefusedError
+from fedeas_private.secure_sum.messages import STAGES, NoKeysError, RefusedError
 
 _PAIRS, _MOST_RUNS = "pairs", 4  # folder of the keys of runs: of so many, if they take turns
 _ENDED, _MOST_ENDED = "ended", 100_000  # folder of empty files: the names of runs that are over
@@ -74,11 +74,16 @@ class Memory(Protocol):
 
 
 class FileStore:
-    """A memory in a folder of the client's own, one file a stage, each whole or absent."""
+    """A memory in a folder of the client's own, one file a stage, each whole or absent.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        owner_only_folder(path)
+    The record of the stage `first` makes the folder, and no other one does: what was removed never
+    comes back, and requests that are refused leave nothing. Without it the folder is made now.
+    """
+
+    def __init__(self, path: Path, first: str = "") -> None:
+        self._path, self._first = path, first
+        if not first:
+            owner_only_folder(path)
 
     def recall(self, stage: str) -> StageRecord | None:
         """Return the record of a stage."""
@@ -89,15 +94,17 @@ class FileStore:
 
     def keep(self, stage: str, said: StageRecord) -> None:
         """Keep the record of a stage, unless there is one already."""
-        written = self._write(said, sync=True)
+        if stage == self._first:
+            owner_only_folder(self._path)
         try:
+            written = self._write(said, sync=True)
             # Unlike a rename, a link fails where there is a file: of two processes one is first.
-            os.link(written, self._path / stage)
-        except FileExistsError:
-            pass
-        finally:
+            with suppress(FileExistsError):
+                os.link(written, self._path / stage)
             written.unlink()
-        sync_folder(self._path)  # after a power cut no stage may get a new answer
+            sync_folder(self._path)  # after a power cut no stage may get a new answer
+        except FileNotFoundError:
+            raise RefusedError("this sum is over") from None  # its folder was removed
 
     def replace(self, stage: str, said: StageRecord) -> None:
         """Keep this record of a stage instead of the earlier one."""
@@ -108,7 +115,8 @@ class FileStore:
         """Keep only the fact that a stage took place."""
         kept = self.recall(stage)
         if kept is not None:
-            self._write(StageRecord(kept.asked, b"", b"")).replace(self._path / stage)
+            with suppress(FileNotFoundError):  # the folder was removed
+                self._write(StageRecord(kept.asked, b"", b"")).replace(self._path / stage)
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep other processes from replacing a record between reading and writing it."""
@@ -126,8 +134,8 @@ class FileStore:
 
 
 def open_sum(folder: Path, session: str) -> FileStore:
-    """Open a client's record of a sum."""
-    return FileStore(folder / _name(session))
+    """Open a client's record of a sum, which its first stage makes."""
+    return FileStore(folder / _name(session), first=STAGES[0])
 
 
 def open_pairs(folder: Path, name: str, begin: bool = False) -> FileStore:

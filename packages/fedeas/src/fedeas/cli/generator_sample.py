@@ -144,8 +144,7 @@ class SampleSource:
     ) -> "SampleSource":
         """Open a generator; one that works on a client's own samples gets all training samples."""
         from fedeas._util.specs import parse
-        from fedeas.data.schema import check_columns
-        from fedeas.generators import check_classes, find_resampler, make_generator
+        from fedeas.generators import check_fits, find_resampler, make_generator
         from fedeas.generators.resampler import BoundResampler
 
         generator: Generator
@@ -166,9 +165,7 @@ class SampleSource:
                     fix="give it an attribute `classes` with their names",
                 )
             return cls(generator, names, getattr(generator, "schema", None), None)
-        check_classes(data.classes, generator)
-        if (known := getattr(generator, "schema", None)) is not None:
-            check_columns(data.schema, known, ("data", "generator"))
+        check_fits(data, generator)
         return cls(generator, data.classes, data.schema, data)
 
     def check_judge(self, judge: object, shape: tuple[int, ...], schema: "Schema | None") -> None:

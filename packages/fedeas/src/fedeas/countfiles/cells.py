@@ -208,9 +208,11 @@ class Survey:
         self.clients = [name for name in head if names_clients(name)]
         client = clients[0] if clients else None
         label = next((n for n in labels if n != client), None)
-        self._pairs = [] if client is None or label is None else [(client, label)]
-        if self._pairs and not names_clients(client) and not names_labels(label):
-            self._pairs.append((label, client))  # their names do not tell them apart
+        self._pairs: list[tuple[str, str]] = []
+        if client is not None and label is not None:
+            self._pairs.append((client, label))
+            if not names_clients(client) and not names_labels(label):  # it may be as well
+                self._pairs.append((label, client))
 
     def may_be_wide(self, head: Sequence[str]) -> bool:
         """Tell whether a table headed client, label, count may hold two classes of these names."""

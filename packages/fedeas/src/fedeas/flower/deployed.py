@@ -34,6 +34,7 @@ from fedeas.errors import FedeasError, InputError
 from fedeas.flower.exchange import log_errors_in_one_line
 from fedeas.flower.settings import SiteConfig, check_same_classes
 from fedeas.flower.site import Site, with_synthetic
+from fedeas.generators import check_fits
 from fedeas.planning.counts import names
 from fedeas.planning.policies import (
     FedEAS,
@@ -338,7 +339,8 @@ def _augmented(
         show_progress=True,
         max_bytes=largest,
     )
-    cache = synthetic.open_cache(classes)  # a generator of other classes is a lack too
+    check_fits(real.data, synthetic.open_generator())  # of other classes or columns: a lack too
+    cache = synthetic.open_cache(classes)
     generator.opened(cache)
     try:
         with np.errstate(all="ignore"):

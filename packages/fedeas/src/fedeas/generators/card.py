@@ -133,6 +133,10 @@ class GeneratorCard:
         body["training"] = {name: value for name, value in body["training"].items() if value}
         body["settings"] = body.pop("settings")  # long, and for no reader: last
         body = json.loads(json.dumps(body))  # tuples as lists, as it will be read
+        try:
+            _check_printable({name: body[name] for name in body.keys() & _SENTENCES})
+        except ValueError as error:
+            raise InputError(f"a generator's card cannot hold {error}") from None
         body["sha256"] = content_hash(body)
         with atomic_write(folder / CARD) as temporary:
             temporary.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")

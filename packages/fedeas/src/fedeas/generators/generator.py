@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from fedeas._util.optional import import_extra
 from fedeas._util.specs import Registry, parse
 from fedeas.data import load_images
+from fedeas.data.dataset import Dataset
 from fedeas.data.kinds import Array
+from fedeas.data.schema import check_columns
 from fedeas.errors import InputError
 from fedeas.generators.card import GeneratorCard, find_model
 from fedeas.generators.controls import noise_like, pool_of_data
@@ -172,6 +174,21 @@ def check_classes(
         What an error calls them.
     """
     _check_same_classes(classes, getattr(generator, "classes", None), nouns)
+
+
+def check_fits(data: Dataset, generator: object) -> None:
+    """Refuse a generator of other classes than the data, or of other columns.
+
+    Parameters
+    ----------
+    data : Dataset
+        The data that samples are for.
+    generator : object
+        The generator; one without `classes` or `schema` takes any.
+    """
+    check_classes(data.classes, generator)
+    if (known := getattr(generator, "schema", None)) is not None:
+        check_columns(data.schema, known, ("data", "generator"))
 
 
 def _check_same_classes(

@@ -16,9 +16,7 @@ from fedeas.planning.named_values import match_names
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
-_ALLOWED = (
-    "seconds, or a number with a unit: ms, s, min, h, d, or a currency such as EUR"
-)
+_ALLOWED = "seconds, or a number with a unit: ms, s, min, h, d, or a currency such as EUR"
 
 
 @dataclass(frozen=True)
