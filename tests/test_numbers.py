@@ -560,17 +560,10 @@ def what_to_do_after_a_start() -> str:
         ]
         return plus_minus(*ways)
 
-    alone = {
-        (data, e): last_of_start(data, "classifier", e, "alone")
-        for data in ("satimage", "letter")
-        for e in ("1", "10")
-    }
     return (
         "**After the start, generating adds little or nothing**: FedEAS minus none is "
         f"{more('satimage', '1')} and {more('satimage', '10')} points at epsilon 1 and 10 on "
-        f"satimage, {more('letter', '1')} and {more('letter', '10')} on letter. The classifier "
-        f"alone has {alone['satimage', '1']} and {alone['satimage', '10']} on satimage, "
-        f"{alone['letter', '1']} and {alone['letter', '10']} on letter"
+        f"satimage, {more('letter', '1')} and {more('letter', '10')} on letter"
     )
 
 
