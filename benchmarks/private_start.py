@@ -67,7 +67,7 @@ def base(data: str, seed: int, rounds: int, out: Path) -> tuple[dict[str, Any], 
     config = content["base"]
     config["seed"] = seed
     config["augment"] |= {"cache": str(out / "cache"), "steps_as": match}
-    config["federated"] |= {"rounds": rounds}
+    config["federated"] |= {"rounds": rounds, "eval_every": 1}
     return config, match
 
 

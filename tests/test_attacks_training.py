@@ -18,10 +18,10 @@ from scipy import stats
 from fedeas import InfeasibleError
 from fedeas.flower import client as client_module
 from fedeas.flower import records
+from fedeas.flower.aggregation import clip_update
 from fedeas.flower.backends import InlineGrid
 from fedeas.flower.deployed import agreed_config
 from fedeas.flower.exchange import exchange
-from fedeas.flower.rounds import clip_update
 from fedeas.training.loop import fit
 from fedeas.training.methods import make_method
 from fedeas.training.models import make_model

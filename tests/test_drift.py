@@ -8,9 +8,9 @@ import torch
 from flwr.app import Message
 
 from fedeas.flower import records
+from fedeas.flower.aggregation import RoundAggregator, Weights
 from fedeas.flower.backends import InlineGrid
 from fedeas.flower.roster import Node
-from fedeas.flower.rounds import RoundAggregator, Weights
 from fedeas.training.methods.method import FedAvg
 from fedeas_lab.cli.results import rich_table
 from fedeas_lab.report.page import table_sections

@@ -26,11 +26,12 @@ from fedeas import InfeasibleError, InputError, Plan
 from fedeas._util.seeds import child_rng
 from fedeas.cache import Cache
 from fedeas.flower import records
+from fedeas.flower.aggregation import RoundAggregator, Weights
 from fedeas.flower.backends import InlineGrid, run_on_backend
 from fedeas.flower.client import ClientStateStore, make_client_app
 from fedeas.flower.exchange import exchange
 from fedeas.flower.roster import Node
-from fedeas.flower.rounds import RoundAggregator, Weights, run_rounds
+from fedeas.flower.rounds import run_rounds
 from fedeas.partition import IndexLists, Partition
 from fedeas.training.loop import accuracy, fit
 from fedeas.training.methods import METHODS as REGISTRY

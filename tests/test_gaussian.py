@@ -17,10 +17,9 @@ from fedeas.generators.gaussian import (
     FULL,
     class_covariances,
     common_covariance,
-    normals,
     shrinkage,
-    uniforms,
 )
+from fedeas.generators.random_streams import normals, uniforms
 from fedeas.generators.row_space import Quantiles
 from strategies import tables
 from tabular import SCHEMA, draw_table

@@ -11,9 +11,10 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedeas.flower import records
+from fedeas.flower.aggregation import RoundAggregator, Weights
 from fedeas.flower.backends import InlineGrid
 from fedeas.flower.roster import Node, Roster
-from fedeas.flower.rounds import RoundAggregator, Weights, run_rounds
+from fedeas.flower.rounds import run_rounds
 from fedeas.flower.settings import Deployment
 from fedeas.training.methods import make_method
 from fedeas.training.models import make_model

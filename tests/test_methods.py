@@ -19,10 +19,11 @@ from torch.nn import functional
 from fedeas import InputError
 from fedeas.data import Dataset
 from fedeas.flower import records
+from fedeas.flower.aggregation import RoundAggregator, Weights
 from fedeas.flower.backends import InlineGrid
 from fedeas.flower.client import make_client_app
 from fedeas.flower.roster import Node
-from fedeas.flower.rounds import RoundAggregator, Weights, run_rounds
+from fedeas.flower.rounds import run_rounds
 from fedeas.flower.site import Site
 from fedeas.training.loop import LocalObjective
 from fedeas.training.methods import make_method

@@ -24,9 +24,10 @@ from fedeas.cache import fill
 from fedeas.cache.store import work
 from fedeas.data import describe_columns
 from fedeas.errors import InputError, MissingExtraError
+from fedeas.flower.aggregation import Line
 from fedeas.flower.backends import check_backend, run_on_backend
 from fedeas.flower.client import make_client_app
-from fedeas.flower.rounds import PLAIN, Aggregation, Line, RoundLog, Trained, run_rounds
+from fedeas.flower.rounds import PLAIN, Aggregation, RoundLog, Trained, run_rounds
 from fedeas.flower.simulated import Simulation
 from fedeas.flower.site import OpenSite
 from fedeas.training.loop import keep_memory, scores, use_threads

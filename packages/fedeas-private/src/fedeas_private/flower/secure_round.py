@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from fedeas.errors import InfeasibleError, InputError
 from fedeas.flower import records
+from fedeas.flower.aggregation import RoundAggregator, RoundSums, clip_update
 from fedeas.flower.client import LocalTraining
 from fedeas.flower.exchange import exchange
-from fedeas.flower.rounds import RoundAggregator, RoundRequest, RoundSums, clip_update
+from fedeas.flower.rounds import RoundRequest
 from fedeas.flower.settings import Deployment
 from fedeas.generators.card import PrivacyGuarantee
 from fedeas.training.methods.method import Method

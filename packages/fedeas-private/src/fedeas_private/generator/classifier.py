@@ -355,12 +355,14 @@ def _from_rows(asked: rows.AskedMoments) -> Tensors:
     covariances[:, :first], covariances[:, :, :first] = common[:first], common[:, :first]
     # Noise counts against what a number varies by given all others: discriminants have inverses.
     numbers = len(common) - first
-    precision = np.diag(np.linalg.inv(rows.positive(common)))[first:].sum() / max(numbers, 1)
+    precision = np.diag(np.linalg.inv(rows.with_least_variance(common)))[first:].sum() / max(
+        numbers, 1
+    )
     errors = asked.moments.second_errors * asked.query.radius**2 / math.sqrt(2)
     edges = np.array([noise_edge(error, numbers) for error in errors.tolist()])
     weights = (_LEAN * precision * edges)[:, np.newaxis, np.newaxis]
     mixed = (covariances + weights * common) / (1 + weights)
-    return discriminants(counts, means, np.stack([rows.positive(one) for one in mixed]))
+    return discriminants(counts, means, np.stack([rows.with_least_variance(one) for one in mixed]))
 
 
 def discriminants(

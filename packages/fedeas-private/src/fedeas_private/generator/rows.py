@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 from fedeas._util.seeds import child_rng
 from fedeas.data.schema import Column, Schema
 from fedeas.generators.card import GeneratorCard
-from fedeas.generators.gaussian import Gaussian, Moments, Seeds
+from fedeas.generators.gaussian import Gaussian, Moments
+from fedeas.generators.random_streams import Seeds
 from fedeas.generators.row_space import Floats, Quantiles, RowSpace
 from fedeas.training.tensors import Tensors
 from fedeas_private.generator.base import PrivateGenerator, james_stein, spectrum
@@ -317,7 +318,7 @@ def clean_moments(space: RowSpace, noisy: NoisyMoments, radius: float) -> Moment
     )
     squares = np.empty_like(raw)
     for c, mean in enumerate(means):
-        covariance = positive(_leaning(space, raw[c], common, float(errors[c])))
+        covariance = with_least_variance(_leaning(space, raw[c], common, float(errors[c])))
         covariance = _without_faint_levels(space, covariance, mean, float(errors[c]))
         squares[c] = _consistent(space, covariance + np.outer(mean, mean), mean)
     return Moments(
@@ -336,16 +337,16 @@ def within_classes(pooled: Floats, error: float) -> Floats:
         The standard error of a diagonal entry; others have 1 / sqrt(2) of it.
     """
     if not error:
-        return positive(pooled)
+        return with_least_variance(pooled)
     variances = np.diag(np.maximum(np.diag(pooled), _LEAST_VARIANCE))
     between = pooled - np.diag(np.diag(pooled))
     shared = np.zeros_like(pooled)
     for _ in range(_ROUNDS):
         shared = spectrum(between + np.diag(np.diag(shared)), error / math.sqrt(2)).matrix()
-    return positive(shared - np.diag(np.diag(shared)) + variances)
+    return with_least_variance(shared - np.diag(np.diag(shared)) + variances)
 
 
-def positive(covariance: Floats) -> Floats:
+def with_least_variance(covariance: Floats) -> Floats:
     """Return a covariance with a least variance in every direction."""
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
     clipped: Floats = (vectors * np.maximum(values, _LEAST_VARIANCE)) @ vectors.T
@@ -447,7 +448,7 @@ def _normals(space: RowSpace, noisy: NoisyMoments, radius: float) -> tuple[Float
     means = clean.sums / clean.counts[:, np.newaxis]
     seconds = clean.squares / clean.counts[:, np.newaxis, np.newaxis]
     covariances = seconds - np.einsum("ci,cj->cij", means, means)
-    return means, np.linalg.cholesky(np.stack([positive(one) for one in covariances]))
+    return means, np.linalg.cholesky(np.stack([with_least_variance(one) for one in covariances]))
 
 
 def _noised(noisy: NoisyMoments, rng: np.random.Generator) -> NoisyMoments:

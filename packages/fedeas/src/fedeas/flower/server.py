@@ -16,9 +16,10 @@ from fedeas._util.files import locked
 from fedeas._util.optional import import_extra
 from fedeas._util.settings import read_settings
 from fedeas.data import Dataset
+from fedeas.flower.aggregation import Line
 from fedeas.flower.deployed import open_part, read_classes, row_policy
 from fedeas.flower.exchange import WAITS, log_errors_in_one_line
-from fedeas.flower.rounds import PLAIN, Aggregation, Line, RoundLog, Trained, run_rounds
+from fedeas.flower.rounds import PLAIN, Aggregation, RoundLog, Trained, run_rounds
 from fedeas.flower.settings import RunConfig
 from fedeas.generators.card import PrivacyGuarantee, TrainingRecord
 from fedeas.training.loop import scores

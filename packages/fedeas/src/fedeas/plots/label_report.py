@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedeas._util.files import atomic_write
 from fedeas.errors import InputError
-from fedeas.planning.beta import plan as make_plan
+from fedeas.planning import beta
 from fedeas.planning.cost import Cost, cost_text
 from fedeas.planning.counts import CountsLike, LabelCounts
 from fedeas.planning.diagnosis import (
@@ -129,7 +129,7 @@ def profile(
         ]
     sections += [
         Section("What is not known", [_unknown(shown)]),
-        Section("What this page reveals", [_revealed(shown)]),
+        Section("What this page reveals", [_what_it_reveals(shown)]),
     ]
     name = title or f"Labels of {_number_of(_site_count(shown), 'site')}"
     return LabelReport(render_page(name, sections, one_column=True))
@@ -144,7 +144,7 @@ class _Case(NamedTuple):
 
 
 def _case(counts: LabelCounts, target: TargetLike, planned: bool) -> _Case:
-    plan = make_plan(counts, target=target) if planned else None
+    plan = beta.plan(counts, target=target) if planned else None
     return _Case(counts, diagnose(counts, target), plan)
 
 
@@ -154,12 +154,12 @@ def _case(counts: LabelCounts, target: TargetLike, planned: bool) -> _Case:
 def _summary(shown: Published, cases: Sequence[_Case]) -> list[Part]:
     withheld, empty = int(shown.withheld.sum()), int(((shown.n == 0) & ~shown.withheld).sum())
     numbers = [
-        (_range(shown.total_range), _MANY[shown.unit]),
+        (_range_text(shown.total_range), _MANY[shown.unit]),
         (f"{_site_count(shown):,}", "sites"),
         (f"{len(shown.classes):,}", "classes"),
     ]
     if isinstance(shown, PublishedCounts):
-        share = _percent([empty / shown.n.size])
+        share = _percent_text([empty / shown.n.size])
         numbers.append((share, f"of all pairs of a site and a class have no {shown.unit}"))
     if withheld:
         numbers.append((f"{withheld:,}", "small counts withheld"))
@@ -226,19 +226,20 @@ def _table(shown: Published) -> Grid:
         for _, classes in columns:
             part = shown.range_of(sites[:, np.newaxis], classes)
             single = len(sites) == len(classes) == 1
-            line.append(_noisy(shown, sites, classes) if single else _range(part))
+            line.append(_noisy(shown, sites, classes) if single else _range_text(part))
             hidden = single and bool(shown.withheld[sites, classes].any())
             shade.append(-1.0 if hidden else sum(part) / max(1, sum(total)))
-        lines.append([*line, _range(total)])
+        lines.append([*line, _range_text(total)])
         shades.append([*shade, None])
     darkest = max(shade for row in shades for shade in row if shade is not None)
     if darkest > 0:
         shades = [[x and (x / darkest if x > 0 else x) for x in row] for row in shades]
     if len(rows) > 1:
         totals = [
-            _range(_total([shown.class_range(int(c)) for c in classes])) for _, classes in columns
+            _range_text(_sum_of_ranges([shown.class_range(int(c)) for c in classes]))
+            for _, classes in columns
         ]
-        lines.append(["all sites", *totals, _range(shown.total_range)])
+        lines.append(["all sites", *totals, _range_text(shown.total_range)])
         shades.append([None] * len(lines[-1]))
     return Grid(["site", *(name for name, _ in columns), "all classes"], lines, shades)
 
@@ -247,7 +248,7 @@ def _noisy(shown: Published, sites: Any, classes: Any) -> str:
     """Return a single count as text, with its error if it has one."""
     if isinstance(shown, NoisyCounts):
         return f"{int(shown.n[sites[0], classes[0]]):,} ± {shown.margin:,}"
-    return _range(shown.range_of(sites[:, np.newaxis], classes))
+    return _range_text(shown.range_of(sites[:, np.newaxis], classes))
 
 
 def _differences(shown: Published, cases: Sequence[_Case]) -> list[Part]:
@@ -281,8 +282,8 @@ def _differences(shown: Published, cases: Sequence[_Case]) -> list[Part]:
         "rare everywhere. Samples for particular sites help against the first part.",
         Numbers(
             [
-                (_percent(between), "of the imbalance lies between sites"),
-                (_percent(everywhere), "is common to all sites together"),
+                (_percent_text(between), "of the imbalance lies between sites"),
+                (_percent_text(everywhere), "is common to all sites together"),
             ]
         ),
         text,
@@ -300,11 +301,11 @@ def _class_table(shown: Published, cases: Sequence[_Case]) -> Grid:
     lines = []
     for c in order[:_MOST_SITES]:
         shares = [case.counts.n[:, c].sum() / case.counts.total for case in cases]
-        line = [shown.classes[c], _range(shown.class_range(int(c))), _percent(shares)]
+        line = [shown.classes[c], _range_text(shown.class_range(int(c))), _percent_text(shares)]
         if len(shown.clients) > 1:
             k, number = int(shown.n[:, c].argmax()), int(present[:, c].sum())
             parts = [case.counts.n[k, c] / max(1, case.counts.n[:, c].sum()) for case in cases]
-            most = f"{shown.clients[k]} ({_percent(parts)})" if shown.n[k, c] else "-"
+            most = f"{shown.clients[k]} ({_percent_text(parts)})" if shown.n[k, c] else "-"
             words = ["rare"] if max(shares) < 0.5 / C else []
             words += ["at few sites"] if number < sites / 2 else []
             line += [f"{number:,} of {sites:,}", most, ", ".join(words)]
@@ -332,9 +333,9 @@ def _help(shown: Published, cases: Sequence[_Case]) -> list[Part]:
     """Say what the diagnosis advises and why, of all tables that agree with what is shown."""
     reasons = Counter(_reason(case.diagnosis) for case in cases)
     parts: list[Part] = [_headline(shown, cases)]
-    between = _percent([case.diagnosis.between for case in cases])
-    lacking = _percent([case.diagnosis.lacking for case in cases])
-    scarce = _range(_ends([case.diagnosis.scarce_classes for case in cases]))
+    between = _percent_text([case.diagnosis.between for case in cases])
+    lacking = _percent_text([case.diagnosis.lacking for case in cases])
+    scarce = _range_text(_least_and_most([case.diagnosis.scarce_classes for case in cases]))
     for reason, number in reasons.most_common():
         few = f"{FEW} {_MANY[shown.unit]}"
         text = reason.format(between=between, lacking=lacking, scarce=scarce, few=few)
@@ -402,36 +403,40 @@ def _plan(shown: Published, cases: Sequence[_Case], cost: Cost | None) -> list[P
     order = np.argsort(-samples.sum(axis=1), kind="stable")[:_MOST_PLANS]
     lines = []
     for k in order:
-        generated = _range(_ends([int(plan.per_client[k]) for plan in plans]))
+        generated = _range_text(_least_and_most([int(plan.per_client[k]) for plan in plans]))
         largest = [c for c in np.argsort(-samples[k], kind="stable")[:_MOSTLY] if samples[k, c]]
         mostly = ", ".join(shown.classes[c] for c in largest)
-        lines.append([shown.clients[k], _range(shown.range_of(np.array([k]))), generated, mostly])
+        lines.append(
+            [shown.clients[k], _range_text(shown.range_of(np.array([k]))), generated, mostly]
+        )
     which = "the sites" if len(order) == len(shown.clients) else f"the {len(order)} sites"
     return [
         f"{optional} It aims to remove at least half of the imbalance with a synthetic share "
         f"below a quarter.{missed}",
-        _bought(shown, plans, cost),
+        _what_it_buys(shown, plans, cost),
         f"{spent} To give every class as many samples as the largest one at its site would take "
-        f"{_range(_ends([plan.total for plan in full]))} synthetic samples. Repeating a site's own "
-        f"samples could make {_percent(copies)} of those proposed.",
+        f"{_range_text(_least_and_most([plan.total for plan in full]))} synthetic samples. "
+        f"Repeating a site's own samples could make {_percent_text(copies)} of those proposed.",
         f"Of {which} that would generate most:" if which != "the sites" else "By site:",
         Grid(["site", "has", "would generate", "mostly of"], lines),
     ]
 
 
-def _bought(shown: Published, plans: Sequence[Plan | LabelSetPlan], cost: Cost | None) -> Numbers:
+def _what_it_buys(
+    shown: Published, plans: Sequence[Plan | LabelSetPlan], cost: Cost | None
+) -> Numbers:
     """Return what plans would generate, what that changes and what it costs."""
     share = "of all samples would be synthetic"
     if shown.unit != "sample":
         share = f"synthetic share, where a {shown.unit} counts as one sample"
     numbers = [
-        (_range(_ends([plan.total for plan in plans])), "synthetic samples"),
-        (_percent([plan.synthetic_share for plan in plans]), share),
-        (_percent([plan.reduction for plan in plans]), "of the imbalance would be gone"),
+        (_range_text(_least_and_most([plan.total for plan in plans])), "synthetic samples"),
+        (_percent_text([plan.synthetic_share for plan in plans]), share),
+        (_percent_text([plan.reduction for plan in plans]), "of the imbalance would be gone"),
     ]
     if cost:
         amounts = [cost.amount(plan.per_client) for plan in plans]
-        numbers.append((_span(amounts, lambda x: cost_text(x, cost.unit)), "to generate them"))
+        numbers.append((_span_text(amounts, lambda x: cost_text(x, cost.unit)), "to generate them"))
     return Numbers(numbers)
 
 
@@ -456,10 +461,10 @@ def _label_set_sections(
     cases = [_Case(each.positives, diagnose(each.positives, target), None) for each in tables]
     several = [each.n[:, each.sets.sum(axis=1) > 1].sum() / each.total for each in tables]
     numbers = [
-        (_range(shown.total_range), _MANY[unit]),
+        (_range_text(shown.total_range), _MANY[unit]),
         (f"{table.K:,}", "sites"),
         (f"{table.L:,}", "labels"),
-        (_percent(several), f"of the {_MANY[unit]} have two or more labels"),
+        (_percent_text(several), f"of the {_MANY[unit]} have two or more labels"),
     ]
     sections = [
         Section("", [Numbers(numbers), *([_headline(shown, cases)] if table.K > 1 else [])]),
@@ -475,7 +480,7 @@ def _label_set_sections(
     return [
         *sections,
         Section("What is not known", [_unknown(shown)]),
-        Section("What this page reveals", [_revealed(shown)]),
+        Section("What this page reveals", [_what_it_reveals(shown)]),
     ]
 
 
@@ -495,16 +500,16 @@ def _who_has_which(shown: PublishedCounts, tables: Sequence[LabelSetCounts]) -> 
                 each.positives.n[sites, c].sum() / max(1, each.sizes[sites].sum())
                 for each in tables
             ]
-            line.append(f"{_range(count)} ({_percent(shares)})" if count[1] else "0")
+            line.append(f"{_range_text(count)} ({_percent_text(shares)})" if count[1] else "0")
             hidden = count[1] > 0 and not shown.n[part].any()
             shade.append(-1.0 if hidden else float(np.mean(shares)))
-        lines.append([*line, _range(shown.range_of(sites))])
+        lines.append([*line, _range_text(shown.range_of(sites))])
         shades.append([*shade, None])
     totals = [
-        _range(_total([shown.class_range(int(s)) for s in np.flatnonzero(holds[c])]))
+        _range_text(_sum_of_ranges([shown.class_range(int(s)) for s in np.flatnonzero(holds[c])]))
         for c in columns
     ]
-    lines.append(["all sites", *totals, _range(shown.total_range)])
+    lines.append(["all sites", *totals, _range_text(shown.total_range)])
     shades.append([None] * len(lines[-1]))
     parts: list[Part] = [
         "A row is a site, a column a label. One sample may have several labels or none, so the "
@@ -545,10 +550,12 @@ def _pairs(shown: PublishedCounts, tables: Sequence[LabelSetCounts]) -> list[Par
         if not middle[a, b]:
             break
         both = np.flatnonzero(sets[:, a] & sets[:, b])
-        count = _total([shown.class_range(int(s)) for s in both])
+        count = _sum_of_ranges([shown.class_range(int(s)) for s in both])
         rarer, other = sorted((a, b), key=lambda c: int(together[:, c, c].sum()))
         shares = [each[a, b] / max(1, each[rarer, rarer]) for each in together]
-        lines.append([f"{names[rarer]} and {names[other]}", _range(count), _percent(shares)])
+        lines.append(
+            [f"{names[rarer]} and {names[other]}", _range_text(count), _percent_text(shares)]
+        )
     if not lines:
         return ["No two labels occur together."]
     head = ["labels", _MANY[shown.unit], "of those with the first label"]
@@ -568,14 +575,14 @@ def _set_plan(
         largest = [s for s in np.argsort(-samples[k], kind="stable")[:_MOSTLY] if samples[k, s]]
         lines.append([
             shown.clients[k],
-            _range(shown.range_of(np.array([k]))),
-            _range(_ends([int(plan.per_client[k]) for plan in plans])),
+            _range_text(shown.range_of(np.array([k]))),
+            _range_text(_least_and_most([int(plan.per_client[k]) for plan in plans])),
             ", ".join(sets[s].replace("|", " + ") for s in largest),
         ])  # fmt: skip
     return [
         "The fewest samples that hold the labels which sites are short of: one sample may bring "
         "several.",
-        _bought(shown, plans, cost),
+        _what_it_buys(shown, plans, cost),
         Grid(["site", "has", "would generate", "mostly of"], lines),
     ]
 
@@ -604,10 +611,10 @@ def _unknown(shown: Published) -> Grid:
     return Grid(["", ""], lines, facts=True)
 
 
-def _revealed(shown: Published) -> Grid:
+def _what_it_reveals(shown: Published) -> Grid:
     """Say what was revealed to whom, at which epsilon, about how many samples."""
     sites = _number_of(_site_count(shown), "site")
-    about = f"{_range(shown.total_range)} {_MANY[shown.unit]} at {sites}"
+    about = f"{_range_text(shown.total_range)} {_MANY[shown.unit]} at {sites}"
     if isinstance(shown, NoisyCounts):
         guarantee = (
             f"Differential privacy with epsilon {shown.epsilon:g} and delta {shown.delta:g} for "
@@ -674,25 +681,25 @@ def _number_of(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _total(ranges: Sequence[Range]) -> Range:
+def _sum_of_ranges(ranges: Sequence[Range]) -> Range:
     return sum(low for low, _ in ranges), sum(high for _, high in ranges)
 
 
-def _ends(values: Iterable[int]) -> Range:
+def _least_and_most(values: Iterable[int]) -> Range:
     ordered = sorted(values)
     return ordered[0], ordered[-1]
 
 
-def _range(ends: Range) -> str:
+def _range_text(ends: Range) -> str:
     low, high = ends
     return f"{low:,}" if low == high else f"{low:,}\u2013{high:,}"
 
 
-def _span(values: Sequence[float], text: Callable[[float], str]) -> str:
+def _span_text(values: Sequence[float], text: Callable[[float], str]) -> str:
     low, high = text(min(values)), text(max(values))
     return low if low == high else f"{low} to {high}"
 
 
-def _percent(shares: Sequence[float]) -> str:
+def _percent_text(shares: Sequence[float]) -> str:
     low, high = f"{100 * min(shares):.0f}", f"{100 * max(shares):.0f}"
     return f"{low}\u00a0%" if low == high else f"{low}\u2013{high}\u00a0%"
