@@ -480,14 +480,17 @@ def what_others_published() -> str:
 
 
 def what_private_images_teach() -> str:
-    fashion = [r for r in table("private-generator.csv") if r["data"] == "fashion"]
+    rows = table("private-generator.csv")
+    fashion = [r for r in rows if r["data"] == "fashion"]
     one, ten = (r["accuracy"] for r in fashion)
     assert [r["epsilon"] for r in fashion] == ["1", "10"]
     assert all(len(r["seeds"].split()) == 3 for r in fashion)
+    cifar = [f"{float(r['accuracy']):.1f}" for r in rows if r["data"] == "cifar10"]
     return (
         "A CNN trained on its images alone recognises "
         f"{float(one):.1f} % of Fashion-MNIST's test images at epsilon 1 and {float(ten):.1f} % at "
-        "epsilon 10"
+        "epsilon 10 ([record](data/private-generator.csv): 20 clients, Dirichlet 0.1, delta 1e-5, "
+        f"60,000 images, three seeds); on CIFAR-10 {cifar[0]} and {cifar[1]} % (one seed)"
     )
 
 
