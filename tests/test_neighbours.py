@@ -692,6 +692,7 @@ def sound_questions(draw, kind: str, name: str = "") -> dict[str, Any]:
             "places": [[draw(places) for _ in range(len(each) + 1)] for each in own],
             "variances": [[draw(variances) for _ in range(len(each) + 1)] for each in own],
             "radius": draw(st.sampled_from((1.0, 2e-6, 9e5))),
+            "number_radius": draw(st.sampled_from((1.0, 2e-6, 9e5))),
         }  # fmt: skip
     return asked
 

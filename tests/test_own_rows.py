@@ -5,6 +5,7 @@ import json
 import math
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +39,9 @@ QUERIES = [
     RowMoments(
         3, (3,), (0, 0, 3), (False, True, True), CUTS,
         ((-1.0, 0.2, 1.5), (-2.0, -0.5, 0.5, 300.0)), ((0.3, 0.0, 0.4), (0.1, 0.1, 0.1, 20.0)),
-        1.8,
+        1.8, 1.4,
     ),
+    RowMoments(3, (3,), (4, 4, 3), (False, True, True), radius=1.5),
 ]  # fmt: skip
 
 
@@ -66,7 +68,7 @@ def test_one_row_moves_an_answer_by_its_own_words_and_no_further_than_proven(que
     assert np.linalg.norm(moved.astype(float)) <= query.sensitivity
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.name)
+@pytest.mark.parametrize("query", QUERIES[:2], ids=lambda q: q.name)
 def test_the_bound_is_reached_and_two_rows_pass_it(query):
     """Positive control: the search above could find a row that is too long."""
     far = np.array([[1e9, 1e9, 1.0]], np.float32)
@@ -93,7 +95,7 @@ def test_values_are_counted_in_their_interval_and_gaps_apart():
 
 
 def test_moments_are_those_of_a_generator_that_sees_the_rows():
-    """In the same space, of rows that are not clipped."""
+    """In the same space, of rows that are not clipped; second moments are those of numbers."""
     rows, labels = draw_rows(600)
     seen = Gaussian.fit(rows, labels, CLASSES, SCHEMA)
     space = seen.space
@@ -105,13 +107,13 @@ def test_moments_are_those_of_a_generator_that_sees_the_rows():
         3, (3,), (0, 0, 3), space.gaps, tuple(tuple(own[1:].tolist()) for own in numbers),
         tuple(tuple(places.tolist()) for places, _ in encoded),
         tuple(tuple(variances.tolist()) for _, variances in encoded),
-        20.0,
+        20.0, 10.0,
     )  # fmt: skip
     found = query.read(query.answer(rows, labels), 0.0, 1)
-    n = seen.moments.counts
+    n, numbers = seen.moments.counts, seen.moments.squares[:, -2:, -2:]
     assert found.counts.tolist() == n.tolist()
-    assert found.means * 20 == pytest.approx(seen.moments.sums / n[:, None], abs=1e-3)
-    assert found.seconds * 400 == pytest.approx(seen.moments.squares / n[:, None, None], abs=1e-2)
+    assert found.means * 10 == pytest.approx(seen.moments.sums / n[:, None], abs=1e-3)
+    assert found.seconds * 100 == pytest.approx(numbers / n[:, None, None], abs=1e-2)
 
 
 @pytest.mark.parametrize(
@@ -122,12 +124,50 @@ def test_moments_are_those_of_a_generator_that_sees_the_rows():
         {"levels": (0, 0, "a")}, {"gaps": (False, True)}, {"gaps": (0, 1, 1)},
         {"places": ((0.0, 1.0, math.inf), (0.0,) * 4)}, {"places": ((0.0,), (0.0,))},
         {"variances": ((0.0, -1.0, 0.0), (0.0,) * 4)}, {"radius": 0.0}, {"radius": math.nan},
-        {"radius": "1"}, {"levels": (0, 0, 9000)},
+        {"radius": "1"}, {"number_radius": 0.0}, {"number_radius": math.inf},
     ],
 )  # fmt: skip
 def test_an_absurd_query_is_refused_before_anything_is_computed(wrong):
     with pytest.raises(InputError):
         RowMoments(**{**QUERIES[1].__dict__, **wrong})
+
+
+def test_a_table_of_too_many_levels_is_refused_before_anything_is_asked():
+    many = Column("code", categories=tuple(map(str, range(20_000))))
+
+    def ask(query, part):
+        raise AssertionError("asked")
+
+    with pytest.raises(InputError, match="leave out columns of many categories"):
+        own_rows.ask_moments(Schema((many, Column("age"))), 3, ask)
+
+
+def test_rare_levels_move_no_number_and_no_other_level():
+    """Noise on them did, divided by their variance; what levels say of the class stays."""
+    rng = np.random.default_rng(3)
+    codes = tuple(Column(name, categories=tuple(map(str, range(8)))) for name in "abc")
+    schema = Schema((Column("x"), Column("y"), *codes))
+    labels = rng.integers(3, size=6000)
+    rare = np.where(
+        rng.random((6000, 3)) < 0.97, labels[:, None] % 2, rng.integers(8, size=(6000, 3))
+    )
+    rows = np.concatenate([rng.standard_normal((6000, 2)) + 3 * labels[:, None], rare], axis=1)
+    sites = np.array_split(np.arange(6000), 5)
+    with tempfile.TemporaryDirectory() as folder:
+        part = iter([(rows.astype(np.float32), labels)])
+        data = Dataset.write(
+            Path(folder) / "data", "made", ("a", "b", "c"), (6000, 0), part, "", "table", schema
+        )
+        made = make_private(data, sites, epsilon=1.0, seeded_noise=True)
+    asked = np.repeat(np.arange(3), 2000)
+    drawn = made.sample(asked, np.arange(6000).astype(np.uint64))
+    for c in range(3):
+        own, real = drawn[asked == c], rows[labels == c]
+        for level in range(3):
+            with_it = own[own[:, 2] == level][:, :2]
+            if len(with_it) >= 30:
+                assert np.abs(with_it.mean(axis=0) - own[:, :2].mean(axis=0)).max() < 0.5
+        assert (own[:, 2:] == c % 2).mean() == pytest.approx((real[:, 2:] == c % 2).mean(), abs=0.1)
 
 
 # What sums say of columns.
@@ -275,13 +315,13 @@ def test_sums_of_more_rows_than_the_sites_have_are_refused(people):
 
 def test_quality_falls_with_the_noise_and_is_one_without(people):
     data, sites = people
-    few = [own[:120] for own in sites]
+    few = [own[:60] for own in sites]
     found = [
         np.mean(make_private(data, few, epsilon=e, seeded_noise=True).card.quality)
         for e in (1, 3, 10, math.inf)
     ]
     assert found[0] < found[1] < found[2] < found[3] == 1
-    assert found[0] < 0.9
+    assert found[0] < 0.95
 
 
 def test_a_class_of_few_rows_has_less_quality(people):

@@ -462,6 +462,7 @@ def test_no_row_of_a_table_makes_a_query_fail(rows, radius):
     moments = RowMoments(
         3, (2,), levels=(3, 0), gaps=(True, False), cuts=((0.0, 1e30),),
         places=((-1e6, 0.0, 1e6),), variances=((0.0, 1e6, 1.0),), radius=radius,
+        number_radius=1.0,
     )  # fmt: skip
     for query in (counts, moments):
         answer = query.answer(samples, labels)

@@ -356,7 +356,7 @@ def _sizes(query: SampleSum, words: Floats, sigma: float) -> _Sizes:
     if isinstance(query, MomentSum):
         (count, mean, second), d = query.units, query.dimensions
         norms = _norms(words[:, 1 : 1 + d], mean, sigma)
-        traces = _traces(words[:, 1 + d :], d, second, sigma)
+        traces = _traces(words[:, 1 + d :], query.multiplied, max(second, 1), sigma)
         return _Sizes(*_counts(words, count, sigma), norms, traces)
     if isinstance(query, ImageProducts):
         return _Sizes(traces=_traces(words, query.dimensions, UNITS, sigma))

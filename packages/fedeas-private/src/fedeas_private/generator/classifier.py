@@ -8,9 +8,9 @@ within classes is shrunk towards a multiple of the identity, as far as the noise
 eigenvalues that the noise made negative are zero. The discriminants are linear.
 
 Rows: the sums are those of the generator (`rows.py`), so that who made one has the other at no
-further cost. Discriminants are quadratic in numbers and linear in categories, and the covariance of
+further cost, and so is the model. Discriminants are quadratic in numbers, and the covariance of
 every class leans on that of all, the more the larger its noise (regularised discriminant analysis,
-Friedman 1989).
+Friedman 1989). Of categories they add up the logarithms of shares (naive Bayes).
 
 Split of the budget, clipping norms and shrinkage were chosen on CIFAR-10 in grey, on handwritten
 symbols (CROHME) and on the tables penbased, forest cover and rodents: see
@@ -32,6 +32,7 @@ from fedeas.data.parquet import open_frame
 from fedeas.data.schema import Column, Schema
 from fedeas.errors import InputError
 from fedeas.generators.card import CARD, GeneratorCard
+from fedeas.generators.row_space import RowSpace
 from fedeas.training.tensors import Tensors, tensors_digest
 from fedeas_private.generator import rows
 from fedeas_private.generator.base import PrivateModel, james_stein, noise_edge, unfinished
@@ -345,24 +346,37 @@ def shrunk(within: Floats, error: float, shrinkage: float | None = None) -> Floa
 
 def _from_rows(asked: rows.AskedMoments) -> Tensors:
     """Return discriminants from the moments of every class's rows."""
-    clean = rows.clean_moments(asked.space, asked.moments, asked.query.radius)
+    radius, first = asked.query.number_radius, asked.space.first_number
+    clean = rows.clean_moments(asked.space, asked.moments, radius)
     counts, means = clean.counts, clean.sums / clean.counts[:, np.newaxis]
     covariances = clean.squares / counts[:, np.newaxis, np.newaxis]
     covariances -= np.einsum("ci,cj->cij", means, means)
+    covariances = covariances[:, first:, first:]
     common = np.einsum("c,cij->ij", counts / counts.sum(), covariances)
-    # Levels are not normal: only numbers have a covariance of their class.
-    first = asked.space.first_number
-    covariances[:, :first], covariances[:, :, :first] = common[:first], common[:, :first]
     # Noise counts against what a number varies by given all others: discriminants have inverses.
-    numbers = len(common) - first
-    precision = np.diag(np.linalg.inv(rows.with_least_variance(common)))[first:].sum() / max(
-        numbers, 1
-    )
-    errors = asked.moments.second_errors * asked.query.radius**2 / math.sqrt(2)
-    edges = np.array([noise_edge(error, numbers) for error in errors.tolist()])
+    precision = np.diag(np.linalg.inv(rows.with_least_variance(common))).sum() / max(len(common), 1)
+    errors = asked.moments.second_errors * radius**2 / math.sqrt(2)
+    edges = np.array([noise_edge(error, len(common)) for error in errors.tolist()])
     weights = (_LEAN * precision * edges)[:, np.newaxis, np.newaxis]
     mixed = (covariances + weights * common) / (1 + weights)
-    return discriminants(counts, means, np.stack([rows.with_least_variance(one) for one in mixed]))
+    numbers = np.stack([rows.with_least_variance(one) for one in mixed])
+    tensors = discriminants(counts, means[:, first:], numbers)
+    return _with_levels(tensors, asked.space, means)
+
+
+def _with_levels(tensors: Tensors, space: RowSpace, means: Floats) -> Tensors:
+    """Add what levels say to the discriminants of numbers: the logarithm of their shares."""
+    first, size = space.first_number, space.dimensions
+    squares, weights = np.zeros((len(means), size, size)), np.zeros((size, len(means)))
+    squares[:, first:, first:], weights[first:] = tensors["squares"], tensors["weights"]
+    offsets = tensors["offsets"].numpy()
+    for choice in space.choices:
+        shares = means[:, choice.coordinates]
+        other = np.log(1 - shares.sum(axis=1))  # of the first level, which has no coordinate
+        weights[choice.coordinates] = (np.log(shares) - other[:, np.newaxis]).T
+        offsets += other
+    named = {"squares": squares, "weights": weights, "offsets": offsets}
+    return {name: torch.from_numpy(array) for name, array in named.items()}
 
 
 def discriminants(

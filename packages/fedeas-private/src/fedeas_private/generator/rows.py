@@ -9,7 +9,12 @@ Moments are used with the noise taken out, as far as it can be told from the dat
 on all of them: its mean on the mean of all rows, its covariance on the covariance within classes.
 How much follows from the noise, whose size is known, and from how far the class is away (James and
 Stein, 1961). The covariance within classes is one of common factors and a variance of every
-coordinate's own, as in factor analysis; factors beyond the noise's edge are kept (`base.py`).
+number's own, as in factor analysis; factors beyond the noise's edge are kept (`base.py`).
+
+Numbers have covariances; categories have shares in every class and, within it, depend on nothing.
+What one category says of another, or of a number, within a class is little (a random forest on rows
+of exact sums loses one point without it), and noise makes much of it: divided by the variance of a
+rare level, it moves every number.
 
 Quality is how much of a class the noise leaves. What a second draw of the same noise would change
 is about what the first one changed. So a generator is made once more, from moments with noise of
@@ -26,6 +31,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedeas._util.files import check_cells
 from fedeas._util.seeds import child_rng
 from fedeas.data.schema import Column, Schema
 from fedeas.generators.card import GeneratorCard
@@ -44,6 +50,7 @@ METHOD = "moments"
 _SCALES, _QUANTILES = 0.04, 0.08
 _MOMENTS = 1 - _SCALES - _QUANTILES
 _CLIP = 1.1  # clipping norm of rows, in norms of a typical row
+_FEW = 4  # columns: the norm of fewer is clipped as theirs, since it varies more
 _STEP = 0.35  # between the logarithms of the first intervals' ends
 _UNIT, _FINEST = 1.0, 1e-3  # about the smallest numbers that are told from zero
 _LARGEST = 1e9  # a column's values beyond it count as it
@@ -97,11 +104,11 @@ class GaussianRows(PrivateGenerator):
             Asks all sites.
         """
         space, query, moments, released = ask_moments(schema, len(classes), ask)
-        clean = clean_moments(space, moments, query.radius)
+        clean = clean_moments(space, moments, query.number_radius)
         card = make_card(
             METHOD, classes, query.shape, (released,), moments.counts,
-            row_quality(space, moments, query.radius),
-            {"space": space.to_dict(), "radius": query.radius},
+            row_quality(space, moments, query.number_radius),
+            {"space": space.to_dict()},
         )  # fmt: skip
         # As they are saved, with one of two triangles that may differ in the last digit.
         saved = Moments.unpacked(clean.packed(), space.dimensions)
@@ -133,7 +140,11 @@ class AskedMoments(NamedTuple):
 
 def ask_moments(schema: Schema, classes: int, ask: Ask) -> AskedMoments:
     """Ask for the columns' scales, their quantiles, and the moments of every class."""
+    most = sum(len(column.categories) + 1 for column in schema.columns)
+    avoid = "leave out columns of many categories"
+    check_cells(classes * most**2, "the covariance of every class", avoid)
     columns = _find_columns(schema, classes, ask)
+    numbers, choices = len(schema.numbers), len(columns.space.choices)
     query = RowMoments(
         classes,
         (len(schema),),
@@ -143,7 +154,8 @@ def ask_moments(schema: Schema, classes: int, ask: Ask) -> AskedMoments:
         columns.places,
         columns.variances,
         # A number is about 1 from the middle, and a choice at most 1.
-        _CLIP * math.sqrt(len(schema.numbers) + len(columns.space.choices)),
+        _CLIP * math.sqrt(max(numbers + choices, _FEW)),
+        _CLIP * math.sqrt(max(numbers, _FEW)),
     )
     released = ask(query, _MOMENTS)
     moments = query.read(released.sums, released.sigma, released.sites)
@@ -300,6 +312,8 @@ def _intervals(below: Floats) -> tuple[Floats, Floats]:
 def clean_moments(space: RowSpace, noisy: NoisyMoments, radius: float) -> Moments:
     """Return moments as those of rows without noise.
 
+    Within a class, levels depend on nothing else, but that a missing number is none.
+
     Parameters
     ----------
     space
@@ -307,7 +321,7 @@ def clean_moments(space: RowSpace, noisy: NoisyMoments, radius: float) -> Moment
     noisy
         Noisy moments of coordinates of rows, divided by `radius`.
     radius
-        The norm that rows were clipped to.
+        The norm that numbers were clipped to.
     """
     counts, weights = noisy.counts, noisy.counts / noisy.counts.sum()
     raw, errors = noisy.covariances() * radius**2, noisy.second_errors * radius**2
@@ -316,11 +330,11 @@ def clean_moments(space: RowSpace, noisy: NoisyMoments, radius: float) -> Moment
         np.einsum("c,cij->ij", weights, raw),
         float(np.sqrt(np.square(weights * errors).sum())),
     )
-    squares = np.empty_like(raw)
+    squares = np.einsum("ci,cj->cij", means, means)
     for c, mean in enumerate(means):
-        covariance = with_least_variance(_leaning(space, raw[c], common, float(errors[c])))
-        covariance = _without_faint_levels(space, covariance, mean, float(errors[c]))
-        squares[c] = _consistent(space, covariance + np.outer(mean, mean), mean)
+        numbers = with_least_variance(_leaning(raw[c], common, float(errors[c])))
+        squares[c, space.first_number :, space.first_number :] += numbers
+        squares[c] = _consistent(space, squares[c], mean)
     return Moments(
         counts, means * counts[:, np.newaxis], squares * counts[:, np.newaxis, np.newaxis]
     )
@@ -369,42 +383,17 @@ def _clean_means(space: RowSpace, means: Floats, errors: Floats, weights: Floats
     return clean
 
 
-def _leaning(space: RowSpace, raw: Floats, common: Floats, error: float) -> Floats:
+def _leaning(raw: Floats, common: Floats, error: float) -> Floats:
     """Return a class's covariance, leaning on the common one wherever the noise is large.
 
-    Variances, and covariances of numbers, of levels, and of one with the other, each have a weight
-    of their own.
+    Variances and covariances have a weight each.
     """
-    difference, number = raw - common, np.arange(len(raw)) >= space.first_number
-    kinds = number[:, np.newaxis].astype(int) + number
-    diagonal = np.eye(len(raw), dtype=bool)
+    difference, diagonal = raw - common, np.eye(len(raw), dtype=bool)
     covariance = common.copy()
-    for kind in range(3):
-        for part, square in (
-            ((kinds == kind) & diagonal, error**2),
-            ((kinds == kind) & ~diagonal, error**2 / 2),
-        ):
-            deviation = difference[part]
-            covariance[part] += james_stein(deviation, deviation.size * square) * deviation
+    for part, square in ((diagonal, error**2), (~diagonal, error**2 / 2)):
+        deviation = difference[part]
+        covariance[part] += james_stein(deviation, deviation.size * square) * deviation
     return covariance
-
-
-def _without_faint_levels(
-    space: RowSpace, covariance: Floats, mean: Floats, error: float
-) -> Floats:
-    """Return a covariance in which rare levels say no more of other columns than they can.
-
-    A number differs between rows with and without a level by their covariance over the level's
-    variance v: noise of e becomes e / v. Where such differences are of a number's own size, 1, the
-    best guess is v**2 / (v**2 + e**2) of what is seen.
-    """
-    shares = mean[: space.first_number]
-    signal, noise = np.square(shares * (1 - shares)), error**2 / 2
-    weights = np.ones(len(mean))
-    weights[: space.first_number] = signal / (signal + noise)
-    damped = covariance * np.outer(weights, weights)
-    np.fill_diagonal(damped, np.diag(covariance))
-    return damped
 
 
 def _consistent(space: RowSpace, squares: Floats, mean: Floats) -> Floats:

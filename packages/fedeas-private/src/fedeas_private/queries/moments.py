@@ -31,13 +31,14 @@ class NoisyMoments(NamedTuple):
 
     counts: Floats  # the samples of a class; at least 1
     means: Floats  # classes x coefficients
-    seconds: Floats  # classes x coefficients x coefficients: the mean of x x^T
+    seconds: Floats  # the mean of x x^T of every class, of the last coefficients: those multiplied
     mean_errors: Floats  # per class, the standard error of an entry
     second_errors: Floats  # the same of a diagonal entry; others have 1 / sqrt(2) of it
 
     def covariances(self) -> Floats:
-        """Return the covariance of every class, with its noise."""
-        raw: Floats = self.seconds - np.einsum("ci,cj->cij", self.means, self.means)
+        """Return the covariance of every class's multiplied coefficients, with its noise."""
+        means = self.means[:, self.means.shape[1] - self.seconds.shape[1] :]
+        raw: Floats = self.seconds - np.einsum("ci,cj->cij", means, means)
         # The noise of a mean adds its variance to the square of the mean, on the diagonal.
         raw += np.square(self.mean_errors)[:, np.newaxis, np.newaxis] * np.eye(raw.shape[1])
         return raw
@@ -47,8 +48,9 @@ class NoisyMoments(NamedTuple):
 class MomentSum(SampleSum):
     """The count, the sum and the second moments of every class.
 
-    A row is (count, x, the upper triangle of x x^T), each in its own unit. The triangle's entries
-    off the diagonal have a weight of sqrt(2), so that its norm is the square of x's.
+    A row is (count, x, the upper triangle of y y^T), each in its own unit, where y are those of the
+    coefficients that are multiplied. The triangle's entries off the diagonal have a weight of
+    sqrt(2), so that its norm is the square of y's.
 
     Parameters
     ----------
@@ -70,10 +72,14 @@ class MomentSum(SampleSum):
         """Return a row per sample, each a function of that sample alone; clipped afterwards."""
 
     @property
+    def multiplied(self) -> int:
+        """How many coefficients, from the last one on, have second moments."""
+        return self.dimensions
+
+    @property
     def width(self) -> int:
-        """A count, the coefficients, and the upper triangle of their products."""
-        d = self.dimensions
-        return 1 + d + d * (d + 1) // 2
+        """A count, the coefficients, and the upper triangle of products."""
+        return 1 + self.dimensions + self.multiplied * (self.multiplied + 1) // 2
 
     @property
     def units(self) -> tuple[int, int, int]:
@@ -83,31 +89,34 @@ class MomentSum(SampleSum):
 
     @property
     def sensitivity(self) -> float:
-        """A row's norm at the largest norm of x, 1; rounding is towards zero."""
+        """A row's norm at the largest norm of x and of y, 1; rounding is towards zero."""
         return math.sqrt(sum(unit**2 for unit in self.units)) * SAFE
 
     def rows(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Ints:
         """Return a row per sample."""
-        return self.words(clip_norms(self.coefficients(samples)))
+        x = clip_norms(self.coefficients(samples))
+        return self.words(x, x)
 
-    def words(self, x: Floats, variances: Floats | None = None) -> Ints:
-        """Return a row per sample, given its coefficients, at most 1 in norm.
+    def words(self, x: Floats, y: Floats, variances: Floats | None = None) -> Ints:
+        """Return a row per sample.
 
         Parameters
         ----------
         x
-            The coefficients.
+            Its coefficients, at most 1 in norm.
+        y
+            The coefficients that are multiplied, at most 1 in norm.
         variances
-            Of values that stand for an interval: they add to the squares of their coefficients, and
-            count in the norm with them.
+            Of values that stand for an interval: they add to the squares of y, and count in its
+            norm with them.
         """
         count, mean, second = self.units
-        rows, columns, _ = triangle(self.dimensions)
+        rows, columns, _ = triangle(self.multiplied)
         words = np.empty((len(x), self.width), np.int64)
         words[:, 0] = count
         words[:, 1 : 1 + x.shape[1]] = towards_zero(x * mean)
         more = None if variances is None else (rows == columns, variances)
-        words[:, 1 + x.shape[1] :] = products(x, second, more)
+        words[:, 1 + x.shape[1] :] = products(y, second, more)
         return words
 
     def read(self, sums: Ints, sigma: float, sites: int) -> NoisyMoments:
@@ -125,9 +134,9 @@ class MomentSum(SampleSum):
         words, d = self.by_class(sums, sigma), self.dimensions
         count, mean, second = self.units
         counts = self.counts(words[:, 0], sigma, count)
-        seconds = squares(words[:, 1 + d :] / counts[:, np.newaxis], d, second)
+        seconds = squares(words[:, 1 + d :] / counts[:, np.newaxis], self.multiplied, second)
         means = words[:, 1 : 1 + d] / (counts[:, np.newaxis] * mean)
-        errors = sigma / (counts * mean), sigma / (counts * second)
+        errors = sigma / (counts * mean), sigma / (counts * max(second, 1))  # 0: nothing is there
         return NoisyMoments(counts, means, seconds, *errors)
 
 

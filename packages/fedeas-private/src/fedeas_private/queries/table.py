@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedeas._util.scalars import integer
 from fedeas.errors import InputError
-from fedeas_private.queries.moments import MomentSum
+from fedeas_private.queries.moments import MomentSum, NoisyMoments
 from fedeas_private.queries.query import SCALE, Floats, Ints, SampleSum
 
 _UNIT = int(SCALE)
@@ -98,10 +98,11 @@ class ColumnCounts(SampleSum):
 
 @dataclass(frozen=True)
 class RowMoments(MomentSum):
-    """The count, the sum and the second moments of every class's rows.
+    """The count and the sum of every class's rows, and the second moments of their numbers.
 
     Coordinates are those of `RowSpace`: of every choice between levels all but the first, then one
-    for every column of numbers.
+    for every column of numbers. Products with levels, of which rare ones vary little, would say
+    less than their noise, and cost the others most of the budget.
 
     Parameters
     ----------
@@ -115,8 +116,9 @@ class RowMoments(MomentSum):
         The values between the intervals of every column of numbers.
     places, variances : tuples of tuples of float
         Where each of these intervals is in a standard normal distribution, and how wide.
-    radius : float
-        Rows with a longer norm are shortened to it.
+    radius, number_radius : float
+        Rows with a longer norm are shortened to the first; so are their numbers, where they are
+        multiplied, to the second.
     """
 
     name: ClassVar[str] = "row-moments"
@@ -126,6 +128,7 @@ class RowMoments(MomentSum):
     places: tuple[tuple[float, ...], ...] = ()
     variances: tuple[tuple[float, ...], ...] = ()
     radius: float = 1.0
+    number_radius: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("levels", "gaps"):
@@ -142,8 +145,9 @@ class RowMoments(MomentSum):
             and len(self.cuts) == numbers
         ):
             raise InputError("not a description of these columns", got=tuple(self.shape))
-        if type(self.radius) is not float or not 1e-6 < self.radius < _LARGEST:
-            raise InputError("radius out of range", got=self.radius, allowed="above 0")
+        for radius in (self.radius, self.number_radius):
+            if type(radius) is not float or not 1e-6 < radius < _LARGEST:
+                raise InputError("radius out of range", got=radius, allowed="above 0")
         super().__post_init__()
 
     def _read(self, given: object, least: float) -> tuple[tuple[float, ...], ...]:
@@ -166,6 +170,17 @@ class RowMoments(MomentSum):
         """The number of coordinates."""
         return self.first_number + len(self.cuts)
 
+    @property
+    def multiplied(self) -> int:
+        """Numbers alone have second moments."""
+        return len(self.cuts)
+
+    @property
+    def units(self) -> tuple[int, int, int]:
+        """As of all moments; without numbers nothing is multiplied, and the rest has more."""
+        count, mean, second = super().units
+        return (count, mean, second) if self.cuts else (count, math.isqrt(mean**2 + second**2), 0)
+
     def _choice(self, column: int) -> int:
         """Return how many coordinates a column's choice has: one for every level but the first."""
         return max(1, self.levels[column]) + self.gaps[column] - 1
@@ -173,10 +188,23 @@ class RowMoments(MomentSum):
     def rows(self, samples: NDArray[Any], labels: NDArray[np.int64]) -> Ints:
         """Return a row per sample; the variance within an interval adds to the square."""
         x, variances = self._encoded(samples)
-        lengths = np.sqrt((np.square(x) + variances).sum(axis=1, keepdims=True)) / self.radius
-        # A shade shorter, since norm and quotient are rounded.
-        scale = np.minimum(1.0, (1 - 2**-40) / np.maximum(lengths, 1e-300)) / self.radius
-        return self.words(x * scale, variances * np.square(scale))
+        y, own = x[:, self.first_number :], variances[:, self.first_number :]
+        scale = _shortening(y, own, self.number_radius)
+        whole = x * _shortening(x, variances, self.radius)
+        return self.words(whole, y * scale, own * np.square(scale))
+
+    def read(self, sums: Ints, sigma: float, sites: int) -> NoisyMoments:
+        """Return the moments of every class, in units of `number_radius`.
+
+        Parameters
+        ----------
+        sums, sigma, sites
+            As for every sum of moments.
+        """
+        moments = super().read(sums, sigma, sites)
+        unit = self.radius / self.number_radius
+        means, errors = moments.means * unit, moments.mean_errors * unit
+        return moments._replace(means=means, mean_errors=errors)
 
     def coefficients(self, samples: NDArray[Any]) -> Floats:
         """Return the coordinates of rows."""
@@ -209,6 +237,14 @@ class RowMoments(MomentSum):
             variances[:, place] = np.array((*self.variances[number], absent))[at]
             number += 1
         return x, variances
+
+
+def _shortening(x: Floats, variances: Floats, radius: float) -> Floats:
+    """Return what to multiply rows by for a norm of 1 at most, with their variances."""
+    lengths = np.sqrt((np.square(x) + variances).sum(axis=1, keepdims=True)) / radius
+    # A shade shorter, since norm and quotient are rounded.
+    scale: Floats = np.minimum(1.0, (1 - 2**-40) / np.maximum(lengths, 1e-300)) / radius
+    return scale
 
 
 def increasing(given: object) -> tuple[tuple[float, ...], ...]:
