@@ -39,6 +39,10 @@ class InMemory:
     def __init__(self) -> None:
         self._said: dict[str, StageRecord] = {}
 
+    def has(self, stage: str) -> bool:
+        """Return whether there is a record of a stage."""
+        return stage in self._said
+
     def recall(self, stage: str) -> StageRecord | None:
         """Return the record of a stage."""
         return self._said.get(stage)

@@ -30,6 +30,9 @@ class Held:
     def __init__(self) -> None:
         self.said: dict[str, StageRecord] = {}
 
+    def has(self, stage):
+        return stage in self.said
+
     def recall(self, stage):
         return self.said.get(stage)
 

@@ -564,29 +564,35 @@ def test_what_was_removed_of_a_sum_does_not_come_back(tmp_path, monkeypatch):
     pairs = give_keys("a run", identities(3)[0], open_pairs(tmp_path, "a run", begin=True))
     zeros, own = np.zeros(3, np.uint64), open_sum(tmp_path, "first")
     client, answers = Client("first", 0, pairs, own), []
-    recall = FileStore.recall
+    has, write = FileStore.has, FileStore._write
 
     def remove_after(self, stage):
-        said = recall(self, stage)
-        if said is not None:
+        there = has(self, stage)
+        if there:
             end_sums(tmp_path)
-        return said
+        return there
 
     def words():
         answers.append(client.shares(lambda: zeros))  # the other process is faster
-        monkeypatch.setattr(FileStore, "recall", remove_after)
+        monkeypatch.setattr(FileStore, "has", remove_after)
         return zeros
 
     with pytest.raises(RefusedError):  # the slower one's key and shares would be a second answer
         client.shares(words)
-    monkeypatch.setattr(FileStore, "recall", recall)
+    monkeypatch.setattr(FileStore, "has", has)
     assert len(answers) == 1 and own.recall("shares") is None
     following = open_sum(tmp_path, "next")
     assert Client("next", 1, pairs, following).shares(lambda: zeros)
-    monkeypatch.setattr(FileStore, "recall", remove_after)
+    removed = []
+
+    def remove_before(self, said, sync=False):
+        removed.append(end_sums(tmp_path))
+        return write(self, said, sync)
+
+    monkeypatch.setattr(FileStore, "_write", remove_before)
     following.forget("shares")
-    monkeypatch.setattr(FileStore, "recall", recall)
-    assert following.recall("shares") is None
+    monkeypatch.setattr(FileStore, "_write", write)
+    assert removed and following.recall("shares") is None
 
 
 def test_requests_that_no_sum_begins_with_leave_nothing_on_disk(tmp_path):

@@ -104,7 +104,7 @@ class Client:
             try:
                 self._pairs.begin(self._number)
             except RefusedError:
-                if self._memory.recall("shares") is None:
+                if not self._memory.has("shares"):
                     raise
                 return None  # another process was first
             begun()
@@ -258,13 +258,13 @@ class Client:
     ) -> bytes:
         """Answer a stage, or repeat the earlier answer."""
         asked = digest(self._session, request)
-        if self._memory.recall(stage) is None:
+        if not self._memory.has(stage):
             if (answer := work()) is not None:
                 self._memory.keep(stage, StageRecord(asked, *answer))
             # While this process was at work, another may have answered, and the sum's record may
             # have been removed: then this would be a second answer. What begins a sum never comes
             # back, since a number begins once.
-            if self._memory.recall("shares") is None:
+            if not self._memory.has("shares"):
                 raise RefusedError("this sum is over")
         # Read back: another process may have been first.
         return self._recall(stage, asked).reply

@@ -18,6 +18,7 @@ from fedeas._util.files import locked, owner_only_folder, sync_folder
 from fedeas.errors import InputError
 from fedeas_private.secure_sum.messages import STAGES, NoKeysError, RefusedError
 
+_CHECKSUM, _ASKED, _SIZE = 32, 32, 8  # bytes of a record's parts
 _PAIRS, _MOST_RUNS = "pairs", 4  # folder of the keys of runs: of so many, if they take turns
 _ENDED, _MOST_ENDED = "ended", 100_000  # folder of empty files: the names of runs that are over
 
@@ -36,21 +37,27 @@ class StageRecord(NamedTuple):
         >>> StageRecord.read(said.pack()) == said
         True
         """
-        body = self.asked + len(self.reply).to_bytes(8) + self.reply + self.secret
+        body = self.asked + len(self.reply).to_bytes(_SIZE) + self.reply + self.secret
         return hashlib.sha256(body).digest() + body
 
     @classmethod
     def read(cls, content: bytes) -> "StageRecord":
         """Read what `pack` wrote; refuse modified bytes."""
-        checksum, body = content[:32], content[32:]
-        end = 40 + int.from_bytes(body[32:40])
-        if hashlib.sha256(body).digest() != checksum or not 40 <= end <= len(body):
+        # Views: an answer may be as large as a model.
+        checksum, body = content[:_CHECKSUM], memoryview(content)[_CHECKSUM:]
+        first = _ASKED + _SIZE
+        end = first + int.from_bytes(body[_ASKED:first])
+        if hashlib.sha256(body).digest() != checksum or not first <= end <= len(body):
             raise InputError("the record of a secure sum is damaged", fix="run the sum again")
-        return cls(body[:32], body[40:end], body[end:])
+        return cls(bytes(body[:_ASKED]), bytes(body[first:end]), bytes(body[end:]))
 
 
 class Memory(Protocol):
     """Where a client keeps its answers: `keep` takes only the first of a stage."""
+
+    def has(self, stage: str) -> bool:
+        """Return whether there is a record of a stage."""
+        ...
 
     def recall(self, stage: str) -> StageRecord | None:
         """Return the record of a stage."""
@@ -85,6 +92,10 @@ class FileStore:
         if not first:
             owner_only_folder(path)
 
+    def has(self, stage: str) -> bool:
+        """Return whether there is a record of a stage; it may be as large as a model."""
+        return (self._path / stage).is_file()
+
     def recall(self, stage: str) -> StageRecord | None:
         """Return the record of a stage."""
         try:
@@ -113,10 +124,10 @@ class FileStore:
 
     def forget(self, stage: str) -> None:
         """Keep only the fact that a stage took place."""
-        kept = self.recall(stage)
-        if kept is not None:
-            with suppress(FileNotFoundError):  # the folder was removed
-                self._write(StageRecord(kept.asked, b"", b"")).replace(self._path / stage)
+        with suppress(FileNotFoundError):  # there is none, or the folder was removed
+            with (self._path / stage).open("rb") as file:
+                asked = file.read(_CHECKSUM + _ASKED)[_CHECKSUM:]
+            self._write(StageRecord(asked, b"", b"")).replace(self._path / stage)
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep other processes from replacing a record between reading and writing it."""

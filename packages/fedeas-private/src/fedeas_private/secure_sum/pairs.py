@@ -52,7 +52,7 @@ class PairKeys:
 
     def keys(self) -> bytes:
         """Draw a key and return its public half, signed."""
-        if self._memory.recall("run") is None:
+        if not self._memory.has("run"):
             private, identity = new_key(), self.identity.private
             public = public_key(private)
             reply = identity_of(identity) + public + sign(identity, signed_key(self.name, public))
