@@ -22,7 +22,6 @@ from reproduction.evidence import holm_p_values
 
 RECORD = Path(__file__).parent / "recorded" / "study.csv"
 LEVEL, POWER = 0.05, 0.8
-ROUNDED = 1e-3  # points: accuracies are recorded to five digits
 # Data sets of the study by the names in their runs; the generator of the primary comparison.
 DATA = {
     "tables/letter": "letter",
@@ -319,38 +318,23 @@ def write_curves(path: Path, folder: Path) -> None:
 def merge_rows(known: Sequence[StudyRun], new: Sequence[StudyRun]) -> list[StudyRun]:
     """Return a record's runs with new ones added, or in the place of the same runs.
 
-    A difference between two versions of the code is not one between ways (`check_versions`).
+    A difference between two versions of the code is not one between ways: all runs of a data set
+    are of one version. Those of the grid `again` may be of a later one, and show what it changed.
     """
     by_run = {(r.data, r.grid, r.way, r.seed): r for r in (*known, *new)}
-    check_versions(list(by_run.values()))
+    versions = defaultdict(set)
+    for row in by_run.values():
+        if row.grid != "again":
+            versions[row.data].add(row.code)
+    for data, codes in versions.items():
+        if len(codes) > 1:
+            raise InputError(
+                f"runs of several versions of the code on {data}", got=", ".join(sorted(codes))
+            )
     once = Counter((r.data, r.way, r.seed) for r in by_run.values() if r.grid != "again")
     if twice := [key for key, count in once.items() if count > 1]:
         raise InputError("a run is in two grids", got=twice[0])
     return list(by_run.values())
-
-
-def check_versions(all_rows: Sequence[StudyRun]) -> None:
-    """Refuse runs of several versions of the code, unless these are shown to compute the same.
-
-    Then the runs that were repeated, of every data set, are of one version, and what they reached
-    is what the first ones did; all other runs of the data set are of that version or of the first.
-    """
-    codes = {row.code for row in all_rows}
-    if len(codes) == 1:
-        return
-    latest = {row.code for row in all_rows if row.grid == "again"}
-    apart = repeated(all_rows)
-    for data in dict.fromkeys(row.data.partition(",")[0] for row in all_rows):
-        own = [row for row in all_rows if row.data.partition(",")[0] == data]
-        first = {row.code for row in own if row.grid == "where"}
-        others = {row.code for row in own} - first - latest
-        shown = [abs(points) > ROUNDED for (of, _), points in apart.items() if of == data]
-        if not (len(latest) == 1 == len(first) and shown and not others) or any(shown):
-            raise InputError(
-                f"runs of several versions of the code, which may not compute the same on {data}",
-                got=", ".join(sorted(codes)),
-                fix="repeat the grid `again` with the latest one; if it differs, all other grids",
-            )
 
 
 def read_rows(path: Path) -> list[StudyRun]:
