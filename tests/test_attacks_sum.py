@@ -4,6 +4,8 @@ Every attack is run twice: against today's client, and against one from which th
 it was taken out, which shows that the attack itself works.
 """
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from flwr.app import Context, Message
@@ -51,7 +53,7 @@ from fedeas_private.secure_sum.messages import (
 )
 from fedeas_private.secure_sum.pairs import MOST_SKIPPED, PairKeys, signed_key
 from fedeas_private.secure_sum.server import Server
-from sums import Cohort, Held, identities, vectors_of
+from sums import Cohort, Held, give_keys, identities, vectors_of
 
 SESSION = "a sum"
 
@@ -573,6 +575,54 @@ def test_a_copy_of_a_sites_disk_opens_no_earlier_sum():
     held = b"".join(record.secret for record in cohort.run_memories[10].said.values())
     assert all(key not in held for key in before.values())
     assert opened(cohort.pairs[10].of_sum(1)) == [False] * 5
+
+
+@pytest.mark.parametrize("where", ["unlink", "replace"])
+def test_a_process_that_was_killed_leaves_no_key_behind(tmp_path, monkeypatch, where):
+    """In a file that has no name yet, or none any more: it would open sums that are over."""
+    cohort = Cohort(vectors_of(4), who=identities(4))
+    memory = FileStore(tmp_path / "run")
+    pairs = PairKeys(cohort.run_server.name, cohort.identities[0], memory)
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    def kill(step):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Path, where, killed)
+            step()
+        return set((tmp_path / "run").glob(".*"))
+
+    cohort.run_memories[10], cohort.pairs[10] = memory, pairs
+    if where == "unlink":
+        left = kill(pairs.keys)
+        cohort.reach("agree")
+    else:
+        cohort.reach("agree")
+        left = kill(lambda: pairs.of_sum(1))
+        pairs.of_sum(1)
+    assert left
+    assert not list((tmp_path / "run").glob(".*"))
+
+
+def test_a_disk_without_links_keeps_no_words(tmp_path, monkeypatch):
+    pairs = give_keys("a run", identities(3)[0], open_pairs(tmp_path, "a run", begin=True))
+    words = np.arange(1000, 1008, dtype=np.uint64)
+
+    def refused(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    def held() -> list[Path]:
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        return [path for path in files if words.tobytes() in path.read_bytes()]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(memory_module.os, "link", refused)
+        with pytest.raises(PermissionError):
+            Client("first", 0, pairs, open_sum(tmp_path, "first")).shares(lambda: words)
+    assert not held()
+    assert Client("next", 1, pairs, open_sum(tmp_path, "next")).shares(lambda: words)
+    assert held()  # positive control: they are there until the sum is over
 
 
 def test_sums_of_a_run_come_in_their_order_whatever_is_restarted(tmp_path):

@@ -23,6 +23,7 @@ from fedeas.generators.quality import Drawn, measure
 from fedeas_private.accounting import DELTA, epsilon_of, rho_for, sigma_for
 from fedeas_private.flower import run_server
 from fedeas_private.generator import classifier as module
+from fedeas_private.generator import make as make_module
 from fedeas_private.generator.base import unfinished
 from fedeas_private.generator.card import WEIGHTS
 from fedeas_private.generator.classifier import PrivateClassifier, discriminants, shrunk
@@ -370,7 +371,8 @@ def test_a_frame_may_have_every_category_once():
 def test_a_folder_that_names_no_columns_takes_arrays_alone(people, of_people, tmp_path):
     """As earlier versions wrote it."""
     rows, card = people[0].samples[:300], of_people.card
-    query = {"query": card.settings["query"]}
+    query = {"query": {**card.settings["query"]}}
+    del query["query"]["number_radius"]
     earlier = PrivateClassifier(dataclasses.replace(card, settings=query), of_people._tensors)
     earlier.save(tmp_path)
     opened = PrivateClassifier.load(tmp_path)
@@ -512,12 +514,48 @@ def test_sums_that_a_killed_process_left_beside_a_finished_generator_go(
     """The hash of its data would stay there for good."""
     data, places = shapes
     with monkeypatch.context() as patch:
-        patch.setattr("fedeas_private.generator.make._remove_sums", lambda out: None)
+        patch.setattr("fedeas_private.generator.make._remove", lambda sums: None)
         make_private(data, places, epsilon=5.0, out=tmp_path / "own", classifier=True)
     assert (unfinished(tmp_path / "own") / SUMS).exists()
     with pytest.raises(InputError, match="already; use it"):
         make_private(data, places, epsilon=5.0, out=tmp_path / "own", classifier=True)
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
+
+
+@pytest.mark.parametrize("killed", ["make_from_sums", "classifier_from_sums"])
+def test_a_simulation_leaves_alone_what_real_sites_paid_for(shapes, tmp_path, monkeypatch, killed):
+    """Asked once more, they would pay once more; and its generator would be taken for theirs."""
+    data, places = shapes
+    sums, out, asked = SimulatedSums(data, places), tmp_path / "own", []
+    request = {"epsilon": 3.0, "delta": DELTA, "classifier": True}
+
+    def ask(query, share):
+        asked.append(query.name)
+        return sums.ask(query, 3.0, share)
+
+    def once(data, ask):
+        make(data, ask)
+        raise KeyboardInterrupt
+
+    make = getattr(make_module, killed)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(make_module, killed, once)
+        make_once(data, ask, request, out)
+    before, kept = list(asked), sorted((out / SUMS).iterdir())
+    for epsilon in (3.0, math.inf):
+        with pytest.raises(InputError, match=r"sites paid for|holds a generator already"):
+            make_private(data, places, epsilon=epsilon, out=out)
+    assert sorted((out / SUMS).iterdir()) == kept
+    assert make_once(data, ask, request, out).card.privacy.epsilon == pytest.approx(3.0)
+    assert asked[: len(before)] == before
+    assert len(asked) == len(queries_for("image", classifier=True)) + 1  # means twice
+
+    mine = tmp_path / "mine" / SUMS / "thesis.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    with pytest.raises(InputError, match="sites paid for"):
+        make_private(data, places, epsilon=3.0, out=tmp_path / "mine")
+    assert mine.exists()
 
 
 def test_a_generator_without_its_classifier_can_be_used(shapes, tmp_path, monkeypatch):

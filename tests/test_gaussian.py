@@ -1,6 +1,7 @@
 """`gaussian`: rows as vectors, their moments, and the rows that are drawn from them."""
 
 import json
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -194,6 +195,18 @@ def test_moments_come_back_from_a_packed_array():
         np.testing.assert_array_equal(getattr(back, name), getattr(whole, name))
     with pytest.raises(InputError):
         Moments.unpacked(whole.packed()[:, 1:], whole.sums.shape[1])
+    tracemalloc.start()
+    with pytest.raises(InputError):  # the positions of that many would fill memory
+        Moments.unpacked(whole.packed(), 20_000)
+    assert tracemalloc.get_traced_memory()[1] < 10e6
+    tracemalloc.stop()
+
+
+def test_columns_that_never_change_have_no_covariance():
+    schema, labels = Schema((Column("code", categories=("only",)),)), np.arange(9) % 2
+    made = Gaussian.fit(np.zeros((9, 1), np.float32), labels, ("a", "b"), schema)
+    assert made.space.dimensions == 0
+    assert (made.sample(labels, np.arange(9, dtype=np.uint64)) == 0).all()
 
 
 # Covariances

@@ -511,10 +511,8 @@ def what_sums_alone_are_worth() -> str:
             continue
         figures = ["" if c is None else f"{float(c['accuracy']):.1f}" for c in cells]
         known = next(c for c in cells if c)
-        seconds = known["seconds"] and f"{float(known['seconds']):.0f}"
-        lines.append(
-            f"| {' | '.join([name, *figures])} | {len(known['seeds'].split())} | {seconds} |"
-        )
+        of = str(len(known["seeds"].split()))
+        lines.append(f"| {' | '.join([name, *figures, of, known['seconds']])} |")
     return "\n".join(lines)
 
 

@@ -28,8 +28,10 @@ from fedeas_private.generator.base import james_stein
 from fedeas_private.generator.make import make_from_sums, make_private, open_private, queries_for
 from fedeas_private.generator.rows import clean_moments, finer_edges, first_edges, within_classes
 from fedeas_private.noise import SumNoise
+from fedeas_private.queries import encode_query, read_query
 from fedeas_private.queries.moments import NoisyMoments
 from fedeas_private.queries.table import ColumnCounts, RowMoments
+from fedeas_private.secure_sum.messages import RefusedError
 from fedeas_private.sums import release
 from rows import CLASSES, SCHEMA, draw_rows, to_table
 
@@ -41,7 +43,7 @@ QUERIES = [
         ((-1.0, 0.2, 1.5), (-2.0, -0.5, 0.5, 300.0)), ((0.3, 0.0, 0.4), (0.1, 0.1, 0.1, 20.0)),
         1.8, 1.4,
     ),
-    RowMoments(3, (3,), (4, 4, 3), (False, True, True), radius=1.5),
+    RowMoments(3, (3,), (4, 4, 3), (False, True, True), radius=1.5, number_radius=1.0),
 ]  # fmt: skip
 
 
@@ -130,6 +132,15 @@ def test_moments_are_those_of_a_generator_that_sees_the_rows():
 def test_an_absurd_query_is_refused_before_anything_is_computed(wrong):
     with pytest.raises(InputError):
         RowMoments(**{**QUERIES[1].__dict__, **wrong})
+
+
+def test_a_question_of_an_earlier_version_is_refused():
+    """It says how rows are shortened and not how their numbers are: another thing was meant."""
+    asked = encode_query(QUERIES[1])
+    assert read_query(asked) == QUERIES[1]
+    del asked["number_radius"]
+    with pytest.raises(RefusedError):
+        read_query(asked)
 
 
 def test_a_table_of_too_many_levels_is_refused_before_anything_is_asked():

@@ -75,7 +75,7 @@ CUTS = ((0.0, 1.0), (5.0,))
 TABLE = [
     ColumnCounts(3, (2,), CUTS),
     RowMoments(3, (2,), (0, 0), (False, False), CUTS, ((-9.0, 0.0, 9.0), (-1.0, 1.0)),
-               ((0.0, 0.0, 0.0), (0.0, 1.0))),
+               ((0.0, 0.0, 0.0), (0.0, 1.0)), number_radius=1.0),
 ]  # fmt: skip
 COUNTS = [ClassTotals(3), BetaQuery(3), PriceQuery(3)]
 WHO = identities(3)[0]

@@ -233,7 +233,8 @@ class PrivateClassifier(PrivateModel):
 def _coordinates(card: GeneratorCard) -> tuple[Callable[[NDArray[Any]], Floats], int]:
     """Return what a card says that samples are looked at by, and how many numbers that gives."""
     if card.method == METHODS["table"]:
-        query = read_query(card.settings["query"])
+        # Rows are looked at without being shortened; earlier versions had no `number_radius`.
+        query = read_query({"number_radius": 1.0, **card.settings["query"]})
         if not isinstance(query, RowMoments) or query.shape != card.shape:
             raise ValueError("not the columns of rows")
         return query.coefficients, query.dimensions

@@ -47,7 +47,7 @@ _ONE_BUDGET = "one epsilon for the generator and the classifier together"
 REQUEST = "request.json"
 SUMS = "sums"  # folder of what was asked and is not used up
 _OURS = {"lock", SUMS}  # what is in the folder of an unfinished generator
-VERSION = 3  # of how generators are made: a simulation uses none of another
+VERSION = 4  # of how generators are made: a simulation uses none of another
 _TRIES = "tries.json"
 
 
@@ -201,9 +201,13 @@ def make_once(
     both, begun = bool(request.get("classifier")), (out / CARD).exists()
     # A simulation's request has the very hash of its data: it is never in what is given away.
     sums = unfinished(out) / SUMS if simulated else out / SUMS
+    if simulated and not begun and any((out / name).exists() for name in (REQUEST, SUMS)):
+        raise InputError(
+            f"{out} is where sums that sites paid for are kept", fix="name another folder"
+        )
     owed = (sums / REQUEST).exists() and bool(read_json(sums / REQUEST).get("classifier"))
     if simulated and begun and (not owed or (out / CLASSIFIER_FOLDER / CARD).exists()):
-        _remove_sums(out)  # of a process that was killed before it did
+        _remove(sums)  # of a process that was killed before it did
         owed = False
     if simulated and begun and not (both and owed):
         fix = f"use it as private(model={out}), or pay for another, in another folder"
@@ -211,7 +215,7 @@ def make_once(
             fix = f"ask for its classifier too, which was paid for; or {fix}"
         raise InputError(f"{out} holds a generator already", fix=fix)
     if simulated and not any(sums.glob("*.safetensors")):  # nothing was asked yet
-        shutil.rmtree(sums, ignore_errors=True)
+        _remove(sums)
     claim_folder(sums if simulated else out, request)
     if request.get("seeded_noise"):  # noise has the bits of the whole run: nothing is resumed
         begun = False
@@ -240,17 +244,13 @@ def make_once(
                 notes={**model.card.notes, "budget": _ONE_BUDGET},
             )
             model.save(folder)
-    _remove_sums(out)
+    _remove(sums)
     return generator
 
 
-def _remove_sums(out: Path) -> None:
-    """Remove the sums of a finished generator; those of a simulation come with their data's hash.
-
-    Earlier versions kept these in the generator's folder as well.
-    """
-    for folder in (out / SUMS, unfinished(out) / SUMS):
-        shutil.rmtree(folder, ignore_errors=True)
+def _remove(sums: Path) -> None:
+    """Remove sums that are used up; those of a simulation come with their data's hash."""
+    shutil.rmtree(sums, ignore_errors=True)
 
 
 def make_from_sums(data: Dataset, ask: Ask) -> PrivateGenerator:

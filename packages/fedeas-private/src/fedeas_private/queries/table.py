@@ -128,7 +128,7 @@ class RowMoments(MomentSum):
     places: tuple[tuple[float, ...], ...] = ()
     variances: tuple[tuple[float, ...], ...] = ()
     radius: float = 1.0
-    number_radius: float = 1.0
+    number_radius: float = 0.0  # is always given: earlier versions had none, and another meaning
 
     def __post_init__(self) -> None:
         for name in ("levels", "gaps"):
@@ -214,7 +214,7 @@ class RowMoments(MomentSum):
         """Return the coordinates of rows, and the variances that intervals have."""
         x = np.zeros((len(samples), self.dimensions))
         variances = np.zeros_like(x)
-        each, start, number = np.arange(len(samples)), 0, 0
+        each, start, number, first = np.arange(len(samples)), 0, 0, self.first_number
         for column, count in enumerate(self.levels):
             values = samples[:, column]
             missing = np.isnan(values)
@@ -232,7 +232,7 @@ class RowMoments(MomentSum):
                 continue
             at = interval_of(values, self.cuts[number])
             absent = 0.0 if self.gaps[column] else 1.0  # of the variance of a gap
-            place = self.first_number + number
+            place = first + number
             x[:, place] = np.array((*self.places[number], 0.0))[at]
             variances[:, place] = np.array((*self.variances[number], absent))[at]
             number += 1

@@ -109,17 +109,22 @@ class FileStore:
             owner_only_folder(self._path)
         try:
             written = self._write(said, sync=True)
-            # Unlike a rename, a link fails where there is a file: of two processes one is first.
-            with suppress(FileExistsError):
-                os.link(written, self._path / stage)
-            written.unlink()
+            try:
+                # Unlike a rename, a link fails where there is a file: one process is first.
+                with suppress(FileExistsError):
+                    os.link(written, self._path / stage)
+            finally:
+                written.unlink(missing_ok=True)
             sync_folder(self._path)  # after a power cut no stage may get a new answer
         except FileNotFoundError:
-            raise RefusedError("this sum is over") from None  # its folder was removed
+            if not self.has(stage):  # else another process was first, and `replace` came after it
+                raise RefusedError("this sum is over") from None  # its folder was removed
 
     def replace(self, stage: str, said: StageRecord) -> None:
-        """Keep this record of a stage instead of the earlier one."""
+        """Keep this record of a stage instead of the earlier one, and no secret of that one."""
         self._write(said, sync=True).replace(self._path / stage)
+        for left in self._path.glob(".*"):  # by a process that was killed
+            left.unlink(missing_ok=True)
         sync_folder(self._path)
 
     def forget(self, stage: str) -> None:

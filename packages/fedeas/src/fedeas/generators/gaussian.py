@@ -150,9 +150,10 @@ class Moments:
     @classmethod
     def unpacked(cls, packed: NDArray[np.float64], dimensions: int) -> "Moments":
         """Return the moments from what `packed` returned."""
-        rows, columns = np.tril_indices(dimensions)
-        if packed.ndim != 2 or packed.shape[1] != 1 + dimensions + rows.size:
+        size = 1 + dimensions + dimensions * (dimensions + 1) // 2
+        if packed.ndim != 2 or packed.shape[1] != size:  # first: anybody may say how many there are
             raise InputError("not the moments of these columns", got=packed.shape)
+        rows, columns = np.tril_indices(dimensions)
         moments = cls.zeros(len(packed), dimensions)
         moments.counts[:] = packed[:, 0]
         moments.sums[:] = packed[:, 1 : dimensions + 1]
@@ -171,6 +172,8 @@ def class_covariances(counts: Floats, scatters: Floats) -> Floats:
     scatters : array
         For every class, the sum of outer products about its mean.
     """
+    if not scatters.shape[1]:  # a column that is always the same has no coordinate
+        return scatters
     common = common_covariance(counts, scatters)
     root = np.linalg.cholesky(common)
     inverse = np.linalg.inv(root)
