@@ -263,17 +263,21 @@ def means(all_rows: Sequence[StudyRun]) -> dict[str, dict[str, Mean]]:
     }
 
 
-def repeated(all_rows: Sequence[StudyRun]) -> dict[tuple[str, str], float]:
+def repeated(all_rows: Sequence[StudyRun]) -> dict[tuple[str, str], list[float]]:
     """Return how far runs that were repeated with their seed are from the first, in points.
 
-    By data set and way: the noise that pairing by seed does not remove.
+    By data set and way, for every seed: the noise that pairing by seed does not remove, and what a
+    later version changed.
     """
     first = {(r.data, r.way, r.seed): r.accuracy for r in all_rows if r.grid == "where"}
-    return {
-        (r.data, r.way): 100 * (r.accuracy - first[r.data, r.way, r.seed])
-        for r in all_rows
-        if r.grid == "again" and (r.data, r.way, r.seed) in first
-    }
+    apart = defaultdict(list)
+    for row in all_rows:
+        if (
+            row.grid == "again"
+            and (earlier := first.get((row.data, row.way, row.seed))) is not None
+        ):
+            apart[row.data, row.way].append(100 * (row.accuracy - earlier))
+    return dict(apart)
 
 
 def write_rows(path: Path, all_rows: Sequence[StudyRun]) -> None:

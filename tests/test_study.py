@@ -257,7 +257,7 @@ def test_the_noise_floor_is_a_repeated_run_minus_the_first_of_the_same_seed():
     first = replace(LETTER[0], grid="where")
     again = replace(first, grid="again", accuracy=first.accuracy + 0.0025)
     others = [run for run in LETTER if run is not LETTER[0]]
-    assert repeated([first, *others, again]) == {("letter", first.way): pytest.approx(0.25)}
+    assert repeated([first, *others, again]) == {("letter", first.way): [pytest.approx(0.25)]}
     assert repeated(LETTER) == {}
     ways = study_tables(LETTER)["drawn-sites"]
     assert (
