@@ -14,10 +14,10 @@ counts, so their L2 sensitivity is sqrt(M). Pairs are those that say more than t
 A random forest and the network `mlp` are trained on as many rows as there are (at most 4,000), and
 tested on real test rows: accuracy and the mean over classes. `real` is trained on the real rows.
 Sites are natural ones for forest, rodents and loans, Dirichlet 0.1 on 20 clients for the others;
-delta is 1e-5, and noise is drawn from the seed. `seconds` are of one core. The record
-is docs/data/row-marginals.csv, one seed so far, of loans without marginals at epsilon 10. It is
-preliminary: with 500 steps and 12,000 rows, forest cover at epsilon 10 had 67.2 % (forest) and 64.9
-(mlp) from marginals, 65.4 and 65.0 from `private`.
+delta is 1e-5, and noise is drawn from the seed. `seconds` are of one core. The record is
+docs/data/row-marginals.csv, of one seed. mbi may do better than there: with 500 steps and 12,000
+rows, forest cover at epsilon 10 had 67.2 % (forest) and 64.9 (mlp) from marginals, 65.4 and 65.0
+from `private`.
 """
 
 import argparse

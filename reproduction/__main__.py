@@ -219,7 +219,8 @@ def study(
             raise InputError("--curves writes a file", fix="name it with --out FILE")
         write_curves(out, curves)
         return
-    everything = list(rows(runs, again or (), partial)) if runs else read_rows(RECORD)
+    recorded = not runs and not again
+    everything = read_rows(RECORD) if recorded else list(rows(runs or (), again or (), partial))
     if out is not None:
         everything = merge_rows(read_rows(out) if out.exists() else [], everything)
         write_rows(out, everything)

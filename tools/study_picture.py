@@ -158,8 +158,9 @@ def main() -> None:
     pictures["study"] = (
         study_scores(),
         STUDY,
-        "Uniform, random, missing only and water-filling have the budget of FedEAS. Forest and "
-        "loans are real sites, with private samples at epsilon 1 unless another is named.",
+        "Uniform, random, missing only and water-filling have the budget of FedEAS. Forest, "
+        "rodents and loans are real sites, with private samples at epsilon 1 unless "
+        "another is named.",
     )
     for name, (scores, names, sentence) in pictures.items():
         ways = sum(len(ways_of(line, names)) + 1.5 for line in panel_lines(scores))
