@@ -21,7 +21,7 @@ _CHANCE = 2.0  # times what clients of one distribution would differ by
 _LACKING = 0.70  # part of what is missing, in classes that a client hardly has
 _NONE = 0.005  # a skew that is shown as 0.00
 _EXACT = 1e-12  # a score below it is 0 but for rounding
-WRONG_ADVICE = (8, 21)  # settings with the wrong advice, and all, of docs/data/advice.csv
+WRONG_ADVICE = (8, 22)  # settings with the wrong advice, and all, of docs/data/advice.csv
 FEW = 6  # samples of a class below which there is too little to copy: SMOTE takes six
 
 
