@@ -272,11 +272,9 @@ def repeated(all_rows: Sequence[StudyRun]) -> dict[tuple[str, str], list[float]]
     first = {(r.data, r.way, r.seed): r.accuracy for r in all_rows if r.grid == "where"}
     apart = defaultdict(list)
     for row in all_rows:
-        if (
-            row.grid == "again"
-            and (earlier := first.get((row.data, row.way, row.seed))) is not None
-        ):
-            apart[row.data, row.way].append(100 * (row.accuracy - earlier))
+        key = row.data, row.way, row.seed
+        if row.grid == "again" and key in first:
+            apart[row.data, row.way].append(100 * (row.accuracy - first[key]))
     return dict(apart)
 
 

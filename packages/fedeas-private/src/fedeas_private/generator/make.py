@@ -201,21 +201,8 @@ def make_once(
     both, begun = bool(request.get("classifier")), (out / CARD).exists()
     # A simulation's request has the very hash of its data: it is never in what is given away.
     sums = unfinished(out) / SUMS if simulated else out / SUMS
-    if simulated and not begun and any((out / name).exists() for name in (REQUEST, SUMS)):
-        raise InputError(
-            f"{out} is where sums that sites paid for are kept", fix="name another folder"
-        )
-    owed = (sums / REQUEST).exists() and bool(read_json(sums / REQUEST).get("classifier"))
-    if simulated and begun and (not owed or (out / CLASSIFIER_FOLDER / CARD).exists()):
-        _remove(sums)  # of a process that was killed before it did
-        owed = False
-    if simulated and begun and not (both and owed):
-        fix = f"use it as private(model={out}), or pay for another, in another folder"
-        if owed:
-            fix = f"ask for its classifier too, which was paid for; or {fix}"
-        raise InputError(f"{out} holds a generator already", fix=fix)
-    if simulated and not any(sums.glob("*.safetensors")):  # nothing was asked yet
-        _remove(sums)
+    if simulated:
+        _check_simulated(out, sums, both)
     claim_folder(sums if simulated else out, request)
     if request.get("seeded_noise"):  # noise has the bits of the whole run: nothing is resumed
         begun = False
@@ -246,6 +233,26 @@ def make_once(
             model.save(folder)
     _remove(sums)
     return generator
+
+
+def _check_simulated(out: Path, sums: Path, both: bool) -> None:
+    """Refuse a folder with a generator, or with what real sites paid for; tidy up the sums."""
+    if (out / CARD).exists():
+        owed = (sums / REQUEST).exists() and bool(read_json(sums / REQUEST).get("classifier"))
+        if not owed or (out / CLASSIFIER_FOLDER / CARD).exists():
+            _remove(sums)  # of a process that was killed before it did
+            owed = False
+        if not (both and owed):
+            fix = f"use it as private(model={out}), or pay for another, in another folder"
+            if owed:
+                fix = f"ask for its classifier too, which was paid for; or {fix}"
+            raise InputError(f"{out} holds a generator already", fix=fix)
+    elif any((out / name).exists() for name in (REQUEST, SUMS)):
+        raise InputError(
+            f"{out} is where sums that sites paid for are kept", fix="name another folder"
+        )
+    if not any(sums.glob("*.safetensors")):  # nothing was asked yet
+        _remove(sums)
 
 
 def _remove(sums: Path) -> None:
