@@ -320,7 +320,7 @@ def main() -> int:
     if not (folder / "run.toml").exists():
         # Without noise it can be told from the counts whether what was settled is right.
         policy = "negotiate(epsilon=inf)" if given.negotiate else "fedeas(beta=12)"
-        allowed = {"allow": "class-totals beta price train exact"}
+        allowed = {"allow": "class-totals beta price train exact updates"}
         rounds, secure = (2, not given.negotiate) if given.stages else (3, False)
         own.prepare(site=allowed, rounds=rounds, policy=policy, secure=secure)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # then, too, everything is stopped

@@ -132,7 +132,10 @@ def train(
     )  # fmt: skip
     opener = simulation.opener_of(data, federation.partition, plan, generator)
     task, federated = Task.of(data), Federated(rounds=rounds, model=ModelSettings(), local=LOCAL)
-    model, test = make_model(federated.model, task, 0), Samples.of(data, federation.test)
+    model, test = (
+        make_model(federated.model, task, 0),
+        Samples.of(data, federation.test),
+    )
     calls = iter(range(rounds))
 
     def evaluate(weights: Any) -> dict[str, Any]:

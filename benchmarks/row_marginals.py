@@ -206,7 +206,10 @@ def network(data: Dataset, rows: Rows, labels: Ints, tested: Rows, seed: int) ->
     """Train the network for tables on rows; return what it takes the tested ones for."""
     mean, std = find_kind(data.kind).statistics(rows)
     task = Task(len(data.classes), rows.shape[1:], mean, std, data.kind, data.schema)
-    model, rng = make_model(ModelSettings("mlp"), task, seed), child_rng(seed, "classifier")
+    model, rng = (
+        make_model(ModelSettings("mlp"), task, seed),
+        child_rng(seed, "classifier"),
+    )
     samples = Samples.of(data, np.empty(0, np.int64), rows, labels)
     for passes, rate in ((8, 1e-3), (1, 1e-4)):
         fit(model, samples, Local(passes, 128, learning_rate=rate, optimizer="adam"), rng)

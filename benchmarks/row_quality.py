@@ -28,7 +28,7 @@ HEAD = (
 
 def open_generator(spec: str, name: str, data: Dataset, options: TableOptions) -> Generator:
     """Fit or open a generator of a table's rows."""
-    own = find_resampler(spec)
+    own = find_resampler(spec, by_owner=True)
     if own is not None:
         return BoundResampler.of_training(own, data)
     return make_generator(spec, data=name, table=options)

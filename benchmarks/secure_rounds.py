@@ -65,7 +65,7 @@ def over_superlink(sites: int, rounds: int) -> dict[str, object]:
             own = Loopback(Path(place), sites)
             # The first round also generates.
             own.prepare(
-                site={"allow": "train exact"}, rounds=rounds + 1, policy="fedeas(beta=5)",
+                site={"allow": "train exact updates"}, rounds=rounds + 1, policy="fedeas(beta=5)",
                 timeout=600.0, secure=secure,
             )  # fmt: skip
             try:

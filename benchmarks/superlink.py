@@ -179,7 +179,8 @@ def contest(grid: object, context: object) -> None:
         return [Message(content, node, kind, ttl=600) for node in nodes]
 
     def ours_empty() -> None:
-        Roster(grid, federated, task, 0, deployment).gather()
+        with tempfile.TemporaryDirectory() as folder:
+            Roster(grid, federated, task, 0, deployment, Path(folder) / "nodes.json").gather()
 
     def ours_model() -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -70,7 +70,7 @@ class Group:
     @property
     def split(self) -> str:
         """How the data are split: 'merged', as in the paper, or 'official'."""
-        return "merged" if self.common["data.protocol"] == "paper" else "official"
+        return str(self.common["data.split"])
 
     @property
     def full_size(self) -> bool:
@@ -79,7 +79,7 @@ class Group:
             self.common["federated.model.name"] == "resnet18"
             and self.common["federated.rounds"] >= 200
             and self.common["federated.local.epochs"] >= 10
-            and self.common["data.hold_out"] == 0
+            and self.common["data.pool_per_class"] == 0
         )
 
     @property

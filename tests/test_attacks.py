@@ -264,7 +264,7 @@ def test_the_limits_of_a_batch_do_not_hide_a_histogram(site, monkeypatch):
     reply = site.ask(weights=zero, batch=small, learning_rate=1e-6)
     steps = sum(COUNTS) / small
     assert counts_told(reply, steps * 1e-6) == list(COUNTS)
-    site.context.node_config |= {"secure": True}
+    site.context.node_config |= {"allow": "class-totals"}
     assert site.refuses(weights=zero, batch=small, learning_rate=1e-6)  # what helps
 
 
@@ -323,7 +323,9 @@ def test_a_server_cannot_exhaust_a_site(site, kind, monkeypatch):
         client_module, "make_method", lambda spec: (begin(spec), make_method(spec))[1]
     )
     monkeypatch.setattr(
-        client_module, "make_model", lambda *a, **b: (begin(*a), make_model(*a, **b))[1]
+        client_module,
+        "make_model",
+        lambda *a, **b: (begin(*a), make_model(*a, **b))[1],
     )
     monkeypatch.setattr(client_module, "fit", lambda model, samples, local, *a: begin(local))
     with monkeypatch.context() as patch:

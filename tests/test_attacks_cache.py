@@ -471,3 +471,16 @@ def test_a_cache_is_listed_while_it_is_filled(tmp_path, monkeypatch):
     journal.write_bytes(b"")
     monkeypatch.setattr(Path, "is_file", ends)
     assert summary(cache.folder).samples == sum(WANTED)
+
+
+def test_a_schema_that_is_not_text_is_damage(tmp_path):
+    """SQLite repeats names of the file in its message, which Python then cannot decode."""
+    cache, _ = filled(tmp_path)
+    content = cache.file.read_bytes()
+    start = content.index(b"CREATE TABLE block")
+    refused = 0
+    for place in range(start, start + 40):
+        cache.file.write_bytes(content[:place] + b"\xff" + content[place + 1 :])
+        refused += bool(list(verify(cache.folder)))
+        summary(cache.folder)
+    assert refused > 10

@@ -181,7 +181,7 @@ class Cheating:
         for k, context in enumerate(self.grid._contexts.values()):
             context.node_config = {
                 "partition-id": k, "classes": NAMES, "data": str(place / f"data{k}"),
-                "state": str(state / str(k)), "device": "cpu", "secure": True,
+                "state": str(state / str(k)), "device": "cpu",
                 "identity-key": str(place / f"{k}.key"), "members": str(place / "members.toml"),
                 **changed,
             }  # fmt: skip

@@ -1,5 +1,6 @@
 import errno
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 
 from cached import changing, contents, flip, flip_samples
 from counting import KINDS, Counting, drawn
-from fedeas import FedEAS, InputError, LabelCounts, Plan, Uniform
+from fedeas import FedEAS, InputError, LabelCounts, Plan, Uniform, augment
 from fedeas._util.files import locked, read_json, write_json
 from fedeas.cache import Cache, client_samples, fill, verify
 from fedeas.cache import database as database_module
@@ -281,7 +282,7 @@ def start_fill(folder: Path, plan: Path, delay: float, kind: str = "images") -> 
     """Start `fedeas fill` as a process of its own."""
     spec = f"counting:{KINDS[kind].__name__}(log={folder / 'log'}, delay={delay})"
     command = ["fill", plan, "--generator", spec, "--cache", folder / "cache"]
-    command += ["--batch", "7", "--seed", "0"]
+    command += ["--batch", "7"]
     return subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", "fedeas", *command],
         env={"PYTHONPATH": f"{SOURCE}{os.pathsep}{TESTS}", "PATH": "/usr/bin:/bin"},
@@ -693,20 +694,6 @@ def test_a_folder_in_the_place_of_the_samples_is_refused_with_what_to_do(tmp_pat
     assert len(client_samples("a", [1, 0, 0], Counting(), cache)[0]) == 1
 
 
-@pytest.mark.parametrize("file", ["cache.json", "index.sqlite"])
-def test_a_cache_of_an_earlier_version_is_refused_in_one_line(tmp_path, file):
-    cache = Cache(tmp_path, Counting(), 3)
-    cache.folder.mkdir()
-    (cache.folder / file).write_bytes(b"")
-    for use in (
-        lambda: client_samples("a", [1, 0, 0], Counting(), cache),
-        lambda: fill(FedEAS(beta=8).plan(COUNTS), Counting(), cache),
-        lambda: Cache.at(cache.folder),
-    ):
-        with pytest.raises(InputError, match=r"earlier version of fedeas; see docs/upgrading\.md"):
-            use()
-
-
 def test_json_with_a_hash_refuses_every_change(tmp_path):
     path = tmp_path / "x.json"
     write_json(path, {"a": [1, 2], "b": "text"})
@@ -787,3 +774,38 @@ def test_a_full_disk_is_one_line_and_the_next_fill_goes_on(tmp_path, monkeypatch
     _, generated = filled(tmp_path / "cache", plan)
     assert 0 < generated < plan.total
     assert contents(tmp_path / "cache" / straight.folder.name) == contents(straight.folder)
+
+
+def test_augment_finds_what_the_command_has_filled(tmp_path, monkeypatch, fedeas, caplog):
+    """Both by their defaults alone; a cache that differs in its seed alone is named."""
+    monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    labels = np.repeat([0, 1, 2], [30, 4, 0])
+    counts = LabelCounts([np.bincount(labels, minlength=3)], ["north"], ["a", "b", "c"])
+    plan = FedEAS(beta=8).plan(counts)
+    plan.save(tmp_path / "plan.csv")
+    done = fedeas("fill", "plan.csv", "--generator", "counting:Counting", "--json")
+    assert json.loads(done.out)["generated"] == plan.total > 0
+    assert Path(json.loads(done.out)["cache"]).parent == tmp_path / "store" / "samples"
+    log = tmp_path / "drawn.txt"
+    generator, images = Counting(str(log)), np.zeros((34, 4, 4, 1), np.uint8)
+
+    def augmented(**given: object):
+        return augment(
+            images, labels=labels, generator=generator, client="north", classes=["a", "b", "c"],
+            beta=8,
+            **given,
+        )  # fmt: skip
+
+    assert len(augmented()[0]) == 34 + plan.total
+    assert not drawn(log)
+    assert not caplog.records
+    augmented(seed=0)
+    assert len(drawn(log)) == plan.total
+    assert "samples for seed 42" in caplog.text
+    again = fedeas("fill", "plan.csv", "--generator", "counting:Counting", "--seed", 7)
+    assert "for seed 0" in again.err and "for seed 42" in again.err
+    (leaf, *_) = (tmp_path / "store" / "samples").iterdir()
+    with pytest.raises(InputError, match="folder above"):  # the folder that `fill` prints
+        augmented(cache=leaf)
+    assert fedeas("cache", "list").out.count("counting") == 3

@@ -3,12 +3,24 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from flwr.app import Context, Message, RecordDict
 
+from fedeas.flower import records
+from fedeas.flower.backends import InlineGrid
+from fedeas.flower.deployed import REFUSAL
+from fedeas.training.models import make_model
+from fedeas.training.samples import Task
+from fedeas.training.settings import Local, ModelSettings
+from fedeas_private.flower import client_app
+from fedeas_private.flower.deployed import open_site
+from fedeas_private.flower.settings import SiteConfig
 from fedeas_private.ledger import Ledger
 from fedeas_private.secure_sum.identity import Members, make_identity
 from fedeas_private.secure_sum.keys import identity_of
-from test_deployment import NAMES, config, settings, sites  # noqa: F401
+from test_deployment import COUNTS, NAMES, config, settings, sites  # noqa: F401
 
 NOISY = {"secure": True, "clip-norm": 1.0, "epsilon": 1.0}
 
@@ -19,8 +31,13 @@ def written(path: Path, values: dict[str, object]) -> Path:
 
 
 def site_toml(sites: Path, folder: Path, **changed: object) -> Path:  # noqa: F811
-    values = {k.replace("_", "-"): v for k, v in config(sites, folder, 0).to_dict().items()}
-    return written(folder / "site.toml", {**values, **changed})
+    return written(folder / "site.toml", {**node_config(config(sites, folder, 0)), **changed})
+
+
+def node_config(site: SiteConfig) -> dict[str, object]:
+    """Return what an owner writes; a key that is left out has its default."""
+    values = {name.replace("_", "-"): value for name, value in site.to_dict().items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def wrong(out: str) -> dict[str, str]:
@@ -67,7 +84,6 @@ def another_list(sites: Path, folder: Path) -> str:  # noqa: F811
         ({"allow": "beta clas-totals"}, "allow", "class-totals"),
         ({"methods": "fedavg fedporx"}, "methods", "fedprox"),
         ({"device": "cuda:7"}, "device", "cuda"),
-        ({"identity-key": "", "members": "", "secure": True}, "members", "identity-key"),
     ],
 )
 def test_a_mistake_is_one_line_with_its_fix(sites, tmp_path, fedeas, changed, what, said):  # noqa: F811
@@ -108,7 +124,8 @@ def test_a_spent_budget_is_told(sites, tmp_path, fedeas):  # noqa: F811
     ("site", "run", "said"),
     [
         ({}, {"classes": NAMES.replace("bar", "bars")}, "bars"),
-        ({"secure": True}, {}, "secure = true"),
+        ({"allow": "beta"}, {}, "secure = true"),
+        ({"allow": ""}, {}, "`updates`"),
         ({}, {"batch": 4096}, "4096"),
         ({"methods": "fedavg"}, {"method": "moon"}, "moon"),
         ({"generator": ""}, {}, "fedeas(beta=12)"),
@@ -162,7 +179,7 @@ def test_a_run_that_the_site_would_refuse_is_told(
         ({"allow": "train exact"}, {"secure": True}, "train, without noise"),
         ({"allow": "train"}, {**NOISY, "epsilon": 3.0}, "train: epsilon 3 of 3"),
         ({"epsilon": 4.5}, {**NOISY, "epsilon": 3.0, "generator-epsilon": 2.0}, "image-products"),
-        ({"allow": ""}, {}, "asks for no sums"),
+        ({"allow": "updates"}, {}, "asks for no sums"),
     ],
 )
 def test_a_run_that_the_site_can_pay_for_is_not_doubted(sites, tmp_path, fedeas, site, run, said):  # noqa: F811
@@ -196,7 +213,7 @@ def test_what_an_owner_may_not_mean_is_noted(
 ):  # fmt: skip
     monkeypatch.chdir(tmp_path)
     said = said.replace("RELATIVE", f"here {tmp_path}")
-    done = fedeas("check", site_toml(sites, tmp_path, **changed))
+    done = fedeas("check", site_toml(sites, tmp_path, **{"allow": "train", **changed}))
     lines = [line.split(maxsplit=2) for line in done.out.splitlines()]
     noted = {line[1]: line[2] for line in lines if line[0] == "note"}
     assert done.code == 0
@@ -208,3 +225,82 @@ def test_a_delta_that_promises_nothing_is_refused(sites, tmp_path, fedeas):  # n
     done = fedeas("check", site_toml(sites, tmp_path, delta=0.5))
     assert done.code == 2
     assert "delta" in done.err and "0.5" in done.err
+
+
+def plain_update(sites: Path, folder: Path, k: int, **changed: object) -> Message:  # noqa: F811
+    """Ask a site for one plain update of a model of zeros, one step over all its samples."""
+    node = node_config(config(sites, folder, k, **changed))
+    context = Context(1, 2, node, RecordDict(), {"classes": NAMES})
+    grid = InlineGrid(client_app(), 1)
+    grid._contexts = {2: context}
+    task = Task.of(open_site(config(sites, folder, k)).real.data)
+    weights = make_model(ModelSettings("mlp"), task, 0).state_dict()
+    zeros = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+    local = Local(epochs=1, batch=1024, learning_rate=1.0)
+    asked = {
+        "seed": 1, "method": "fedavg", "model": ModelSettings("mlp").to_dict(),
+        "local": local.to_dict(), "task": task.to_dict(), "threads": 1, "experiment": "x",
+        "policy": "none", "round": 1, "last": 0,
+    }  # fmt: skip
+    content = records.pack({"weights": zeros, "method": {}}, asked)
+    (number,) = grid.push_messages([Message(content, 2, "train")])
+    (reply,) = grid.pull_messages([number])
+    return reply
+
+
+def counts_told(reply: Message) -> list[int]:
+    """Read label counts off the last bias of a model that was zeros, after one step of rate 1."""
+    bias = records.tensors(reply.content, "weights")["fc.bias"].double().numpy()
+    size = records.whole(reply.content, "num-examples")
+    return np.rint((bias + 1 / len(COUNTS[0])) * size).astype(int).tolist()
+
+
+@pytest.mark.parametrize("k", range(4))
+def test_a_site_with_members_gives_no_server_a_plain_update(sites, tmp_path, fedeas, k):  # noqa: F811
+    """The run promises epsilon, the site has the defaults, the server asks in the clear."""
+    run = written(tmp_path / "run.toml", settings(sites, tmp_path / "run", **NOISY))
+    path = tmp_path / "default.toml"
+    default = written(path, node_config(config(sites, tmp_path, 0, allow=None)))
+    done = fedeas("check", default, "--run", run)
+    assert (done.code, wrong(done.out)) == (0, {})
+    reply = plain_update(sites, tmp_path / "default", k, allow=None)
+    assert reply.has_error()
+    assert reply.error.reason == REFUSAL
+    # The control: whose owner allows it gives exact counts away, and `check` says so.
+    given = plain_update(sites, tmp_path / "control", k, allow="train updates")
+    assert counts_told(given) == COUNTS[k].tolist()
+    allowing = site_toml(sites, tmp_path, allow="train updates")
+    done = fedeas("check", allowing, "--run", run)
+    assert "exact label counts" in next(x for x in done.out.splitlines() if " allow " in x)
+
+
+def test_a_site_without_members_is_there_to_train(sites, tmp_path):  # noqa: F811
+    own = config(sites, tmp_path, 0, allow=None, members="", identity_key="")
+    assert own.allowed == ("updates",)
+    assert not plain_update(
+        sites, tmp_path / "x", 0, allow=None, members="", identity_key=""
+    ).has_error()
+    # What its owner wrote is obeyed there, too.
+    for allow in ("", "class-totals"):
+        refused = plain_update(sites, tmp_path / "y", 0, allow=allow, members="", identity_key="")
+        assert refused.has_error()
+
+
+@pytest.mark.parametrize("method", ["fedmix", "fedgen"])
+def test_a_site_with_members_tells_nothing_before_the_first_round(sites, tmp_path, method):  # noqa: F811
+    """FedMix sends averages of samples with their labels when it introduces itself."""
+    methods = f"fedavg {method}"
+
+    def hello(**changed: object) -> Message:
+        node = node_config(config(sites, tmp_path, 0, methods=methods, **changed))
+        grid = InlineGrid(client_app(), 1)
+        grid._contexts = {2: Context(1, 2, node, RecordDict(), {"classes": NAMES})}
+        content = records.pack({}, {"seed": 1, "method": method})
+        (number,) = grid.push_messages([Message(content, 2, "query.hello")])
+        (reply,) = grid.pull_messages([number])
+        return reply
+
+    assert hello(allow=None).has_error()
+    told = hello(allow="updates")  # the control
+    assert not told.has_error()
+    assert bool(told.content.array_records) == (method == "fedmix")

@@ -359,13 +359,6 @@ def test_long_names_keep_to_one_line(fedeas, tmp_path, monkeypatch):
     assert not after
 
 
-@pytest.mark.parametrize(("old", "new"), [("select", "--betas"), ("members", "fedeas keys")])
-def test_a_command_of_an_earlier_version_is_refused_with_the_new_one(fedeas, old, new):
-    result = fedeas(old, "x")
-    assert (result.code, len(result.err.splitlines())) == (2, 1)
-    assert new in result.err
-
-
 def test_a_command_of_a_package_that_is_not_installed_names_the_extra(fedeas, monkeypatch):
     commands = importlib.import_module("fedeas.cli")
     monkeypatch.setattr(commands, "entry_points", lambda **_: ())

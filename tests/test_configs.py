@@ -77,7 +77,7 @@ def test_what_costs_nothing_is_compared_on_the_federation_of_the_policies():
     asked = "fedeas(beta=8)"
     assert found == {
         *(("pool", "fedavg", policy) for policy in ("none", "uniform", asked, "waterfill")),
-        *(("pool", method, "none") for method in ("class-weights", "fedlc", "fedrs", "fedvls")),
+        *(("pool", method, "none") for method in ("class-weights", "fedlc")),
         ("pool", "class-weights", asked),
         ("copies", "fedavg", "copies"), ("copies", "fedavg", asked), ("noise", "fedavg", asked),
     }  # fmt: skip

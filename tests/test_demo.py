@@ -18,6 +18,7 @@ from conftest import Result
 from fedeas import LabelCounts
 from fedeas._util.files import read_json
 from fedeas_lab import demo, forest
+from fedeas_lab.results import Mean
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path(os.environ.get("FEDEAS_DATA", "")) / forest.NAME
@@ -55,6 +56,39 @@ def cached(tmp_path, monkeypatch):
         joblib.dump(values, folder / name, compress=9)
 
 
+def test_every_way_trains_at_its_own_best_rate_or_level_with_it():
+    """By the record of the grid: no other rate is ahead, over the same seeds."""
+    recorded: dict[tuple[str, float], dict[int, float]] = {}
+    with (ROOT / "reproduction/recorded/demo-rates.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            seeds = recorded.setdefault((row["way"], float(row["learning_rate"])), {})
+            if row["accuracy"]:
+                seeds[int(row["seed"])] = 100 * float(row["accuracy"])
+    assert {rate for _, rate in recorded} == set(forest.GRID)
+    assert min(forest.GRID) < forest.RATE < max(forest.GRID)  # not at the edge
+    for way in ("none", "copies", "fedeas"):
+        ours = recorded[way, forest.RATE]
+        assert len(ours) == 10  # nothing diverged
+        for rate in {*forest.GRID} - {forest.RATE}:
+            other = recorded[way, rate]
+            ahead = Mean.of([other[seed] - ours[seed] for seed in ours.keys() & other.keys()])
+            assert ahead.bounds[0] <= 0, (way, rate, ahead)
+
+
+def table_of_gains(printed: str) -> dict[str, dict[str, str]]:
+    """Read the demo's last table, a row for every way to train; every cell is filled."""
+    lines = [line.split() for line in printed.splitlines()]
+    head = next(line for line in lines if "learning_rate" in line)
+    found = {}
+    for line in lines:
+        if len(line) >= len(head) and line[1] == "fedavg":
+            row = dict(zip(head, line, strict=False))
+            assert "-" not in row.values(), row
+            found[row["policy"].partition("(")[0]] = row
+    assert found.keys() == {"none", "copies", "fedeas"}
+    return found
+
+
 def test_the_demo_runs_the_sites_and_ends_in_a_picture(tmp_path, cached, monkeypatch, fedeas):
     """On fewer rows and in fewer rounds than users see."""
     monkeypatch.setattr(forest, "ROUNDS", 2)
@@ -64,6 +98,13 @@ def test_the_demo_runs_the_sites_and_ends_in_a_picture(tmp_path, cached, monkeyp
     assert done.code == 0, done.err
     assert "16 clients" in done.err
     assert (out / "picture.png").read_bytes().startswith(b"\x89PNG")
+    rows = table_of_gains(done.out)
+    assert {float(row["learning_rate"]) for row in rows.values()} == {forest.RATE}
+    assert rows["none"]["gain"] == "baseline"
+    for way in ("copies", "fedeas"):
+        gain = float(rows[way]["accuracy"]) - float(rows["none"]["accuracy"])
+        assert float(rows[way]["gain"]) == pytest.approx(gain, abs=0.11)
+        assert float(rows[way]["eta"]) * gain >= 0
     results = {path: path.stat().st_mtime_ns for path in out.rglob("result.json")}
     runs = [read_json(path) for path in results]
     assert sorted(run["policy"].split("(")[0] for run in runs) == ["copies", "fedeas", "none"]
@@ -110,7 +151,7 @@ def test_the_sites_are_those_of_the_folder(folder):
     test = forest.choose_test(columns["site"], columns["label"])
     rows = (columns["site"][test].tolist(), columns["label"][test].tolist())
     assert cells(*rows) == cells(parts[1]["site"], parts[1]["label"])
-    counts = LabelCounts.load(ROOT / "docs" / "data" / "forest-counts.csv")
+    counts = LabelCounts.load(ROOT / "examples" / "forest.csv")
     names = [(site, counts.classes.index(c)) for site in counts.clients for c in counts.classes]
     train = cells(parts[0]["site"], parts[0]["label"])
     assert [train[name] for name in names] == counts.n.ravel().tolist()

@@ -31,7 +31,7 @@ from fedeas.training.tensors import load_tensors
 from fedeas_private.flower import run_server
 from fedeas_private.flower.deployed import open_site
 from fedeas_private.flower.queries import QueryContext, answer_queries
-from fedeas_private.flower.settings import SiteConfig
+from fedeas_private.flower.settings import NOISY_SUMS, UPDATES, SiteConfig
 from fedeas_private.ledger import Ledger
 from fedeas_private.queries import QUERIES
 from fedeas_private.secure_sum.identity import Identity, Members, load_identity, make_identity
@@ -72,6 +72,7 @@ def config(sites: Path, state: Path, k: int, **changed: object) -> SiteConfig:
     made = SiteConfig(
         k, NAMES, str(sites / str(k) / "data"), str(state / str(k)), "federations:Shapes",
         device="cpu", identity_key=str(sites / f"{k}.key"), members=str(sites / "members.toml"),
+        allow=f"{NOISY_SUMS} {UPDATES}",
     )  # fmt: skip
     return made.replace(**changed)
 
@@ -80,7 +81,8 @@ def settings(sites: Path, out: Path, **changed: object) -> dict[str, object]:
     return {
         "out": str(out), "test-data": str(sites / "test"), "classes": NAMES, "sites": 4,
         "rounds": 2, "epochs": 1, "batch": 8, "learning-rate": 0.05, "device": "cpu",
-        "timeout": 300.0, "members": str(sites / "members.toml"), **changed,
+        "timeout": 300.0, "members": str(sites / "members.toml"), "policy": "fedeas(beta=12)",
+        **changed,
     }  # fmt: skip
 
 
@@ -620,8 +622,12 @@ def test_a_federation_over_tls_ends_with_the_bits_of_the_inline_grid(tmp_path, d
     own = loopback.Loopback(tmp_path / "federation")
     before = set(loopback.all_pids())
     # Without noise it can be told from the counts whether what was settled is right.
-    allow = {"allow": "beta train exact", "secure": True}
-    own.prepare(site=allow, timeout=300.0, secure=True, policy="negotiate(epsilon=inf)")
+    own.prepare(
+        site={"allow": "beta train exact"},
+        timeout=300.0,
+        secure=True,
+        policy="negotiate(epsilon=inf)",
+    )
     try:
         own.start()
         assert own.run(), (own.folder / "logs" / "run.log").read_text()[-2000:]

@@ -36,7 +36,7 @@ XRAY = LabelCounts(
     ("n", "target", "advice", "said"),
     [
         ([[90, 10, 0], [0, 40, 30]], None, "generate", "may be worth it"),
-        ([[900, 100, 60], [60, 100, 900]], None, "copies", "copies may do: 0 %"),
+        ([[900, 100, 60], [60, 100, 900]], None, "copies", "0 % of what clients"),
         ([[900, 90, 10], [880, 100, 20]], None, "copies", "lies between clients"),
         ([[500, 480, 0], [510, 490, 0], [495, 505, 0]], None, "generate", "1 of 3 classes"),
         ([[500, 480, 2], [510, 490, 2], [495, 505, 1]], None, "generate", "from elsewhere"),

@@ -56,14 +56,6 @@ def test_a_model_is_a_folder_of_safetensors_and_json(model):
         GeneratorCard.load(model, "gaussian")
 
 
-def test_a_card_of_an_earlier_version_is_refused_with_the_way_out(model, tmp_path):
-    shutil.copytree(model, tmp_path / "model")
-    card = tmp_path / "model" / "generator.json"
-    card.write_text(json.dumps({"format": "diffusion/1", "classes": list(CLASSES)}))
-    with pytest.raises(InputError, match="upgrading"):
-        Diffusion.load(tmp_path / "model")
-
-
 @pytest.mark.parametrize("sampler", ["ddim", "dpm"])
 def test_an_image_depends_on_its_label_and_seed_alone(model, sampler):
     made = make_generator(f"diffusion(model={model}, sampler={sampler}, steps=8)")

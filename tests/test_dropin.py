@@ -1,6 +1,7 @@
 """The drop-in: three kinds of data sets, the mod, and Flower's quick-start app with its patch."""
 
 import importlib.util
+import inspect
 import json
 import os
 import pickle
@@ -258,7 +259,30 @@ def test_more_real_samples_generate_only_what_is_missing(bars, options, tmp_path
 def test_the_images_are_kept_in_the_store_by_default(bars, tmp_path, monkeypatch):
     monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))
     augment(images(), labels=LABELS, generator=bars, beta=8, client=0)
-    assert list((tmp_path / "store" / "images").glob("*/samples.sqlite"))
+    assert list((tmp_path / "store" / "samples").glob("*/samples.sqlite"))
+
+
+@pytest.mark.parametrize("beta", [1e4, 1e6, 1e9])
+def test_a_beta_of_the_wrong_size_does_not_generate_for_ever(bars, options, caplog, beta):
+    wanted = FedEAS(beta=beta).local(np.bincount(LABELS, minlength=10)).astype(object)
+    assert wanted.sum() > 10_000
+    options |= {"beta": beta, "max_samples": 300}
+    more = augment(images(), labels=LABELS, generator=bars, **options)
+    made = np.bincount(more[1][N_K:], minlength=10)
+    assert made.sum() <= 300
+    assert np.abs(made - 300 * wanted / wanted.sum()).max() < 1
+    assert f"{wanted.sum():,}" in caplog.text
+
+
+def test_the_cap_is_50_000_and_cuts_nothing_smaller(bars, options):
+    assert inspect.signature(augment).parameters["max_samples"].default == 50_000
+    plain = augment(images(), labels=LABELS, generator=bars, **options)
+    total = len(plain[1]) - N_K
+    capped = augment(images(), labels=LABELS, generator=bars, **options, max_samples=total)
+    assert (capped[1] == plain[1]).all()
+    for wrong in (-1, 1.5, None):
+        with pytest.raises(InputError, match="not a number of samples"):
+            augment(images(), labels=LABELS, generator=bars, **options, max_samples=wrong)
 
 
 class Scaled(Pictures):
@@ -494,6 +518,7 @@ def test_rows_of_hugging_face_without_a_label_are_refused(bars, options):
 def nothing_noted(monkeypatch):
     """A process in which nothing has been augmented yet."""
     monkeypatch.setattr(examples, "_notes", {})
+    monkeypatch.setattr(examples, "_warned", set())
 
 
 def reports(sets: dict, by=lambda context: context.node_config["partition-id"]) -> ClientApp:
@@ -554,7 +579,7 @@ def test_the_mod_refuses_to_guess(nothing_noted):
     assert [said(app, node) for node in (0, 1)] == [100, 110]  # one client: nothing to guess
     examples.note_lengths("south", 160, 120)
     (reply,) = ask(app, "train", node=0)
-    assert "have different numbers of real samples; got [100, 120]; give `augment` the node's " in (
+    assert "different numbers of real samples; got [100, 120]; give `augment` the node's " in (
         reply.error.reason
     )
     assert said(app, 1) == 110
@@ -586,7 +611,92 @@ def test_what_one_client_augmented_says_nothing_about_another(nothing_noted):
     examples.note_lengths("0", 160, 100)
     app = reports({0: [[0] * 160], 1: [[0] * 160]})
     examples.note_lengths("1", 170, 110)
-    assert [said(app, node) for node in (0, 1)] == [100, 160]
+    assert [said(app, node) for node in (0, 1)] == [100, round(160 * 110 / 170)]
+
+
+def counting_app(seen: dict[int, float]) -> ClientApp:
+    """An app that augments 100 real samples to 186 in every message, and counts as `seen` says."""
+    app = ClientApp(mods=[report_real_num_examples])
+
+    @app.train()
+    def train(message, context):
+        client = context.node_config["partition-id"]
+        examples.note_lengths(str(client), 186, 100)
+        metrics = MetricRecord({"num-examples": seen[client]})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("count", "real"),
+    [
+        (186, 100),
+        (160, round(160 * 100 / 186)),  # batches of 32, the last one dropped
+        (372, 200),  # two epochs
+        (167, round(167 * 100 / 186)),  # a tenth is kept for validation
+        (100, round(100 * 100 / 186)),  # a part of the set, which may be as large as what is real
+        (93.0, 50.0),
+        (0, 0),
+    ],
+)
+def test_whatever_an_app_counts_synthetic_samples_stay_out_of_its_weight(
+    nothing_noted, count, real
+):
+    found = said(counting_app({0: count, 1: count}), 0)
+    assert found == pytest.approx(real)
+    assert type(found) is type(real)
+
+
+def test_a_node_that_trains_without_augment_is_warned_of_once(nothing_noted, caplog):
+    app = reports({0: [[0] * 170], 1: [[0] * 170]})
+    examples.note_lengths("0", 170, 100)
+    examples.note_lengths("north", 160, 90)
+    assert [said(app, node) for node in (0, 1, 1)] == [100, 100, 100]  # a length tells whose it is
+    app = reports({0: [[0] * 150], 1: [[0] * 150]})
+    assert [said(app, node) for node in (1, 1)] == [150, 150]
+    (warning,) = [r.getMessage() for r in caplog.records if "fedeas.augment" in r.getMessage()]
+    assert "150 examples" in warning
+
+
+@pytest.mark.parametrize("names", [("1017", "1044"), ("03", "04"), ("north", "south")])
+def test_a_name_that_is_not_the_nodes_is_known_by_its_length(nothing_noted, names):
+    """Sets made when the app was imported, one process for two nodes."""
+    for name, total, real in zip(names, (186, 120), (100, 80), strict=True):
+        examples.note_lengths(name, total, real)
+    app = reports({0: [[0] * 186], 1: [[0] * 120]})
+    assert [said(app, node) for node in (0, 1)] == [100, 80]
+
+
+def test_an_app_that_reports_what_is_real_is_told_to_leave_the_mod_out(nothing_noted, caplog):
+    assert said(counting_app({0: 100}), 0) == 54
+    assert "Leave the mod out" in caplog.text
+
+
+def test_a_sets_own_node_comes_before_a_length_of_another(nothing_noted):
+    """One message has made the sets of two clients."""
+
+    def both(context):
+        examples.note_lengths("0", 160, 100)
+        examples.note_lengths("1", 150, 30)
+        return 0
+
+    assert said(reports({0: [[0] * 150]}, both), 0) == round(150 * 100 / 160)
+
+
+def test_two_sets_of_one_client_are_told_apart_by_length_alone(nothing_noted):
+    def two(length):
+        def augmented_twice(context):
+            examples.note_lengths("0", 160, 100)
+            examples.note_lengths("0", 120, 100)
+            return 0
+
+        return reports({0: [[0] * length]}, augmented_twice)
+
+    assert said(two(160), 0) == 100
+    assert said(two(120), 0) == 100
+    (reply,) = ask(two(150), "train")
+    assert "several augmented sets" in reply.error.reason
 
 
 def test_the_mod_passes_errors_on(bars, options):

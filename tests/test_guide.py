@@ -124,8 +124,9 @@ def test_a_federation_starts_by_the_guide_alone(sites, tmp_path):  # noqa: F811
                 "site.toml", folder / "site.toml",
                 **{
                     "partition-id": k, "classes": NAMES, "data": str(sites / str(k) / "data"),
-                    "state": str(folder / "state"), "cache": str(folder / "cache"), "secure": False,
-                    "identity-key": "", "members": "", "generator": "smote", "device": "cpu",
+                    "state": str(folder / "state"), "cache": str(folder / "cache"),
+                    "allow": "updates", "identity-key": "", "members": "", "generator": "smote",
+                    "device": "cpu",
                 },
             )  # fmt: skip
             done("fedeas check site.toml", folder)

@@ -74,13 +74,15 @@ def test_every_command_shows_an_example():
 def test_every_short_example_runs(desk, data, fedeas, monkeypatch):
     """One after the other in one folder: what `plan` and `fill` leave, others look at."""
     monkeypatch.chdir(desk)
+    monkeypatch.setenv("FEDEAS_STORE", str(desk / "store"))
     # A report needs finished runs: tests/test_report.py has them.
     found = {k: line for k, line in examples().items() if k not in (*LONG, "report")}
     order = ["plan", "fill", *sorted(found.keys() - {"plan", "fill"})]
     for name in order:
         if name == "cache prune":  # the name in its example stands for one that there is
-            (cache,) = (desk / "cache").iterdir()
+            (cache,) = (desk / "store" / "samples").iterdir()
             found[name] = found[name].replace("0123456789abcdef", cache.name)
+            found[name] = found[name].replace(" prune cache ", f" prune {cache.parent} ")
         if name == "keys show":  # among others, the key that the example before made
             own = {"north": identity_of(load_identity("identity.key"))}
             others = {f"site-{k}": identity_of(new_identity()) for k in range(2)}

@@ -13,12 +13,12 @@ from fedeas.flower.backends import InlineGrid
 from fedeas.flower.client import make_client_app
 from fedeas.flower.settings import SiteConfig
 from fedeas.training.methods import make_method
-from fedeas.training.methods.logit_adjustment import ClassWeights, FedLC, FedRS, FedVLS
+from fedeas.training.methods.logit_adjustment import ClassWeights, FedLC
 from fedeas.training.methods.method import ClientContext, Method
 from fedeas.training.settings import Local
 from federations import federation, run, same_as_on_ray, settings, train_on_ray, trained
 
-METHODS = ("class-weights", "fedlc", "fedrs", "fedvls")
+METHODS = ("class-weights", "fedlc")
 COUNTS = (9, 1, 0, 0)  # of a client's training samples
 LOGITS = ((1.0, 0.5, -1.0, 0.2), (0.3, 2.0, 0.0, 0.7), (-0.5, 0.1, 0.4, 1.5))
 LABELS = (0, 1, 0)
@@ -76,39 +76,6 @@ def test_fedlcs_loss_by_hand():
     assert not slope[:, 3].any()
 
 
-def test_fedrss_loss_by_hand():
-    restricted = [(a, b, c * 0.25, d * 0.25) for a, b, c, d in LOGITS]
-    expected = sum(cross_entropy(restricted)) / 3
-    found, slope = loss_of(FedRS(alpha=0.25))
-    assert found == pytest.approx(expected, rel=1e-5)
-    assert slope[:, 2:].all()  # slowed down, not stopped
-
-
-def test_fedvlss_loss_by_hand():
-    """Balanced softmax, KL over the two vacant classes, and sum_c p_c log mean [y != c] e^z_c."""
-    balanced = loss_of(ClassWeights())[0]
-    distance = 0.0
-    for own, taught in zip(LOGITS, SERVER, strict=True):
-        q, g = ([math.exp(x) / sum(map(math.exp, row[2:])) for x in row[2:]]
-                for row in (own, taught))  # fmt: skip
-        distance += sum(b * math.log(b / a) for a, b in zip(q, g, strict=True)) / 3
-    held_down = 0.9 * math.log(math.exp(0.3) / 3)
-    held_down += 0.1 * math.log((math.exp(0.5) + math.exp(0.1)) / 3)
-    found, slope = loss_of(FedVLS(distillation=0.7, suppression=0.3))
-    assert found == pytest.approx(balanced + 0.7 * distance + 0.3 * held_down, rel=1e-5)
-    assert slope[:, 2:].any()  # the server's model teaches what the client lacks
-
-
-def test_fedvls_leaves_out_what_a_batch_or_a_client_cannot_say():
-    """A batch of one class; one vacant class, or none."""
-    found, slope = loss_of(FedVLS(calibration=0), labels=(0, 0, 0))
-    assert math.isfinite(found)
-    assert torch.isfinite(slope).all()
-    for counts in ((4, 3, 2, 1), (4, 3, 2, 0)):
-        with_it, without = (loss_of(FedVLS(distillation=d), counts)[0] for d in (5, 0))
-        assert with_it == without
-
-
 @pytest.fixture(scope="module")
 def fedavg(tmp_path_factory):
     """FedAvg's weights, trained once."""
@@ -120,19 +87,11 @@ def fedavg(tmp_path_factory):
     [
         "class-weights(strength=0)",
         "fedlc(tau=0)",
-        "fedrs(alpha=1)",
-        "fedvls(calibration=0, distillation=0, suppression=0)",
     ],
 )
 def test_without_its_term_a_method_is_fedavg_bit_for_bit(method, tmp_path, fedavg):
     other = trained(tmp_path, method=method)
     assert all(torch.equal(weight, other[name]) for name, weight in fedavg.items())
-
-
-def test_fedvls_without_its_own_terms_is_the_balanced_softmax_bit_for_bit(tmp_path):
-    one = trained(tmp_path / "one", method="class-weights")
-    other = trained(tmp_path / "other", method="fedvls(distillation=0, suppression=0)")
-    assert all(torch.equal(weight, other[name]) for name, weight in one.items())
 
 
 def test_with_it_every_method_is_another(tmp_path):
@@ -142,16 +101,8 @@ def test_with_it_every_method_is_another(tmp_path):
     assert len({float(own["conv1.bias"].sum()) for own in weights.values()}) == 1 + len(METHODS)
 
 
-def test_where_a_client_generates_what_it_lacks_fedrs_is_fedavg(tmp_path):
-    """The counts are of what is trained on: no class is missing any more."""
-    same, other = (
-        trained(tmp_path / m, method=m, policy="full-balance") for m in ("fedavg", "fedrs")
-    )
-    assert all(torch.equal(weight, other[name]) for name, weight in same.items())
-
-
 @pytest.mark.parametrize(
-    "method", ["fedvls", *(pytest.param(m, marks=pytest.mark.slow) for m in METHODS[:-1])]
+    "method", ["fedlc", *(pytest.param(m, marks=pytest.mark.slow) for m in METHODS[:-1])]
 )
 def test_a_run_that_was_stopped_goes_on_with_the_same_bits(method, tmp_path):
     made = federation(tmp_path, policy="fedeas(beta=12)")
@@ -188,9 +139,6 @@ def test_sites_take_part_in_them_by_default_since_they_send_weights_alone():
         "class-weights(strength=inf)",
         "class-weights(loss=focal)",
         "fedlc(tau=-1)",
-        "fedrs(alpha=1.5)",
-        "fedvls(suppression=-1)",
-        "fedvls(distillation=nan)",
     ],
 )
 def test_bad_settings_are_refused(spec):

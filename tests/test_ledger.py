@@ -366,7 +366,8 @@ def test_a_sites_configuration_has_a_budget(tmp_path):
     site = {"partition-id": 0, "classes": "a, b", "data": "d", "state": str(tmp_path)}
     config = read_settings(SiteConfig, site, "a site")
     assert (config.epsilon, config.delta) == (3.0, 1e-6)
-    assert config.allow.split() == [*QUERIES, "train"]
+    config = config.replace(members="members.toml")
+    assert list(config.allowed) == [*QUERIES, "train"]
     assert config.ledger_folder == tmp_path / "ledger"
     for wrong in ({"epsilon": 0.0}, {"epsilon": -1.0}, {"delta": 0.0}, {"delta": 0.5}):
         with pytest.raises(InputError, match=next(iter(wrong))):

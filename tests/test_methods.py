@@ -406,7 +406,10 @@ def test_fedgen_draws_labels_alike_however_many_samples_there_are(monkeypatch):
 
 
 def test_fedgens_server_learns_features_that_the_last_layers_know():
-    method, model = FedGen(steps=400, rate=3e-3), make_model(ModelSettings(), TASK, 1)
+    method, model = (
+        FedGen(steps=400, rate=3e-3),
+        make_model(ModelSettings(), TASK, 1),
+    )
     state = method.server_init(model, TASK, [], 0)
     layers = last_layers(3, 128)
     # Each client knows one class well, and holds it alone.

@@ -184,14 +184,22 @@ def test_a_cache_of_another_generator_is_not_used(desk, fedeas):
     folders = {}
     for seed in (0, 1):
         done = fedeas(
-            "fill", "plan.csv", "--generator", f"pool(data=fashion_mnist, seed={seed})", "--json"
+            "fill",
+            "plan.csv",
+            "--generator",
+            f"pool(data=fashion_mnist, seed={seed})",
+            "--json",
+            "--cache",
+            "cache",
         )
         folders[seed] = Path(json.loads(done.out)["cache"])
     assert folders[0] != folders[1]
     shutil.rmtree(folders[1])
     folders[0].rename(folders[1])
     before = files(desk)
-    done = fedeas("fill", "plan.csv", "--generator", "pool(data=fashion_mnist, seed=1)")
+    done = fedeas(
+        "fill", "plan.csv", "--generator", "pool(data=fashion_mnist, seed=1)", "--cache", "cache"
+    )
     check_one_line(
         done.code,
         done.err,
@@ -313,7 +321,7 @@ def as_others():
         ["plan", "../counts.csv", "--out", "plan.csv"],
         ["partition", "balanced:10x100", "--clients", "5", "--alpha", "1", "--out", "clients.npz"],
         ["run", "../run.toml"],
-        ["fill", "../plan.csv", "--generator", "pool(data=fashion_mnist)"],
+        ["fill", "../plan.csv", "--generator", "pool(data=fashion_mnist)", "--cache", "cache"],
         ["generator", "train", "fashion_mnist", "--out", "g"],
         *(
             pytest.param(arguments, marks=pytest.mark.slow)
@@ -349,7 +357,14 @@ LONG = [
     ["sweep", "sweep.toml", "--dry-run"],
     pytest.param(["demo", "--images"], marks=pytest.mark.slow),
     pytest.param(
-        ["fill", "plan.csv", "--generator", "diffusion(model=fashion_mnist, steps=200)"],
+        [
+            "fill",
+            "plan.csv",
+            "--generator",
+            "diffusion(model=fashion_mnist, steps=200)",
+            "--cache",
+            "cache",
+        ],
         marks=pytest.mark.slow,
     ),
     ["generator", "train", "fashion_mnist", "--out", "g"],

@@ -84,7 +84,7 @@ class Blunt(torch.nn.Module):
 
 def test_moon_and_fedgen_say_what_a_network_lacks(tmp_path):
     made = federation(tmp_path)
-    for method in ("fedavg", "fedprox", "scaffold", "fedmix", "class-weights", "fedrs", "fedvls"):
+    for method in ("fedavg", "fedprox", "scaffold", "fedmix", "class-weights", "fedlc"):
         run(made, tmp_path, settings(method, 0, "test_models:Blunt").replace(rounds=1))
     with pytest.raises(InfeasibleError, match="the model has no method `features`"):
         run(made, tmp_path, settings("moon", 0, "test_models:Blunt"))
@@ -116,7 +116,7 @@ def test_settings_of_another_model_are_refused():
 def test_a_server_cannot_name_a_model_to_import(examples, monkeypatch):
     monkeypatch.delitem(sys.modules, "own_model", raising=False)
     with pytest.raises(InputError, match="by dotted path"):
-        make_model(ModelSettings(STRANGE), TASK, 0, installed=True)
+        make_model(ModelSettings(STRANGE), TASK, 0, by_owner=False)
     assert "own_model" not in sys.modules
     make_model(ModelSettings(STRANGE), TASK, 0)  # as a simulation does
     assert "own_model" in sys.modules

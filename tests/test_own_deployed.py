@@ -34,7 +34,7 @@ from test_deployment import CLASSES, COUNTS, NAMES, config, settings, sites  # n
 
 USED = (
     "partition_id", "classes", "data", "state", "generator", "device", "identity_key", "members",
-    "epsilon",
+    "epsilon", "allow",
 )  # fmt: skip
 GIVEN = {"generator-epsilon": 20.0, "policy": "fedeas(beta=12)", "rounds": 1}
 

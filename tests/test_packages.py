@@ -5,7 +5,6 @@ import importlib.metadata
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -86,35 +85,6 @@ def test_a_missing_extra_is_named(monkeypatch, fedeas, paper_csv, tmp_path):
             result = fedeas(*arguments)
         assert result.code == 2
         assert 'pip install "fedeas[' in result.err
-
-
-def test_a_name_of_an_earlier_version_says_what_to_write():
-    former = importlib.import_module("fedeas._util.former")
-    page = (Path(__file__).parents[1] / "CHANGELOG.md").read_text(encoding="utf-8")
-    for name, now in former.NAMES.items():
-        assert f"{name}`" in page or f"{name}(" in page, name
-        with pytest.raises(ImportError, match="write ") as refused:
-            getattr(fedeas, name)
-        assert now in str(refused.value)
-    with pytest.raises(ImportError, match=r"write fedeas_private\.Ledger"):
-        exec("from fedeas import Ledger")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "advice"),
-    [
-        (["select", "counts.csv"], "write fedeas plan COUNTS --betas"),
-        (["plan", "counts.csv", "--site-costs", "f.csv"], "write --cost FILE"),
-        (["plan", "counts.csv", "--layout", "wide"], "fedeas counts FILE --out counts.csv"),
-        (["generator", "own"], "write fedeas generator private"),
-        (["cache", "verify", "folder"], "write fedeas cache list --check"),
-    ],
-)
-def test_a_command_or_option_of_an_earlier_version_says_what_to_write(fedeas, arguments, advice):
-    result = fedeas(*arguments)
-    assert result.code == 2
-    assert advice in result.err
-    assert len(result.err.splitlines()) == 1
 
 
 def test_a_broken_package_does_not_take_the_other_commands_along(monkeypatch, capsys):

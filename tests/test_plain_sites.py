@@ -80,11 +80,11 @@ def test_settings_of_the_wing_are_refused_by_its_name(sites, tmp_path, key):  # 
         read_settings(settings.SiteConfig, node, "a site")
 
 
-def test_a_plain_site_that_says_secure_trains_for_nobody(sites, tmp_path, caplog):  # noqa: F811
-    """An owner who means to let updates leave only in sums must not be misunderstood."""
+def test_a_plain_site_that_says_what_it_allows_trains_for_nobody(sites, tmp_path, caplog):  # noqa: F811
+    """An owner who means to let only sums leave must not be misunderstood."""
     grid = InlineGrid(client_app(), 4)
     for k, context in enumerate(grid._contexts.values()):
-        node = {**plain_config(sites, tmp_path, k).to_dict(), "secure": True}
+        node = {**plain_config(sites, tmp_path, k).to_dict(), "allow": ""}
         grid._contexts[context.node_id] = Context(
             1, context.node_id, node, RecordDict(), {"classes": NAMES}
         )
@@ -123,23 +123,6 @@ def test_a_message_that_nobody_handles_is_refused_in_the_same_words(
     (reply,) = grid.send_and_receive([Message(RecordDict(), node, kind)])
     assert reply.error.reason == REFUSAL
     assert len(RefusalLog(tmp_path / "0" / "refusals")._recent()) == 1
-
-
-@pytest.mark.parametrize(
-    ("key", "said"),
-    [
-        ("generator-way", "'generator-way' is no longer a setting"),
-        ("generator-method", "'generator-method' is no longer a setting"),
-        ("minimum", "'minimum' is now 'min-reply-fraction'"),
-        ("window", "'window' is now 'max-in-flight'"),
-        ("average", "'average' is now 'ema-decay'"),
-        ("aggregation", "'aggregation' is no longer a setting"),
-    ],
-)
-def test_a_key_of_the_last_version_is_refused_by_its_new_name(sites, tmp_path, key, said):  # noqa: F811
-    with pytest.raises(InputError) as refused:
-        read_settings(private.RunConfig, {**run_settings(sites, tmp_path), key: "x"}, "run.toml")
-    assert said in str(refused.value) and "did you mean" not in str(refused.value)
 
 
 def test_an_epsilon_that_would_add_no_noise_is_refused(sites, tmp_path):  # noqa: F811

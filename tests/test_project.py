@@ -130,7 +130,7 @@ def test_every_flower_that_is_allowed_is_tested():
         if line.startswith("flwr")
     ]
     assert tested == {f"1.{minor}" for minor in range(*map(int, allowed))}
-    supported = (ROOT / "docs" / "upgrading.md").read_text()
+    supported = (ROOT / "docs" / "index.md").read_text()
     assert f"| Flower | {', '.join(sorted(tested))} |" in supported
     assert f"| Python | {', '.join(CHECK['python'])} |" in supported
 

@@ -469,3 +469,25 @@ def test_no_row_of_a_table_makes_a_query_fail(rows, radius):
         alone = [query.answer(samples[[k]], labels[[k]]) for k in range(len(samples))]
         assert np.array_equal(answer, np.sum(alone, axis=0) if alone else np.zeros(query.length))
         assert all(np.linalg.norm(one) <= query.sensitivity for one in alone)
+
+
+@pytest.mark.parametrize(
+    ("cuts", "refused"),
+    [
+        ([range(4096)], False),
+        ([range(4097)], True),
+        ([range(130_000)], True),  # a message of less than a megabyte: two milliseconds a row
+        ([range(161)] * 300, False),  # what a generator of 300 columns of real numbers asks
+        ([range(4096)] * 16, True),
+    ],
+)
+def test_a_question_of_many_cuts_is_refused_before_a_row_is_read(cuts, refused):
+    asked = {
+        "query": "column-counts", "classes": 2, "shape": [len(cuts)],
+        "cuts": [list(column) for column in cuts],
+    }  # fmt: skip
+    if refused:
+        with pytest.raises(RefusedError):
+            read_query(asked)
+    else:
+        assert read_query(asked).width == sum(len(column) + 2 for column in cuts)

@@ -251,7 +251,13 @@ def test_more_rows_than_memory_holds_are_refused(tmp_path):
     for made in (
         lambda: FedEASSampler(beta=1e9).fit_resample(rows, labels),
         lambda: augment(
-            rows, labels=labels, generator="copies", beta=1e9, cache=tmp_path, client="client"
+            rows,
+            labels=labels,
+            generator="copies",
+            beta=1e9,
+            cache=tmp_path,
+            client="client",
+            max_samples=2**40,
         ),
     ):
         with pytest.raises(InputError) as refused:

@@ -1,112 +1,44 @@
-"""Settings: declared once, strict however they are made, and the same names of runs as ever."""
+"""Settings: declared once, and strict however they are made."""
 
-import hashlib
 import json
-import tomllib
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from fedeas import InputError
-from fedeas._util.settings import Settings, fields_of, read_settings, recorded_name
+from fedeas._util.settings import Settings, fields_of, read_settings
 from fedeas.flower.settings import Deployment
 from fedeas.training.settings import Federated, Local, ModelSettings
-from fedeas_lab import read_config
 from fedeas_lab.config import Config, Data
-from fedeas_lab.results import read_export, settings_hash
-from fedeas_lab.sweep import GridConfig, read_sweep, run_specs
+from fedeas_lab.sweep import GridConfig
 from fedeas_private.flower.settings import RunConfig, SiteConfig
-from reproduction.claims import RECORDED
 
 ROOT = Path(__file__).parents[1]
-IDENTITIES = json.loads((ROOT / "tests" / "data" / "identities.json").read_text())
-NAMES = ("data", "generator", "weights", "code")  # of what a run depends on beside its settings
-STATISTICS = ((0.5,), (0.25,))
+
+
 FLAT = {"out": "a", "test-data": "b", "classes": "cat, dog", "sites": 3}
-
-
-def experiment(given: dict[str, object]) -> str:
-    return read_settings(RunConfig, given).experiment("fedeas(beta=12)", STATISTICS)
 
 
 # What a run is known by
 
 
-@pytest.mark.parametrize("path", sorted(IDENTITIES["sweeps"]))
-def test_runs_of_sweeps_keep_their_names(path):
-    found = [run.config.experiment(*NAMES) for run in run_specs(read_sweep(ROOT / path))]
-    digest = hashlib.sha256("\n".join(found).encode()).hexdigest()
-    assert {"runs": len(found), "sha256": digest} == IDENTITIES["sweeps"][path]
-
-
-@pytest.mark.parametrize("path", sorted(IDENTITIES["configs"]))
-def test_runs_of_configs_keep_their_names(path):
-    config = read_config(ROOT / path)
-    held = IDENTITIES["configs"][path]
-    assert config.identity() == held["settings"]
-    assert config.experiment(*NAMES) == held["experiment"]
-
-
-def test_deployed_runs_keep_their_names():
-    app = ROOT / "examples" / "federation" / "pyproject.toml"
-    given = tomllib.loads(app.read_text())["tool"]["flwr"]["app"]["config"]
-    assert experiment(given) == IDENTITIES["deployed"]["examples/federation/pyproject.toml"]
-    assert experiment(FLAT) == IDENTITIES["deployed"]["defaults"]
-
-
-def test_recorded_runs_are_known_by_their_settings():
-    """Those of before there was a choice of optimiser say nothing of it."""
-    for path in RECORDED.glob("*.jsonl"):
-        for run in read_export(path):
-            settings = run.result["settings"]
-            assert run.entry.folder.endswith(settings_hash(settings))
-            now = Config.from_identity(settings).identity()
-            assert now["federated"]["local"].pop("optimizer") == "sgd"
-            assert now == settings
-
-
-def as_written_now(kind: type[Settings], recorded: dict[str, Any]) -> dict[str, Any]:
-    """Return recorded settings under the names that they have in a config."""
-    fields = {recorded_name(field): field for field in fields_of(kind)}
-    return {
-        fields[name].name: as_written_now(fields[name].type, value)
-        if isinstance(value, dict)
-        else value
-        for name, value in recorded.items()
-    }
-
-
 def test_where_and_how_fast_is_no_part_of_a_name():
     def others(kind: type[Settings]) -> set[str]:
         named = set(kind(**least[kind]).identity())
-        return {f.name for f in fields_of(kind) if recorded_name(f) not in named}
+        return {f.name for f in fields_of(kind) if f.name not in named}
 
     least = {Config: {"data": Data("x")}, Data: {"name": "x"}, Federated: {}, Local: {}}
     least[RunConfig] = {key.replace("-", "_"): value for key, value in FLAT.items()}
     assert others(Config) == {"backend", "device"}
-    assert others(Data) == {
-        "folder", "schema",
-        # of tables, unless they are set
-        "label", "site", "numbers", "categories", "drop_columns", "test_share", "test_seed",
-        # unless they are set
-        "pool_seed", "test",
-    }  # fmt: skip
-    assert others(Federated) == {
-        "timeout",
-        "max_in_flight",
-        "secure",
-        "ema_decay",
-    }  # the last unless used
-    assert others(Local) == {"steps"}  # unless used
+    assert others(Data) == {"folder", "schema"}
+    assert others(Federated) == {"timeout", "max_in_flight", "secure"}
+    assert others(Local) == set()
     # A deployed run goes on with more rounds, and with fewer sites than it began with.
     assert others(RunConfig) == {
         "out", "test_data", "policy", "rounds", "min_reply_fraction", "timeout",
-        "max_in_flight", "device",
-        "secure", "members", "schema", "label", "prior_epsilon", "generator_epsilon",
-        "generator_classifier", "unit", "generator_start",
-        "epsilon", "delta", "steps", "optimizer", "ema_decay",  # these unless used
+        "max_in_flight", "device", "secure", "members", "schema", "label", "prior_epsilon",
+        "generator_epsilon", "generator_classifier",
     }  # fmt: skip
 
 
@@ -164,12 +96,6 @@ GOOD = {"data": {"name": "cifar10"}}
         ({"data": {}}, "c.toml: data lacks 'name'; allowed: name, folder, split, pool_per_class"),
         ({"federated": {"timeout": 10**400}}, "c.toml: federated.timeout has the wrong type"),
         ({3: 3}, "c.toml has no setting 3"),
-        ({"data": {"name": "x", "protocol": "paper"}}, "c.toml: data: 'protocol' is now "
-         "'split'; see docs/upgrading.md"),
-        ({"data": {"name": "x", "hold_out": 3}}, "c.toml: data: 'hold_out' is now "
-         "'pool_per_class'"),
-        ({"data": {"name": "x", "leave_out": []}}, "c.toml: data: 'leave_out' is now "
-         "'drop_columns'"),
     ],
 )  # fmt: skip
 def test_an_error_names_the_place_and_what_is_allowed(given, message):

@@ -114,10 +114,10 @@ def test_what_it_is_not_for_is_refused():
 
 
 def test_generators_of_own_samples_are_found_without_opening_others():
-    assert isinstance(find_resampler("smote(neighbors=3)"), Smote)
-    assert isinstance(find_resampler("copies"), Resampler)
-    assert find_resampler("diffusion(model=nowhere)") is None
-    assert find_resampler("") is None
+    assert isinstance(find_resampler("smote(neighbors=3)", by_owner=True), Smote)
+    assert isinstance(find_resampler("copies", by_owner=True), Resampler)
+    assert find_resampler("diffusion(model=nowhere)", by_owner=True) is None
+    assert find_resampler("", by_owner=True) is None
     assert not isinstance(make_generator("noise(shape=2x2x1)"), Resampler)
 
 

@@ -42,7 +42,7 @@ REGISTRY = Registry("generator", "fedeas.none", {"opened": Opened}, "sample(labe
     ],
 )
 def test_a_path_is_what_was_written(spec, model):
-    made = REGISTRY.make(spec, {})
+    made = REGISTRY.make(spec, {}, by_owner=True)
     assert made.model == model
     assert made.steps in (3, None)
 
@@ -64,7 +64,9 @@ def test_half_a_setting_is_refused(spec):
 
 @given(st.text(min_size=1).filter(lambda text: text.strip()))
 def test_whatever_is_quoted_comes_back(text):
-    assert REGISTRY.make(f"opened(model={quoted(text)}, steps=4)", {}) == Opened(text, 4)
+    assert REGISTRY.make(f"opened(model={quoted(text)}, steps=4)", {}, by_owner=True) == Opened(
+        text, 4
+    )
     assert parse(f"opened(model={quoted(text)})")[1]["model"] == text
 
 
@@ -78,7 +80,7 @@ class Faulty:
 
 def test_a_mistake_in_a_users_class_comes_with_its_line():
     with pytest.raises(InputError) as refused:
-        Registry("policy", "fedeas.none", {}).make("test_specs:Faulty(beta=2)", {})
+        Registry("policy", "fedeas.none", {}).make("test_specs:Faulty(beta=2)", {}, by_owner=True)
     cause = refused.value.__cause__
     assert isinstance(cause, TypeError)
     last = traceback.extract_tb(cause.__traceback__)[-1]

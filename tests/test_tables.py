@@ -50,14 +50,35 @@ def test_a_row_per_client_and_class_is_added_up(write):
     columns = {"client": "hospital", "label": "diagnosis"}
     with pytest.raises(InputError, match="client='hospital', label='diagnosis', count='patients'"):
         read_counts(path)
-    assert read_counts(path, **columns, count="patients").counts == SORTED
-    assert read_counts(path, label="diagnosis", count="patients").counts == SORTED
+    with pytest.raises(
+        InputError, match=r"line 3 counts flu of North again: 20, after 100 in line 2"
+    ):
+        read_counts(path, **columns, count="patients")
+    added = {"count": "patients", "add_up": True}
+    assert read_counts(path, **columns, **added).counts == SORTED
+    assert read_counts(path, label="diagnosis", **added).counts == SORTED
     assert read_counts(path, **columns).counts.total == 5
     # No client has two samples of a class, beside numbers: these may be the counts.
     once = write("client,kind,beds\nNorth,flu,120\nNorth,cold,15\nSouth,flu,9\nSouth,cold,80\n")
     with pytest.raises(InputError, match="count='beds'"):
         read_counts(once, label="kind")
     assert read_counts(once, label="kind", count="beds").counts == SORTED
+
+
+@pytest.mark.parametrize("first", [5, 6])
+def test_a_long_table_with_a_row_twice_is_refused(write, fedeas, first):
+    """As a wide one is: whether 5 and 6 are 11 samples, or one of them is wrong, nobody knows."""
+    path = write(f"client,class,count\nA,x,3\nA,y,4\nB,x,{first}\nB,y,1\nB,x,6\n")
+    with pytest.raises(
+        InputError, match=rf"line 6 counts x of B again: 6, after {first} in line 4"
+    ):
+        LabelCounts.load(path)
+    done = fedeas("plan", path)
+    assert done.code == 2
+    assert "--add-up" in done.err
+    columns = {"client": "client", "label": "class", "count": "count"}
+    added = read_counts(path, **columns, add_up=True).counts
+    assert added.n.tolist() == [[3, 4], [first + 6, 1]]
 
 
 @pytest.mark.parametrize("label", ["class", "label", "Class"])
@@ -72,7 +93,7 @@ def test_a_clean_long_table(label, write):
 def test_sums_and_names_that_cannot_be(write, tmp_path):
     rows = "a,x,9007199254740992\n" * 3 + "b,y,1\n"
     with pytest.raises(InputError, match="counts too large"):
-        read_counts(write(f"client,label,count\n{rows}"))
+        read_counts(write(f"client,label,count\n{rows}"), label="label", count="count", add_up=True)
     pq.write_table(pa.table({"client": [[1], [2]], "label": ["x", "y"]}), tmp_path / "x.parquet")
     with pytest.raises(InputError):
         read_counts(str(tmp_path / "x.parquet"))

@@ -91,10 +91,3 @@ def test_own_without_a_run_says_what_to_type():
     assert "private(model=generator)" in str(refused.value)
     with pytest.raises(InputError, match="no other settings"):
         make_generator("private(model=x, epsilon=1)")
-
-
-def test_the_name_before_is_refused_in_one_line():
-    for spec in ("own", "own(epsilon=1)", "own(model=x, way=features)"):
-        with pytest.raises(InputError) as refused:
-            make_generator(spec)
-        assert "docs/upgrading.md" in str(refused.value)

@@ -18,7 +18,7 @@ STEPS = {
     "slow tests": ["-m", "pytest", "-q", "-m", "slow"],
     "properties": ["-m", "pytest", "-q", "-m", "hypothesis", "--hypothesis-profile", "nightly"],
     "deployment tests": ["-m", "pytest", "-q", "-m", "deployment"],
-    "first hour": ["benchmarks/first_hour.py"],
+    "pages": ["tools/page_blocks.py"],
     "plan": ["benchmarks/plan.py"],
     "label_sets": ["benchmarks/label_sets.py"],
     "label_sets_federation": ["benchmarks/label_sets_federation.py", "--quick"],

@@ -2,7 +2,7 @@
 
     python tools/picture.py [--curves FILE] [--out docs/img/picture.png]
 
-The label counts are those of forest cover by area and zone (docs/data/forest-counts.csv). Curves
+The label counts are those of forest cover by area and zone (examples/forest.csv). Curves
 are read from a CSV file with the columns way (none, copies, fedeas), round, seed and accuracy (0
 to 1); while there is no such file, the heat maps are drawn alone.
 """
@@ -19,7 +19,7 @@ from fedeas_lab.forest import POLICY
 from fedeas_lab.report.story import WAYS, Curves, story_figure
 
 ROOT = Path(__file__).parents[1]
-COUNTS = ROOT / "docs" / "data" / "forest-counts.csv"
+COUNTS = ROOT / "examples" / "forest.csv"
 CURVES = ROOT / "reproduction" / "recorded" / "curves-forest.csv"
 
 

@@ -29,12 +29,15 @@ from fedeas._util.files import write_json
 from fedeas._util.seeds import child_rng
 from fedeas.data import parquet
 from fedeas.data.labels import read_labels
+from fedeas_private.flower.settings import NOISY_SUMS, UPDATES
 from fedeas_private.secure_sum.identity import Members, load_identity, make_identity
 from fedeas_private.secure_sum.keys import identity_of
 
 APP = Path(__file__).parent
 # Sums that sites answer where the server is to see only these: here without noise too.
 EXACT = "class-totals beta price image-moments image-products train exact"
+# Noisy sums, and plain training beside them: the server can learn what a site holds.
+PLAIN = f"{NOISY_SUMS} {UPDATES}"
 SIZES = (240, 210, 190, 170, 150)  # of sites, again and again
 FAILED_AUTHENTICATION = 305 % 256  # the exit code of a SuperNode whose key is not registered
 _QUIET = {
@@ -80,7 +83,9 @@ class Loopback:
                     "partition-id": k, "classes": ", ".join(classes),
                     "data": str(own / "data"), "state": str(own / "state"),
                     "cache": str(own / "cache"), "generator": generator or pool, "device": "cpu",
-                    **({"members": members, "identity-key": self.identity(k)} if members else {}),
+                    **({
+                        "members": members, "identity-key": self.identity(k), "allow": PLAIN
+                    } if members else {}),
                     **(site or {}),
                 },
             )  # fmt: skip

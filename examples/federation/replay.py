@@ -59,7 +59,7 @@ def replay(
         given = Path(site.state) / "generator"  # that the federation made
         if given.exists():
             shutil.copytree(given, Path(state) / "generator", dirs_exist_ok=True)
-        return open_site(site.replace(state=state, cache=cache, secure=False))
+        return open_site(site.replace(state=state, cache=cache, allow="updates"))
 
     grid = ReplayGrid(make_client_app(opened), own.sites, missing)
     # Of secure sums a replay needs no proof: the model is the same without. The generator is there.

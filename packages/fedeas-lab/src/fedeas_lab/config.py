@@ -1,6 +1,5 @@
 """The config of a run: its data, its partition, what is generated, how it trains."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,25 +8,16 @@ from msgspec import Meta
 from fedeas._util.files import content_hash
 from fedeas._util.settings import (
     NOT_IDENTITY,
-    UNLESS_DEFAULT,
     Count,
     Natural,
     Place,
     Settings,
-    fields_of,
     read_settings,
-    recorded_as,
-    recorded_name,
 )
 from fedeas.training.settings import Federated
 
 Positive = Annotated[float, Meta(gt=0)]
-Columns = Annotated[tuple[str, ...], UNLESS_DEFAULT]
-DroppedColumns = Annotated[Columns, recorded_as("leave_out")]
-PoolSize = Annotated[Natural, recorded_as("hold_out")]
-Split = Annotated[Literal["official", "merged"], recorded_as("protocol")]
-# Records of runs, and so their names, have the words that splits had when the first were recorded.
-_PROTOCOLS = {"official": "clean", "merged": "paper"}
+Columns = tuple[str, ...]
 
 
 class Data(Settings, frozen=True):
@@ -35,29 +25,22 @@ class Data(Settings, frozen=True):
 
     name: str  # below FEDEAS_DATA, in `folder`, of the Hugging Face hub, or a table's file
     folder: Annotated[str | None, NOT_IDENTITY] = None  # of the data's Parquet files
-    split: Split = "official"  # 'merged': with the test set; tested on a part of every client's
-    pool_per_class: PoolSize = 0  # samples of every class that no client gets, for the pool
-    pool_seed: Annotated[int | None, UNLESS_DEFAULT] = None  # which those are; None: the run's
+    split: Literal["official", "merged"] = (
+        "official"  # 'merged': with the test set; tested on a part of every client's
+    )
+    pool_per_class: Natural = 0  # samples of every class that no client gets, for the pool
+    pool_seed: int | None = None  # which those are; None: the run's
     # 'validation': a fifth of the training samples stands in for the test set, to choose settings.
-    test: Annotated[Literal["test", "validation"], UNLESS_DEFAULT] = "test"
+    test: Literal["test", "validation"] = "test"
     # The columns of a table. What is not named here is found.
-    label: Annotated[str, UNLESS_DEFAULT] = "label"
-    site: Annotated[str, UNLESS_DEFAULT] = ""  # which site a row is from; recipe = "column(...)"
+    label: str = "label"
+    site: str = ""  # which site a row is from; recipe = "column(...)"
     numbers: Columns = ()
     categories: Columns = ()
-    drop_columns: DroppedColumns = ()  # columns that are not learnt from
-    test_share: Annotated[float, Meta(ge=0, lt=1), UNLESS_DEFAULT] = 0.2  # of each class
-    test_seed: Annotated[int, UNLESS_DEFAULT] = 0  # which rows those are
+    drop_columns: Columns = ()  # columns that are not learnt from
+    test_share: Annotated[float, Meta(ge=0, lt=1)] = 0.2  # of each class
+    test_seed: int = 0  # which rows those are
     schema: Place = ""  # JSON file that says what the columns are, instead of finding it
-
-    @property
-    def protocol(self) -> str:
-        """The split as recorded results call it: 'clean' or 'paper'."""
-        return _PROTOCOLS[self.split]
-
-    def identity(self) -> dict[str, Any]:
-        """Return what makes a run this run, in the words of recorded runs."""
-        return {**Settings.identity(self), "protocol": self.protocol}
 
 
 class PartitionConfig(Settings, frozen=True):
@@ -73,13 +56,13 @@ class PartitionConfig(Settings, frozen=True):
 class Augment(Settings, frozen=True):
     """What is generated, and by what."""
 
-    policy: str = "none"  # or fedeas(beta=12), uniform(total=...), waterfill(total=...), ...
+    policy: str = "none"  # or fedeas(beta=...), uniform(total=...), waterfill(total=...), ...
     generator: str = ""  # pool, private(epsilon=1), diffusion(model=...), package.module:Name
-    cache: Place = "cache"  # folder of generated images
+    cache: Place = ""  # folder of generated samples; empty: the one of all commands
     seed: int = 0  # added to the run's: another one gives other samples
     batch: Count = 64  # images generated at a time
     # The policy whose plan says how many steps each client takes in a round, whatever it is given.
-    steps_as: Annotated[str, UNLESS_DEFAULT] = ""
+    steps_as: str = ""
 
 
 class Config(Settings, frozen=True):
@@ -90,7 +73,7 @@ class Config(Settings, frozen=True):
     augment: Augment = Augment()
     federated: Federated = Federated()
     seed: int = 42  # of partition, held-out images, weights, cohorts and shuffling
-    backend: Annotated[Place, recorded_as("grid")] = "inline"  # or ray
+    backend: Place = "inline"  # or ray
     device: Place = "auto"  # cpu, cuda, ...
 
     def experiment(self, data: str, generator: str, weights: str, code: str) -> str:
@@ -100,25 +83,6 @@ class Config(Settings, frozen=True):
         held["augment"]["generator"] = generator
         held["federated"]["model"]["weights"] = weights
         return content_hash(held)
-
-    @classmethod
-    def from_identity(cls, settings: Mapping[str, Any]) -> "Config":
-        """Return the config whose identity a result holds as its `settings`."""
-        content = _renamed(cls, settings)
-        splits = {protocol: split for split, protocol in _PROTOCOLS.items()}
-        content["data"]["split"] = splits[content["data"]["split"]]
-        return read_settings(cls, content, "settings")
-
-
-def _renamed(kind: type[Settings], recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return recorded settings under the names that they have in a config."""
-    fields = {recorded_name(field): field for field in fields_of(kind)}
-    return {
-        fields[name].name: _renamed(fields[name].type, value)
-        if isinstance(value, Mapping)
-        else value
-        for name, value in recorded.items()
-    }
 
 
 def read_config(path: Path | str) -> Config:

@@ -17,7 +17,7 @@ import torch
 from flwr.clientapp import ClientApp
 
 from fedeas._util.blocks import usable_cores
-from fedeas._util.files import locked, read_json, write_json
+from fedeas._util.files import locked, read_json, samples_folder, write_json
 from fedeas._util.optional import import_extra
 from fedeas._util.progress import Progress
 from fedeas.cache import fill
@@ -152,7 +152,7 @@ def _site_opener(run: Run, folder: Path) -> OpenSite:
         plan=None if plan is None else str(folder / "plan.json"),
         generator=run.generator_spec,
         offered=run.generator_settings,
-        cache=config.augment.cache,
+        cache=str(samples_folder(config.augment.cache)),
         cache_seed=run.cache_seed,
         batch=config.augment.batch,
         folder=str(folder / "clients"),

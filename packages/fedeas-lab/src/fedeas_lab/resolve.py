@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedeas._util.files import content_hash, file_hash, locked, store_folder
-from fedeas._util.former import advise
+from fedeas._util.files import content_hash, file_hash, locked, samples_folder, store_folder
 from fedeas._util.optional import import_extra
 from fedeas._util.progress import progress
 from fedeas._util.specs import parse, quoted
@@ -99,7 +98,9 @@ class Run:
         if self.generator is None or isinstance(self.generator, Resampler):
             return None
         classes = self.federation.data.classes
-        return Cache(self.config.augment.cache, self.generator, classes, self.cache_seed)
+        return Cache(
+            samples_folder(self.config.augment.cache), self.generator, classes, self.cache_seed
+        )
 
 
 def resolve(config: Config) -> Run:
@@ -257,7 +258,7 @@ def plan_config(config: Config, counts: LabelCounts) -> Plan:
     """Return the plan of a config without opening its generator, whose quality is not known."""
     policy = make_policy(config.augment.policy)
     plan = make_plan(policy, counts)
-    generator = find_resampler(config.augment.generator) if plan.total else None
+    generator = find_resampler(config.augment.generator, by_owner=True) if plan.total else None
     return feasible(plan, policy, counts, generator)
 
 
@@ -345,7 +346,6 @@ def make_private_generator(spec: str, federation: Federation, seed: int) -> str:
         raise InputError(
             f"generator 'private' has no setting {unknown[0]!r}",
             allowed=", ".join((*_PRIVATE_SETTINGS, "or model alone")),
-            fix=advise(f"--{unknown[0]}", ["generator"]),
         )
     make = import_extra("fedeas_private.generator.make", "the generator 'private'", "private")
     options = _private_options(settings)

@@ -208,7 +208,7 @@ class _CurvesForm(_Form, frozen=True):
 
 class _DataForm(_Form, frozen=True):
     name: _Text
-    protocol: _Text
+    split: _Text
 
 
 class _PartitionForm(_Form, frozen=True):

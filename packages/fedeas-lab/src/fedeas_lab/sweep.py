@@ -239,7 +239,7 @@ def folder_name(config: Config) -> str:
     if site_column(partition.recipe):  # the sites are as many as they are
         clients = partition.recipe
     words = [
-        config.data.name, config.data.protocol, clients,
+        config.data.name, config.data.split, clients,
         config.federated.method, config.augment.policy, f"s{config.seed}",
     ]  # fmt: skip
     readable = re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(words)).strip("-")

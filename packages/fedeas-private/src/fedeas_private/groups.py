@@ -7,6 +7,7 @@ and a key of the owner's: other groups, the query and the server have no say in 
 """
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -32,7 +33,7 @@ PER_GROUP = 16  # more samples of a group cost no privacy, and beyond this they 
 MOST_PER_GROUP = 64  # then rounding weighted rows towards zero takes off less than a thousandth
 _KEY = "group.key"
 _KEY_BYTES = 32
-_MISSING = ("nan", "nat", "none", "null", "<na>")  # as programs write that there is no id
+_MISSING = ("", "nan", "nat", "none", "null", "<na>")  # as programs write that there is no id
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +71,9 @@ class Groups:
             )
 
     @classmethod
-    def of(cls, ids: ArrayLike, key: bytes, per_group: int = PER_GROUP) -> "Groups":
+    def of(
+        cls, ids: ArrayLike, key: bytes, per_group: int = PER_GROUP, *, strict: bool = True
+    ) -> "Groups":
         """Group samples by their ids, one per sample in their order.
 
         Parameters
@@ -79,18 +82,23 @@ class Groups:
             The group of every sample. Ids that differ in case or spaces alone are of one group.
         key, per_group
             As for `Groups`.
+        strict
+            Refuse samples without an id, and ids that differ as 12 and 12.0 or 0012 do, where both
+            occur. Otherwise the first are in no sum, and the others are of one group, which costs
+            accuracy and no privacy: a site that answers a server must not refuse by what its
+            samples are.
         """
         values, codes = distinct(ids, "group")
         if np.ndim(codes) != 1:
             raise InputError("the ids of groups are not a list", got=np.shape(codes))
         # Written in two ways, somebody would count twice: whatever is joined here counts less.
-        texts, joined = distinct([one_spelling(str(value)) for value in values.tolist()], "group")
+        spelt = [one_spelling(str(value)) for value in values.tolist()]
+        if strict:
+            _check_ids(spelt)
+        texts, joined = distinct(list(map(_as_number, spelt)), "group")
         group_names = tuple(map(str, texts.tolist()))
-        names(group_names, len(group_names), "group")
-        if missing := [name for name in group_names if name in _MISSING]:
-            raise InputError(
-                "samples without a group", got=missing[0], fix="leave them out, or give them an id"
-            )
+        if strict:
+            names(group_names, len(group_names), "group")
         return cls(group_names, joined[codes].astype(np.int64), key, per_group)
 
     def at(self, places: Ints) -> "Groups":
@@ -98,7 +106,12 @@ class Groups:
         return replace(self, codes=self.codes[places])
 
     def __len__(self) -> int:
-        return len(np.unique(self.codes))
+        return len(np.unique(self.codes[self._with_id]))
+
+    @cached_property
+    def _with_id(self) -> NDArray[np.bool_]:
+        """Which samples have an id; the others are in no sum."""
+        return np.array([name not in _MISSING for name in self.names], bool)[self.codes]
 
     @cached_property
     def weights(self) -> Ints:
@@ -106,12 +119,12 @@ class Groups:
         taken = np.minimum(np.bincount(self.codes), self.per_group)[self.codes]
         # What does not divide evenly goes to the first ones.
         weights = WHOLE // np.maximum(taken, 1) + (self._places < WHOLE % np.maximum(taken, 1))
-        return np.where(self._places < taken, weights, 0)
+        return np.where(self._with_id & (self._places < taken), weights, 0)
 
     @cached_property
     def one_each(self) -> Ints:
         """Where the one sample of every group is that counts in a histogram."""
-        firsts = np.flatnonzero(self._places == 0)
+        firsts = np.flatnonzero(self._with_id & (self._places == 0))
         return firsts[np.argsort(self.codes[firsts])]
 
     def label_counts(self, labels: Ints, classes: int) -> Ints:
@@ -125,11 +138,43 @@ class Groups:
         pairs = zip(self.codes.tolist(), ranks.tolist(), strict=True)
         drawn = [
             int.from_bytes(
-                blake2b(f"{rank} {self.names[code]}".encode(), key=self.key, digest_size=8).digest()
+                blake2b(
+                    f"{rank} {self.names[code]}".encode(errors="surrogatepass"),
+                    key=self.key,
+                    digest_size=8,
+                ).digest()
             )
             for code, rank in pairs
         ]
         return _ranks(self.codes, np.array(drawn, np.uint64))
+
+
+def _as_number(name: str) -> str:
+    """Return an id that is a whole number as one: programs write 12 as 12.0, and people as 0012.
+
+    >>> _as_number("12.0"), _as_number("0012"), _as_number("p12")
+    ('12', '12', 'p12')
+    """
+    digits, _, rest = name.removeprefix("-").partition(".")
+    if not digits.isdecimal() or rest.strip("0"):
+        return name
+    return "-" * name.startswith("-") + (digits.lstrip("0") or "0")
+
+
+def _check_ids(names: Iterable[str]) -> None:
+    """Refuse ids of which it is not clear whose they are."""
+    as_written: dict[str, str] = {}
+    for name in names:
+        if name in _MISSING:
+            raise InputError(
+                "samples without a group", got=name, fix="leave them out, or give them an id"
+            )
+        other = as_written.setdefault(_as_number(name), name)
+        if other != name:
+            raise InputError(
+                "two ids may be of one group", got=f"{other!r} and {name!r}",
+                fix="write an id in the same way everywhere",
+            )  # fmt: skip
 
 
 def _ranks(codes: Ints, by: NDArray[np.uint64]) -> Ints:

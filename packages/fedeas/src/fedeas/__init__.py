@@ -150,9 +150,6 @@ def __getattr__(name: str) -> object:
         import_extra = import_module("fedeas._util.optional").import_extra
         module = import_extra(f"fedeas.{part}", f"fedeas.{name}", extra)
     else:
-        if now := import_module("fedeas._util.former").NAMES.get(name):
-            # `from fedeas import name` would replace the message of an AttributeError.
-            raise ImportError(f"fedeas.{name} is gone; write {now}, see docs/upgrading.md")
         raise AttributeError(f"module 'fedeas' has no attribute {name!r}")
     value: object = getattr(module, name)
     globals()[name] = value

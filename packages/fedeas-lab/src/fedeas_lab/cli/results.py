@@ -51,8 +51,10 @@ def rich_table(table: "ResultTable") -> RichTable:
     for row in table.rows:
         cells = [*(str(value) for _, value in row.column), row.method]
         cells += [row.policy, *([row.match or row.policy] if several else []), str(row.seeds)]
-        cells += [row.accuracy.points(), row.gain.points("+") if row.gain else "-"]
-        cells.append("-" if row.eta is None else f"{row.eta.value:.2f}")
+        # What gains are over; what a way that generates nothing gains a sample is not a number.
+        unknown = "baseline" if (row.method, row.policy) == ("fedavg", "none") else "-"
+        cells += [row.accuracy.points(), row.gain.points("+") if row.gain else unknown]
+        cells.append(unknown if row.eta is None else f"{row.eta.value:.2f}")
         cells.append(f"{row.drift.value:.3f}")
         if buffers:
             cells.append("-" if row.drift_all is None else f"{row.drift_all.value:.3g}")

@@ -222,7 +222,7 @@ def _what_ran(runs: Sequence[FinishedRun]) -> Grid:
         [
             ("runs", f"{len(results)}"),
             ("data", results[0]["data"] if len({r["data"] for r in results}) == 1 else
-             spread([f"{s['data']['name']}, protocol {s['data']['protocol']}" for s in settings])),
+             spread([f"{s['data']['name']}, {s['data']['split']} split" for s in settings])),
             ("generator", spread([r["generator"] for r in results if r["generated"]]) or "none"),
             ("generator trained on", spread([r.get("generator_trained_on", "not recorded")
                                              for r in results if r["generated"]]) or "nothing"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedeas._util.files import read_json
+from fedeas._util.files import read_json, samples_folder
 from fedeas._util.settings import read_settings
 from fedeas.cache import ClientSamples, FixedPlan
 from fedeas.cache.database import Ints
@@ -15,7 +15,7 @@ from fedeas.cache.store import NAME, Cache
 from fedeas.data import Federation, Schema
 from fedeas.data.kinds import Array
 from fedeas.errors import FedeasError, InputError
-from fedeas.generators import Resampler, find_resampler
+from fedeas.generators import find_resampler
 from fedeas.generators.quality import Drawn, Real
 from fedeas.planning.counts import LabelCounts
 from fedeas.planning.plan import Plan
@@ -190,12 +190,10 @@ def run_samples(folder: Path) -> RunSamples:
         raise InputError(f"the data of {folder} have changed", fix="run it again in another folder")
     if not plan.total:
         raise InputError(f"{folder} generated no samples")
-    generator = find_resampler(config.augment.generator)
-    parts = (
-        _cached(run_cache(config.augment.cache, result), plan)
-        if generator is None
-        else _made_again(config, generator, plan, federation)
-    )
+    if "cache" in result["generation"]:
+        parts = _cached(run_cache(config.augment.cache, result), plan)
+    else:
+        parts = _made_again(config, plan, federation)
     samples, labels = zip(*parts, strict=True)
     training = np.sort(federation.partition.train.indices)
     return RunSamples(
@@ -210,7 +208,7 @@ def run_cache(base: str, result: Mapping[str, Any]) -> Cache:
     name = str(result["generation"].get("cache"))
     if not NAME.fullmatch(name):
         raise InputError("the run has no cache", got=name)
-    return Cache.at(Path(base) / name)
+    return Cache.at(samples_folder(base) / name)
 
 
 def _config(folder: Path) -> Config:
@@ -226,10 +224,12 @@ def _cached(cache: Cache, plan: Plan) -> Iterator[tuple[Array, Ints]]:
             yield cache.samples(client, wanted.tolist())
 
 
-def _made_again(
-    config: Config, generator: Resampler, plan: Plan, federation: Federation
-) -> Iterator[tuple[Array, Ints]]:
-    data, cache, seed = federation.data, Path(config.augment.cache), config.seed
+def _made_again(config: Config, plan: Plan, federation: Federation) -> Iterator[tuple[Array, Ints]]:
+    # A run's folder is a record, which may come from anybody: it names installed generators only.
+    generator = find_resampler(config.augment.generator, by_owner=False)
+    if generator is None:
+        raise InputError("the run has no cache", got=config.augment.generator)
+    data, cache, seed = federation.data, samples_folder(config.augment.cache), config.seed
     parts = zip(plan.client_names, plan.samples, federation.partition.train, strict=True)
     for client, wanted, indices in parts:
         if wanted.any():

@@ -32,10 +32,12 @@ from fedeas.training.samples import Samples
 from fedeas_private.flower.generator import take_generator, taken_generator, taken_quality
 from fedeas_private.flower.queries import QueryContext, answer_queries
 from fedeas_private.flower.secure_client import SecureUpdates
-from fedeas_private.flower.settings import SiteConfig
+from fedeas_private.flower.settings import UPDATES, SiteConfig
 from fedeas_private.generator.card import FINGERPRINT, PRIVATE
 from fedeas_private.groups import Groups, owner_key, read_ids
 from fedeas_private.secure_sum.identity import Identity, Members, load_identity
+
+_TELLING_METHODS = ("fedgen", "fedmix")  # label counts, and averages of samples
 
 
 def client_app() -> ClientApp:
@@ -60,7 +62,10 @@ def open_site(config: SiteConfig) -> Site:
     updates = SecureUpdates(lambda: identity, _sums_folder(config), config)
     # The server is told how many units there are: of a person, the number of samples would tell.
     units = len(site_groups(config, site.real.data)) if config.group else None
-    return replace(site, aggregation=updates, units=units)
+    methods = site.methods
+    if UPDATES not in config.allowed:  # nor what methods tell of samples before the first round
+        methods = tuple(name for name in methods or () if name not in _TELLING_METHODS)
+    return replace(site, aggregation=updates, units=units, methods=methods)
 
 
 def hold_counts(context: Context) -> QueryContext:
@@ -84,7 +89,7 @@ def hold_counts(context: Context) -> QueryContext:
         _sums_folder(config),
         identity,
         config.open_ledger(),
-        tuple(config.allow.split()),
+        config.allowed,
         samples,
         len(read_classes(config.classes, "the site")),
         lambda: real().data.samples.shape[1:],
@@ -97,7 +102,9 @@ def group_column(config: SiteConfig) -> str:
     return "" if os.sep in config.group else config.group
 
 
-def site_groups(config: SiteConfig, data: Dataset, key: bytes = b"") -> Groups:
+def site_groups(
+    config: SiteConfig, data: Dataset, key: bytes = b"", *, strict: bool = False
+) -> Groups:
     """Return the group of every sample of a site, as its owner names them.
 
     Parameters
@@ -106,6 +113,8 @@ def site_groups(config: SiteConfig, data: Dataset, key: bytes = b"") -> Groups:
         What the owner says, and the site's samples.
     key
         Decides which samples of a group are taken; by default the one in the site's folder.
+    strict
+        As for `Groups.of`: for the owner's own eyes.
     """
     key = key or owner_key(Path(config.state))
     if data.schema is not None and config.group in data.schema.names:
@@ -113,7 +122,8 @@ def site_groups(config: SiteConfig, data: Dataset, key: bytes = b"") -> Groups:
             f"{config.group!r} names the groups, and is learnt from", fix="take it out of `schema`"
         )
     if data.sites is not None:
-        return Groups.of(data.sites.names, key, config.per_group).at(np.asarray(data.sites.codes))
+        groups = Groups.of(data.sites.names, key, config.per_group, strict=strict)
+        return groups.at(np.asarray(data.sites.codes))
     ids = read_ids(Path(config.group))
     if len(ids) != data.train_size:
         raise InputError(
@@ -121,7 +131,7 @@ def site_groups(config: SiteConfig, data: Dataset, key: bytes = b"") -> Groups:
             got=len(ids),
             allowed=f"{data.train_size} lines, in the order of the samples",
         )
-    return Groups.of(ids, key, config.per_group)
+    return Groups.of(ids, key, config.per_group, strict=strict)
 
 
 def site_identity(config: SiteConfig) -> Identity | None:

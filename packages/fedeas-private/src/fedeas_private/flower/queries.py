@@ -30,7 +30,7 @@ from fedeas.planning.beta import check_conditions
 from fedeas.planning.policies import check_total
 from fedeas_private.accounting import ADDED, DELTA, GROUP, SAMPLE, rho_for, sigma_for
 from fedeas_private.flower.secure_sum import SumParticipant, answer_secure_sum, secure_sum
-from fedeas_private.flower.settings import RoundSum
+from fedeas_private.flower.settings import EXACT, RoundSum
 from fedeas_private.groups import Groups
 from fedeas_private.ledger import Ledger
 from fedeas_private.noise import SumNoise
@@ -50,7 +50,6 @@ from fedeas_private.sums import PrivateSums, Release, answer_labels, answer_samp
 _LOG = logging.getLogger("flwr")
 TIMEOUT = 600.0  # seconds that each stage may take
 TRAIN = "train"  # the sum of a round's updates, which another message begins
-EXACT = "exact"  # allows sums without noise, which carry no guarantee
 
 
 class QueryContext(NamedTuple):

@@ -25,7 +25,7 @@ from fedeas_private.flower.secure_sum import (
     begin_sum,
     reply_with,
 )
-from fedeas_private.flower.settings import SiteConfig
+from fedeas_private.flower.settings import UPDATES, SiteConfig
 from fedeas_private.secure_sum.identity import FEWEST, Identity, Members
 from fedeas_private.secure_sum.keys import identity_of
 from fedeas_private.secure_sum.memory import end_sums
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SecureUpdates:
-    """Lets a client's updates leave it in secure sums, and in clear unless its owner forbids that.
+    """Lets a client's updates leave it in secure sums, and otherwise where its owner allows that.
 
     Parameters
     ----------
@@ -57,8 +57,11 @@ class SecureUpdates:
         """Train, and begin the sum that the update goes into."""
         settings = training.request.asked
         if "secure" not in settings:
-            if self.limits is not None and self.limits.secure:
-                raise InputError("the owner of this site lets updates leave only in secure sums")
+            if self.limits is not None and UPDATES not in self.limits.allowed:
+                raise InputError(
+                    "the owner of this site lets no update of training leave it as it is",
+                    fix=f"add `{UPDATES}` to `allow` in site.toml; it tells the label counts",
+                )
             end_sums(self.folder)  # whatever was summed before is over when training begins
             return training.reply_in_clear()
         identity = self.identity()
@@ -86,7 +89,7 @@ class SecureUpdates:
         if self.limits is None:
             return
         limits = self.limits
-        rho = training_cost(read_question(asked), limits.allow.split(), limits.unit)
+        rho = training_cost(read_question(asked), limits.allowed, limits.unit)
         if rho:  # before other sites pay for the sum
             limits.open_ledger().check(TRAIN, rho)
 

@@ -4,16 +4,15 @@ Both are configurations of Flower's: flat, with '-' for '_'.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
 from fedeas._util.files import content_hash
 from fedeas._util.settings import (
     NOT_IDENTITY,
-    UNLESS_DEFAULT,
     Count,
     Place,
     Settings,
@@ -28,8 +27,10 @@ from fedeas_private.ledger import Ledger
 LEDGER_FOLDER = "ledger"  # in a site's state
 # Far above what any site should promise: at 1 / N, giving away one sample of N is allowed.
 Delta = Annotated[float, Meta(gt=0, le=1e-2)]
+# What a site may answer beside noisy sums: exact ones, and what training makes of the model.
+EXACT, UPDATES = "exact", "updates"
 # All that are noisy sums, by name: an owner's own list does not grow when a version adds a query.
-_QUERIES = (
+NOISY_SUMS = (
     "class-totals beta price image-moments image-products feature-means feature-products "
     "column-counts row-moments train"
 )
@@ -41,11 +42,11 @@ class RunConfig(plain.RunConfig, frozen=True, kw_only=True, rename="kebab"):
     secure: Annotated[bool, NOT_IDENTITY] = False  # whether the server sees only sums of updates
     # Whose privacy every epsilon is: one sample of a site, or one group such as a person. Sites
     # whose owner chose another unit refuse the run's sums.
-    unit: Annotated[Unit, UNLESS_DEFAULT] = SAMPLE
+    unit: Unit = SAMPLE
     # With secure and clip-norm: noise that makes the whole run cost one unit of a site this
     # epsilon, at delta; 0: none.
-    epsilon: Annotated[float, Meta(ge=0, lt=1e6), UNLESS_DEFAULT] = 0.0
-    delta: Annotated[Delta, UNLESS_DEFAULT] = 1e-6
+    epsilon: Annotated[float, Meta(ge=0, lt=1e6)] = 0.0
+    delta: Delta = 1e-6
     members: Place = ""  # members.toml of the federation, on the server; needed for secure sums
     # What a policy's `target=federation` may cost one unit of a site.
     prior_epsilon: Annotated[float, Meta(gt=0), NOT_IDENTITY] = 1.0
@@ -55,7 +56,7 @@ class RunConfig(plain.RunConfig, frozen=True, kw_only=True, rename="kebab"):
     # Whether a classifier is made of the same epsilon; it stays with the server.
     generator_classifier: Annotated[bool, NOT_IDENTITY] = False
     # Whether the model learns from the generator's samples before the first round.
-    generator_start: Annotated[bool, UNLESS_DEFAULT] = False
+    generator_start: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,14 +87,20 @@ class SiteConfig(plain.SiteConfig, frozen=True, kw_only=True, rename="kebab"):
     `generator = "private"` is the generator that the federation makes.
     """
 
+    other_keys: ClassVar[Mapping[str, str]] = {
+        "secure": "not needed: with `members`, updates leave only in secure sums unless `allow` "
+        "has `updates`"
+    }
     # The privacy of one sample of this site, or of one group, added or removed, in all noisy sums
     # together: across queries, runs and servers.
     epsilon: Annotated[float, Meta(gt=0, lt=1e6)] = 3.0
     delta: Delta = 1e-6
-    allow: str = _QUERIES  # sums that it answers, with noise; with `exact`, also without
+    # What leaves it: sums with noise by their names, with `exact` also without, and with `updates`
+    # plain training, which tells its label counts; nothing if it is empty. Without this key: noisy
+    # sums alone where it has members, and plain training where it has none.
+    allow: str | None = None
     identity_key: str = ""  # file of its private key, for secure sums: fedeas keys new-key
     members: str = ""  # members.toml of the federation, compared with the other sites
-    secure: bool = False  # whether updates leave it only in secure sums
     # The unit of privacy is a sample, or a group, all samples with the same value: a column of its
     # data, such as patient_id, or a file of ids, a line for every sample in their order.
     group: str = ""
@@ -104,6 +111,13 @@ class SiteConfig(plain.SiteConfig, frozen=True, kw_only=True, rename="kebab"):
         super().__post_init__()
         if self.group:
             _refuse_fedgen(self.methods.split())
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """What leaves the site, by name, whatever a run asks for."""
+        if self.allow is not None:
+            return tuple(self.allow.split())
+        return tuple(NOISY_SUMS.split()) if self.members else (UPDATES,)
 
     @property
     def unit(self) -> Unit:

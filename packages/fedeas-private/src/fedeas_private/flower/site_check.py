@@ -22,10 +22,10 @@ from fedeas_private.flower.deployed import (
     site_identity,
 )
 from fedeas_private.flower.generator import taken_generator
-from fedeas_private.flower.queries import EXACT, TRAIN, asked_rho, not_allowed
+from fedeas_private.flower.queries import TRAIN, asked_rho, not_allowed
 from fedeas_private.flower.secure_round import check_secure
 from fedeas_private.flower.server import NEGOTIATE
-from fedeas_private.flower.settings import RoundSum, RunConfig, SiteConfig
+from fedeas_private.flower.settings import EXACT, UPDATES, RoundSum, RunConfig, SiteConfig
 from fedeas_private.generator.card import PRIVATE
 from fedeas_private.generator.make import queries_for
 from fedeas_private.queries import query_names
@@ -66,7 +66,7 @@ def _data(site: SiteConfig) -> str | Finding:
     with plain.opened_data(site, group_column(site)) as data:
         said, size = plain.describe_data(data), data.train_size
         if site.group:
-            groups = site_groups(site, data, bytes(32))  # no key is made by looking
+            groups = site_groups(site, data, bytes(32), strict=True)  # no key is made by looking
             most, size = int(np.bincount(groups.codes).max()), len(groups)
             said += f"; the unit is a group: {size:,} by {site.group}, of up to {most:,} samples"
     if not site.members or site.delta * size <= _MOST_DELTA:
@@ -92,8 +92,6 @@ def _generator(site: SiteConfig) -> str:
 def _members(site: SiteConfig) -> str:
     found = site_identity(site)
     if found is None:
-        if site.secure:
-            raise InputError("secure needs a key and the members", fix="set identity-key, members")
         return "none: this site takes part in no secure sums"
     members = found.members
     return f"{members.names[found.place]} of {len(members)}, fingerprint {members.fingerprint}"
@@ -115,11 +113,16 @@ def _budget(site: SiteConfig) -> str:
 
 
 def _allow(site: SiteConfig) -> str | Finding:
-    plain.check_names(site.allow, "query", (*query_names(), TRAIN, EXACT))
-    if EXACT in site.allow.split():
-        said = f"{site.allow}; with `{EXACT}` these sums leave without noise if a server asks so"
-        return Finding("allow", said, doubtful=True)
-    return site.allow
+    allowed = " ".join(site.allowed)
+    plain.check_names(allowed, "query", (*query_names(), TRAIN, EXACT, UPDATES))
+    doubts = []
+    if EXACT in site.allowed:
+        doubts.append(f"with `{EXACT}` these sums leave without noise if a server asks so")
+    if UPDATES in site.allowed and site.members:
+        doubts.append(
+            f"with `{UPDATES}` any server that this site answers can learn its exact label counts"
+        )
+    return Finding("allow", "; ".join((allowed, *doubts)), doubtful=bool(doubts))
 
 
 def _run_members(site: SiteConfig, run: RunConfig) -> str:
@@ -132,10 +135,12 @@ def _run_members(site: SiteConfig, run: RunConfig) -> str:
             got=" ".join(asked),
             fix="set identity-key and members here, and members in the run's configuration",
         )
-    if site.secure and not run.secure:
+    if not run.secure and UPDATES not in site.allowed:
         raise InputError(
-            "updates leave this site only in secure sums, the run is not secure",
-            fix="set secure = true in the run's configuration",
+            "the run trains with updates as they are, which this site does not allow",
+            got="secure = false",
+            fix=f"set secure = true in the run, or add `{UPDATES}` to `allow` here: then a server "
+            "can learn the site's label counts",
         )
     if run.secure and found is not None:
         check_secure(run.federated(), run, found.members)
@@ -203,7 +208,7 @@ def _number(value: object) -> float:
 
 def _run_sums(site: SiteConfig, run: RunConfig) -> str:
     """Compare the sums with what the owner allows, and their cost with what is left to spend."""
-    sums, allow = _sums(site, run), site.allow.split()
+    sums, allow = _sums(site, run), site.allowed
     if not sums:
         return "asks for no sums"
     if run.unit != site.unit:

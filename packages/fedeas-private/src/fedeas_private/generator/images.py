@@ -69,15 +69,8 @@ class GaussianImages(PrivateGenerator):
         self._roots = roots
         frequencies = math.isqrt(means.shape[1] // card.shape[2])
         self._down, self._across = (cosines(n, frequencies) for n in card.shape[:2])
-        scale = largest_norm(card.shape)
-        bright = np.stack([self._pixels(scale * mean) for mean in means]) + 0.5
-        factors = (self._pixels(scale * column) for root in roots for column in root.T)
-        variances = np.zeros_like(bright)
-        for place, factor in enumerate(factors):
-            variances[place // roots.shape[2]] += np.square(factor)
-        std = np.maximum(np.sqrt(variances), _LEAST_STD)
-        self._middle, self._width = clipped_normal(bright, std)
-        self._width *= scale / std
+        self._means = means
+        self._of_class: dict[int, tuple[Floats, Floats]] = {}
 
     @classmethod
     def make(cls, classes: tuple[str, ...], shape: tuple[int, ...], ask: Ask) -> "GaussianImages":
@@ -111,9 +104,25 @@ class GaussianImages(PrivateGenerator):
         for place, (label, seed) in enumerate(zip(labels.tolist(), seeds.tolist(), strict=True)):
             rng = np.random.default_rng(seed)
             field = self._pixels(self._roots[label] @ rng.standard_normal(self._roots.shape[2]))
-            light = np.clip(self._middle[label] + self._width[label] * field, 0.0, 1.0)
+            middle, width = self._normals(label)
+            light = np.clip(middle + width * field, 0.0, 1.0)
             images[place] = _add_grain(light, rng)
         return images
+
+    def _normals(self, label: int) -> tuple[Floats, Floats]:
+        """Return where a class's pixels are before they are clipped, and how wide they vary.
+
+        Made on first use: a small card may claim many classes of large images.
+        """
+        if label not in self._of_class:
+            scale = largest_norm(self.card.shape)
+            variance = np.zeros(self.card.shape)
+            for column in self._roots[label].T:
+                variance += np.square(self._pixels(scale * column))
+            std = np.maximum(np.sqrt(variance), _LEAST_STD)
+            middle, width = clipped_normal(self._pixels(scale * self._means[label]) + 0.5, std)
+            self._of_class[label] = middle, width * (scale / std)
+        return self._of_class[label]
 
     def _pixels(self, coefficients: Floats) -> Floats:
         """Return height x width x channels of an image, from its frequencies."""

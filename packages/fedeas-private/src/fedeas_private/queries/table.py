@@ -21,6 +21,8 @@ from fedeas_private.queries.query import SCALE, Floats, Ints, SampleSum
 
 _UNIT = int(SCALE)
 _MOST_LEVELS = 2**14
+# A row's time grows with its words: a longer question takes a site seconds for a thousand rows.
+_MOST_CUTS, _MOST_MEAN_CUTS = 2**12, 2**8  # of one column, and of a column on average
 _LARGEST = 1e6  # of a place: numbers beyond it would only be clipped
 
 
@@ -250,6 +252,14 @@ def _shortening(x: Floats, variances: Floats, radius: float) -> Floats:
 def increasing(given: object) -> tuple[tuple[float, ...], ...]:
     """Read the cuts of columns, which anybody may have sent."""
     cuts = number_lists(given)
+    most, total = max(map(len, cuts), default=0), sum(map(len, cuts))
+    most_in_all = max(_MOST_CUTS, _MOST_MEAN_CUTS * len(cuts))
+    if most > _MOST_CUTS or total > most_in_all:
+        raise InputError(
+            "too many cuts",
+            got=f"{most:,} in one column, {total:,} in all",
+            allowed=f"up to {_MOST_CUTS:,}, and {most_in_all:,}",
+        )
     for column in cuts:
         if not np.isfinite(column).all() or not (np.diff(column) > 0).all():
             raise InputError("the cuts of a column do not increase")

@@ -213,6 +213,11 @@ def store_folder(chosen: Path | str | None = None) -> Path:
     return Path(chosen or os.environ.get("FEDEAS_STORE") or Path.home() / ".cache" / "fedeas")
 
 
+def samples_folder(chosen: Path | str | None = None) -> Path:
+    """Return where caches of generated samples are: as chosen, or `samples` in the store."""
+    return Path(chosen) if chosen else store_folder() / "samples"
+
+
 def unreadable(path: Path, error: OSError) -> FileAccessError:
     """Turn an operating system error on reading a file into our own."""
     return FileAccessError("read", path, error, "check the path")

@@ -21,9 +21,6 @@ from fedeas.errors import InputError
 
 T = TypeVar("T")
 NOT_IDENTITY = Meta(extra={"identity": False})
-# Came later: of settings that were recorded before, the default is no part of the name.
-UNLESS_DEFAULT = Meta(extra={"identity": "unless default"})
-_RECORDED_AS = "recorded as"
 
 Count = Annotated[int, Meta(ge=1)]
 Natural = Annotated[int, Meta(ge=0)]
@@ -65,23 +62,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     def identity(self) -> dict[str, Any]:
         """Return what makes a run this run; where and how fast it happens is left out."""
         return {
-            recorded_name(field): _plain(value)
+            field.name: _plain(getattr(self, field.name))
             for field in fields_of(type(self))
-            for value in [getattr(self, field.name)]
-            if NOT_IDENTITY not in (about := getattr(field.type, "__metadata__", ()))
-            if not (UNLESS_DEFAULT in about and value == field.default)
+            if NOT_IDENTITY not in getattr(field.type, "__metadata__", ())
         }
-
-
-def recorded_as(name: str) -> Meta:
-    """Mark a field that was renamed: records of runs, and so their names, have the old name."""
-    return Meta(extra={_RECORDED_AS: name})
-
-
-def recorded_name(field: structs.FieldInfo) -> str:
-    """Return a field's name in records of runs."""
-    about = (mark.extra or {} for mark in getattr(field.type, "__metadata__", ()))
-    return next((str(extra[_RECORDED_AS]) for extra in about if _RECORDED_AS in extra), field.name)
 
 
 def _plain(value: object) -> object:
@@ -126,8 +110,6 @@ def _check_keys(kind: "type[Settings]", value: Mapping[Any, object], place: str)
     names = {field.encode_name: field.required for field in fields_of(kind)}
     for key in value:
         if key not in names:
-            if new := _former_names(kind).get(key):
-                raise InputError(f"{place}: {key!r} is now {new!r}", fix="see docs/upgrading.md")
             if other := kind.other_keys.get(key):
                 raise InputError(f"{place}: {key!r} is {other}")
             fix = did_you_mean(key, names)
@@ -135,16 +117,6 @@ def _check_keys(kind: "type[Settings]", value: Mapping[Any, object], place: str)
     for key, required in names.items():
         if required and key not in value:
             raise InputError(f"{place} lacks {key!r}", allowed=", ".join(names))
-
-
-def _former_names(kind: type[Struct]) -> dict[object, str]:
-    """Return the settings that were renamed, by the names that they had."""
-    return {
-        mark.extra[_RECORDED_AS]: field.encode_name
-        for field in fields_of(kind)
-        for mark in getattr(field.type, "__metadata__", ())
-        if mark.extra and _RECORDED_AS in mark.extra
-    }
 
 
 def _refused(hint: Any, value: object, place: str) -> InputError:

@@ -1,7 +1,9 @@
 """Components by name, 'name' or 'name(setting=value, ...)'; a value may be in quotes.
 
-They are built in, from installed packages, or at a dotted path. Policies and generators are found
-and made in the same way.
+They are built in, from installed packages, or at a dotted path. A dotted path runs whatever code
+it names, so it is obeyed only where the owner of the process wrote the spec: in a config, on the
+command line, in code. Text that was read from a file, a message, a card, a record or a cache names
+built-in and installed components only. `by_owner` says whose text a spec is.
 """
 
 import difflib
@@ -12,7 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -33,23 +35,23 @@ class Registry:
     group: str
     ours: Mapping[str, Callable[..., Any]]
     method: str = ""  # that every component has, as in plan(counts)
-    former: Mapping[str, str] = field(default_factory=dict)  # names of 0.2, and what they are now
 
     def names(self) -> list[str]:
         """Return the known names: built-in ones, then those of installed packages."""
         return [*self.ours, *(point.name for point in entry_points(group=self.group))]
 
-    def parameters(self, name: str) -> set[str]:
+    def parameters(self, name: str, *, by_owner: bool) -> set[str]:
         """Return the settings that a component of this name takes."""
-        return set(self._signature(name, self.factory(name)))
+        return set(self._signature(name, self.factory(name, by_owner=by_owner)))
 
-    def make(self, spec: str, defaults: Mapping[str, object]) -> Any:
+    def make(self, spec: str, defaults: Mapping[str, object], *, by_owner: bool) -> Any:
         """Make a component from its name and settings.
 
-        It also gets those of the `defaults` that it takes and that `spec` does not set.
+        It also gets those of the `defaults` that it takes and that `spec` does not set. Only a spec
+        written `by_owner` may be a dotted path.
         """
         name, texts = _texts(spec, self.kind)
-        factory = self.factory(name)
+        factory = self.factory(name, by_owner=by_owner)
         parameters = self._signature(name, factory)
         settings = {key: _setting(text, parameters.get(key)) for key, text in texts.items()}
         named = {
@@ -88,20 +90,20 @@ class Registry:
         except (ValueError, TypeError):
             raise InputError(f"{name!r} is not a {self.kind}") from None
 
-    def factory(self, name: str) -> Callable[..., Any]:
+    def factory(self, name: str, *, by_owner: bool) -> Callable[..., Any]:
         """Return what makes a component of this name, usually its class."""
         if name in self.ours:
             return self.ours[name]
         for point in entry_points(group=self.group, name=name):
             return self._import(point.value)
         if ":" in name:
+            if not by_owner:
+                raise InputError(
+                    f"a {self.kind} by dotted path, which could run any code",
+                    got=name,
+                    allowed=f"the name of a built-in or installed {self.kind}",
+                )
             return self._import(name)
-        if name in self.former:
-            now = self.former[name]
-            raise InputError(
-                f"the {self.kind} {name!r} is now {now!r}",
-                fix=f"write {now}(...); see docs/upgrading.md",
-            )
         raise InputError(
             f"unknown {self.kind}",
             got=name,

@@ -7,17 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from fedeas._util.files import store_folder
+from fedeas._util import defaults
+from fedeas._util.files import samples_folder
 from fedeas._util.optional import import_extra
+from fedeas._util.scalars import integer
 from fedeas._util.seeds import check_seed
+from fedeas._util.specs import parse
 from fedeas.augmentation.examples import note_lengths
 from fedeas.augmentation.synthetic import augment_arrays, augment_hugging_face
 from fedeas.augmentation.tables import augment_table, is_rows
 from fedeas.cache import ClientSamples
 from fedeas.errors import InputError
 from fedeas.generators import Classes, Generator
-from fedeas.planning.policies import FedEAS, LocalPolicy, make_policy
-from fedeas.planning.targets import TargetLike, make_target
+from fedeas.planning.policies import FedEAS, LocalPolicy, make_installed_policy
+from fedeas.planning.targets import UNIFORM, TargetLike, inline_target, make_target
+
+MAX_SAMPLES = 50_000
 
 
 def augment(
@@ -32,8 +37,9 @@ def augment(
     classes: Classes | None = None,
     transform: Callable[[Any], Any] | None = None,
     cache: Path | str | None = None,
-    seed: int = 0,
+    seed: int = defaults.SEED,
     batch_size: int = 64,
+    max_samples: int = MAX_SAMPLES,
     progress: bool = True,
 ) -> Any:
     """Return a client's training set with its synthetic samples, generated once, at the end.
@@ -59,13 +65,15 @@ def augment(
           of the same types, with categories, whole numbers and gaps as in the frame.
     generator : str or Generator
         A spec such as `"diffusion(model=fashion_mnist)"`, or an object with `fingerprint` and
-        `sample`. For rows, `"gaussian"` without settings learns from the client's own rows, and
-        makes the classes that are among them.
+        `sample`. Write it in your own code or configuration, and never take it from a server: a
+        dotted path, `"my_module:MyGenerator"`, is imported. For rows, `"gaussian"` without settings
+        learns from the client's own rows, and makes the classes that are among them.
     beta : float, optional
         The strength of FedEAS. Either this or `policy`.
     policy : str or LocalPolicy, optional
         Any policy that needs only the client's own counts, by name or as an object: a negotiated
-        `"waterfill(price=0.003)"`, for example.
+        `"waterfill(price=0.003)"`, for example. Text may come from a server, so it names built-in
+        and installed policies only, and no file.
     target : Target, mapping, sequence, str or path, optional
         With beta: the class distribution to aim at, uniform by default. A client does not know the
         federation's own; the server has to tell it.
@@ -83,12 +91,16 @@ def augment(
         `dataset.transform`. Pass it if real images go through more than that: only type, shape and
         dtype are compared.
     cache : path, optional
-        Folder of the samples; by default `images` in FEDEAS_STORE, or in .cache/fedeas in the home
-        folder. Only the current user can read what is created in it.
+        Folder of the samples; by default `samples` in FEDEAS_STORE, or in .cache/fedeas in the home
+        folder, where `fedeas fill` keeps them too. Only the current user can read what is created
+        in it.
     seed : int
-        Seed of the samples.
+        Seed of the samples, by default 42, as on the command line.
     batch_size : int
         Batch size of the generator.
+    max_samples : int
+        Generate at most so many, by default 50,000; every class is cut in proportion, with a
+        warning. A beta of the wrong size, or one that a server sent, can ask for millions.
     progress : bool
         Show on standard error how many samples are generated and how long the rest will take: a
         bar on a terminal, a line every ten seconds elsewhere.
@@ -118,9 +130,10 @@ def augment(
         _name(client),
         _policy(beta, policy, target),
         generator,
-        Path(cache) if cache is not None else store_folder() / "images",
+        samples_folder(cache),
         check_seed(seed),
         batch_size,
+        integer(max_samples, "not a number of samples", "a whole number from 0", low=0),
         show_progress=progress,
     )
     result = _of_its_kind(dataset, labels, samples, classes, transform)
@@ -176,7 +189,7 @@ def _policy(
     elif target is not None:
         raise InputError("target goes with beta", got=policy, fix="put the target into the policy")
     else:
-        resolved = make_policy(policy) if isinstance(policy, str) else policy
+        resolved = _policy_of_text(policy) if isinstance(policy, str) else policy
     if not isinstance(resolved, LocalPolicy):
         raise InputError(
             "not a policy for one client alone",
@@ -190,6 +203,19 @@ def _policy(
             fix="pass target=[...], a share per class, as the server tells it",
         )
     return resolved
+
+
+def _policy_of_text(spec: str) -> Any:
+    """Make a policy that a server may have named: no code of its choice, and no file."""
+    for key, value in parse(spec, "policy")[1].items():
+        shares = key == "target" and (value == UNIFORM or inline_target(str(value)) is not None)
+        if isinstance(value, str) and not shares:
+            raise InputError(
+                f"{key!r} of a policy as text is not a number, or shares of classes",
+                got=value,
+                fix="make the policy yourself, and pass the object",
+            )
+    return make_installed_policy(spec)
 
 
 def _name(client: str | int | None) -> str:

@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedeas._util import defaults
 from fedeas._util.progress import Progress, progress
 from fedeas.cache.database import Ints, Segment
 from fedeas.cache.fill import client_samples
@@ -27,6 +28,7 @@ from fedeas.generators import (
     Generator,
     LocalSamples,
     Resampler,
+    check_shape,
     check_stated_classes,
     open_generator,
 )
@@ -67,7 +69,7 @@ class ClientSamples:
     policy: RowPlanner
     generator: str | Generator
     cache: Path
-    seed: int = 0
+    seed: int = defaults.SEED
     batch_size: int = 64
     max_samples: int | None = None
     offered: tuple[tuple[str, object], ...] = ()  # settings for a generator named by a spec
@@ -89,10 +91,12 @@ class ClientSamples:
         time anew: no real sample is written to the cache.
         """
         planned = self.planned(n, classes)
-        self._warn_of_low_quality(n, classes, planned)
+        self._warn_of_fewer(n, classes, planned)
         if planned.any() and isinstance(self.generator, str):
             check_stated_classes(classes, self.generator)
         generator = self.open_generator() if planned.any() else None
+        if like is not None:
+            check_shape(like.shape[1:], generator)
         if isinstance(generator, Resampler):
             planned = self._feasible(generator, planned, np.asarray(n))
         if generator is None or not planned.any():
@@ -110,10 +114,20 @@ class ClientSamples:
 
     def planned(self, n: ArrayLike, classes: Classes) -> Ints:
         """Return how many samples of every class a client with these label counts generates."""
-        return self._affordable(resolve_client(self.policy, classes, self.client).local(n))
+        return self._affordable(self._asked(n, classes))
 
-    def _warn_of_low_quality(self, n: ArrayLike, classes: Classes, planned: Ints) -> None:
-        """Warn of samples that are not made since the policy says that they are worth little."""
+    def _asked(self, n: ArrayLike, classes: Classes) -> Ints:
+        """Return how many samples of every class the policy asks for."""
+        return resolve_client(self.policy, classes, self.client).local(n)
+
+    def _warn_of_fewer(self, n: ArrayLike, classes: Classes, planned: Ints) -> None:
+        """Warn of samples that are not generated: beyond the cap, or said to be worth little."""
+        asked = self._asked(n, classes)
+        if planned.sum() < asked.sum():
+            _LOG.warning(
+                "client %s: the policy asks for %s samples and max_samples is %s, so each class is "
+                "reduced proportionally", self.client, f"{asked.sum():,}", f"{self.max_samples:,}",
+            )  # fmt: skip
         if getattr(self.policy, "quality", None) is None or not is_dataclass(self.policy):
             return
         full = replace(self, policy=replace(self.policy, quality=None)).planned(n, classes)
@@ -173,7 +187,6 @@ class ClientSamples:
         each, most = [int(x) for x in wanted], self.max_samples
         if most is None or (total := sum(each)) <= most:
             return wanted
-        _LOG.warning("the policy wants %s samples; this site generates at most %s", total, most)
         return np.array([x * most // total for x in each], np.int64)
 
     @contextmanager
@@ -182,6 +195,9 @@ class ClientSamples:
     ) -> Iterator[Progress | None]:
         """Log what is generated and how long that took, and show the progress if that is wanted."""
         missing = sum(wanted)
+        if not cache.file.exists():
+            for other in cache.nearly_the_same():
+                _LOG.warning("client %s: %s", self.client, other)
         with suppress(InputError):  # damaged: how many can be kept is known when they are mended
             missing = sum(segment.size for segment in cache.missing(self.client, wanted))
         self._check_room(missing, like)

@@ -372,6 +372,8 @@ def _errors(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into ours and the operating system's."""
     try:
         yield
+    except UnicodeDecodeError:  # names in the file, which SQLite repeats in its message
+        raise DamagedError(path, "names in it are not text") from None
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         refused = not (os.access(path.parent, os.W_OK) and os.access(path, os.W_OK))

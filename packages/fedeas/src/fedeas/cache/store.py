@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedeas._util import defaults
 from fedeas._util.files import locked, private_folder, refuse_links
 from fedeas.cache.database import (
     FILE,
@@ -41,7 +42,6 @@ from fedeas.errors import InputError
 from fedeas.generators import Classes, Generator, check_classes, count_classes
 
 NAME = re.compile(r"[0-9a-f]{16}")  # of a cache's folder
-_EARLIER = ("cache.json", "index.sqlite")  # what fedeas 0.1 and 0.2 kept in the same folder
 
 
 class Cache:
@@ -62,7 +62,7 @@ class Cache:
     """
 
     def __init__(
-        self, base: Path | str, generator: Generator, classes: Classes, seed: int = 0
+        self, base: Path | str, generator: Generator, classes: Classes, seed: int = defaults.SEED
     ) -> None:
         check_classes(classes, generator)
         names = getattr(generator, "classes", None)
@@ -73,7 +73,6 @@ class Cache:
     def at(cls, folder: Path | str) -> "Cache":
         """Open a cache by its own folder."""
         folder = Path(folder)
-        check_version(folder)
         with open_database(folder / FILE) as database:
             about = database.about()
         if not re.fullmatch("[0-9]{1,19}", about["seed"]):
@@ -87,6 +86,11 @@ class Cache:
     def _open(self, base: Path, generator: str, classes: str, seed: int) -> None:
         if not isinstance(generator, str) or not generator.isprintable():  # `cache list` shows it
             raise InputError("a generator's fingerprint must be printable text", got=generator)
+        if (base / FILE).exists():
+            raise InputError(
+                f"{base} is a cache, not a folder of caches",
+                fix=f"pass the folder above, {base.parent}",
+            )
         self._identity = [generator, classes, seed]
         # The first version named folders so; that of every version since is the same.
         key = {"format": "cache/1", "generator": generator, "data": classes, "seed": seed}
@@ -94,6 +98,22 @@ class Cache:
         self.about = {
             "format": FORMAT, "generator": generator, "classes": classes, "seed": str(seed),
         }  # fmt: skip
+
+    def nearly_the_same(self) -> list[str]:
+        """Say which caches in the same folder differ from this one in the seed or classes alone.
+
+        Whoever is about to generate everything again may have meant one of them.
+        """
+        said = []
+        for folder in caches(self.folder.parent):
+            with suppress(InputError, OSError):
+                other = Cache.at(folder).about
+                differing = [what for what, ours in self.about.items() if other[what] != ours]
+                if differing == ["seed"]:
+                    said.append(f"{folder} has this generator's samples for seed {other['seed']}")
+                elif differing == ["classes"]:
+                    said.append(f"{folder} has this generator's samples for other classes")
+        return [f"all samples are generated, although {other}" for other in said]
 
     @property
     def file(self) -> Path:
@@ -170,7 +190,6 @@ class Cache:
         return np.empty((0, 0)) if samples is None else samples
 
     def _exists(self) -> bool:
-        check_version(self.folder)
         return self.file.exists()
 
     @contextmanager
@@ -338,15 +357,6 @@ def remove(folder: Path, waiting: Callable[[], None]) -> None:
                 entry.unlink()
         with suppress(PermissionError):
             shutil.rmtree(folder)
-
-
-def check_version(folder: Path) -> None:
-    """Refuse a cache of an earlier version, which kept other files in the same folder."""
-    if any((folder / name).exists() for name in _EARLIER):
-        raise InputError(
-            f"{folder} was written by an earlier version of fedeas",
-            fix="see docs/upgrading.md; delete it, and its samples are generated again",
-        )
 
 
 def check_client(name: str) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import typer
 
-from fedeas._util.former import advise
 from fedeas._util.optional import wait_without_spinning
 from fedeas.cli.cache import cache
 from fedeas.cli.compare import compare
@@ -102,6 +101,9 @@ def _functions(group: typer.Typer) -> set[str]:
     return {str(each.name or getattr(each.callback, "__name__", "")) for each in commands}
 
 
+_COMMANDS_OF_EXTRAS = {"lab": "run sweep report demo", "private": "check keys ledger"}
+
+
 def main() -> None:
     """Run `fedeas`; commands of other packages are searched for only if one may be meant."""
     if not _functions(app).intersection(sys.argv[1:2]):
@@ -147,11 +149,12 @@ def run_app(app: typer.Typer) -> None:
 
 
 def _with_advice(message: str) -> str:
-    """Say what to write for a command or an option that is not here."""
     message = re.sub(r"( Did you mean [^?]*\?)\1", r"\1", message)  # typer's, and click's again
-    unknown = re.match(r"No such (command|option):? '?([\w-]+)", message)
-    advice = unknown and advise(unknown[2], sys.argv[1:])
-    return f"no such {unknown[1]} {unknown[2]!r}; {advice}" if unknown and advice else message
+    unknown = re.match(r"No such command '?([\w-]+)", message)
+    for extra, commands in _COMMANDS_OF_EXTRAS.items():
+        if unknown and unknown[1] in commands.split():
+            return f'{unknown[1]!r} is a command of fedeas[{extra}]: pip install "fedeas[{extra}]"'
+    return message
 
 
 def _fail(message: str) -> int:

@@ -12,16 +12,17 @@ from fedeas.errors import InputError
 cache = typer.Typer(no_args_is_help=True, help="Manage caches of generated samples.")
 
 
-def _folder() -> Path:
-    argument: Path = typer.Argument(
-        Path("cache"), metavar="CACHE", help="Folder that holds the caches."
-    )
+def _folder() -> Path | None:
+    argument: Path | None = typer.Argument(
+        None, metavar="[CACHE]",
+        help="Folder that holds the caches; by default .cache/fedeas/samples at home.",
+    )  # fmt: skip
     return argument
 
 
 @cache.command("list")
 def list_caches(
-    folder: Path = _folder(),
+    folder: Path | None = _folder(),
     check: bool = typer.Option(
         False, "--check", help="Read every sample; exit 1 if one is damaged."
     ),
@@ -29,7 +30,7 @@ def list_caches(
 ) -> None:
     """List the caches in a folder and what they hold.
 
-    Example: `fedeas cache list cache --check`
+    Example: `fedeas cache list --check`
     """
     from fedeas.cache.store import summary, verify
 
@@ -66,7 +67,7 @@ def list_caches(
 
 @cache.command("prune")
 def prune_caches(
-    folder: Path = _folder(),
+    folder: Path = typer.Argument(..., metavar="CACHE", help="Folder that holds the caches."),
     keep: list[str] = typer.Option(..., help="A cache to keep; may be repeated."),
     yes: bool = typer.Option(False, "--yes", help="Remove them; otherwise they are only listed."),
 ) -> None:
@@ -94,9 +95,12 @@ def _refuse_busy(path: Path) -> None:
     raise InputError(f"{path} is being filled", fix="wait until it is done")
 
 
-def _caches(folder: Path) -> list[Path]:
+def _caches(folder: Path | None) -> list[Path]:
+    from fedeas._util.files import samples_folder
     from fedeas.cache.store import caches
 
-    if not (folders := caches(folder)):
-        raise InputError(f"no cache in {folder}", fix="pass the folder given to `fedeas fill`")
+    if not (folders := caches(samples_folder(folder))):
+        raise InputError(
+            f"no cache in {samples_folder(folder)}", fix="pass the folder given to `fedeas fill`"
+        )
     return folders

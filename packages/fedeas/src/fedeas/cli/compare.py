@@ -35,7 +35,7 @@ def compare(
 
     COUNTS has a row per client and a column per class (.csv, .tsv, .xlsx, .json, .parquet).
 
-    Example: `fedeas compare counts.csv --beta 12 --policy fedeas --policy uniform`
+    Example: `fedeas compare counts.csv --policy fedeas --policy uniform`
     """
     from fedeas import compare as compare_policies
     from fedeas.planning.beta import choose_policy

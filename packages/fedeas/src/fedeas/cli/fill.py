@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from fedeas._util import defaults
 from fedeas._util.progress import progress
 from fedeas.cli import show
 from fedeas.errors import InputError
@@ -29,8 +30,10 @@ def fill(
         "tables 'gaussian(model=FOLDER)', 'gaussian(data=FILE, label=COLUMN)'; an installed "
         "generator, or package.module:Name.",
     ),
-    cache: Path = typer.Option(Path("cache"), help="Folder that holds the caches."),
-    seed: int = typer.Option(42, min=0, help="Seed of the samples."),
+    cache: Path | None = typer.Option(
+        None, help="Folder that holds the caches; by default .cache/fedeas/samples at home."
+    ),
+    seed: int = typer.Option(defaults.SEED, min=0, help="Seed of the samples."),
     batch: int = typer.Option(64, min=1, help="Batch size of the generator."),
     dry_run: bool = typer.Option(
         False, "--dry-run", help="Generate a few batches only: seconds per sample, and in all."
@@ -45,6 +48,7 @@ def fill(
 
     Example: `fedeas fill plan.csv --generator 'diffusion(model=fashion_mnist)'`
     """
+    from fedeas._util.files import samples_folder
     from fedeas.cache import Cache
     from fedeas.cache import fill as fill_cache
     from fedeas.generators import check_stated_classes, make_generator
@@ -57,7 +61,10 @@ def fill(
     if dry_run:
         _show_timing(plan, source, batch, as_json)
         return
-    target = Cache(cache, source, classes, seed)
+    target = Cache(samples_folder(cache), source, classes, seed)
+    if not target.file.exists():
+        for other in target.nearly_the_same():
+            show.note(other)
     with progress("generating samples") as update:
         note = "another process is filling this cache; waiting for it"
         done = fill_cache(plan, source, target, batch, update, lambda: show.note(note))

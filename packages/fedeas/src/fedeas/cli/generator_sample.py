@@ -148,7 +148,7 @@ class SampleSource:
         from fedeas.generators.resampler import BoundResampler
 
         generator: Generator
-        if (resampler := find_resampler(spec)) is not None:
+        if (resampler := find_resampler(spec, by_owner=True)) is not None:
             if data is None:
                 raise InputError(f"{spec} works on real samples", fix="give --data")
             generator = BoundResampler.of_training(resampler, data)

@@ -115,10 +115,10 @@ def percent(part: float | None) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """Return seconds in a readable form, a dash for none."""
+    """Return seconds in a readable form."""
     from fedeas._util.progress import duration
 
-    return duration(seconds) if seconds else "-"
+    return duration(seconds)
 
 
 def check_known(kind: str, given: Sequence[str] | None, known: Sequence[str]) -> None:

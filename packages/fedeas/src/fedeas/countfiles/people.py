@@ -414,6 +414,10 @@ def _read_long(
     totals: dict[str, str] = {}
     numbers = {p for p in range(len(head)) if count is None and p not in places}
     slack: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], tuple[str, int]] = {}  # where a client's count of a class is
+    repeated: list[str] = []
+    dropped: set[str] = set()
+    names = columns.names(places)
     hidden = 0
 
     def entries() -> Iterator[Entry]:
@@ -431,18 +435,30 @@ def _read_long(
             totals.update({head[p]: row[p] for p in beside if names_total(row[p])})
             numbers.difference_update([p for p in numbers if not row[p].isdigit()])
             number = 1 if count is None else cells.count(row[count], count)
+            if count is not None and not options.add_up and not repeated:
+                earlier = first.setdefault((client, name), (rows.where, number))
+                if earlier[0] != rows.where:
+                    repeated.append(
+                        f"{rows.where} counts {shown(name)} of {shown(client)} again: {number:,}, "
+                        f"after {earlier[1]:,} in {earlier[0].removeprefix(f'{rows.path} ')}"
+                    )
             if name not in no_classes:
                 slack[client, name] += cells.slack
                 yield client, name, number
             else:
                 dropped.add(name)
 
-    dropped: set[str] = set()
-    names = columns.names(places)
     description = f"a row per sample, {names[0]!r} and {names[1]!r}"
     if count is not None:
         description = f"a count per row in {names[2]!r}, of {names[0]!r} and {names[1]!r}"
     table = add_entries(entries(), description)
+    if repeated and not totals:
+        adding = {**dict(zip(("client", "label", "count"), names, strict=True)), "add_up": True}
+        raise TableError(
+            repeated[0],
+            (adding, "if a count is the sum of such rows"),
+            allowed="one row for a client and a class",
+        )
     if missing := [name for name in no_classes if name not in dropped]:
         allowed = listed((*head, *(table.classes or ())))
         what = f"{rows.path} has no such column or class"

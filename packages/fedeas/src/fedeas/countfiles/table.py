@@ -184,7 +184,8 @@ class Options:
             )
         for one, other in (
             ("transpose", "client"), ("transpose", "label"), ("transpose", "sizes"),
-            ("transpose", "add_up"), ("sizes", "label"), ("sizes", "add_up"), ("add_up", "label"),
+            ("transpose", "add_up"), ("sizes", "label"), ("sizes", "add_up"),
+            *((("add_up", "label"),) if self.count is None else ()),
         ):  # fmt: skip
             if getattr(self, one) and getattr(self, other) is not None and getattr(self, other):
                 raise InputError(f"give `{one}` or `{other}`, not both", got=getattr(self, other))

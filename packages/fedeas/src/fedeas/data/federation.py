@@ -17,8 +17,7 @@ from fedeas.partition import NaturalId, Partition, Recipe
 from fedeas.planning.counts import LabelCounts
 
 Ints = NDArray[np.int64]
-SPLITS = {"clean": "official", "paper": "merged"}  # by what configs and partitions call them
-_PROTOCOLS = {split: protocol for protocol, split in SPLITS.items()}
+SPLITS = ("official", "merged")
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +98,7 @@ def federate(
         parts = recipe.partition(labels[shared], _sites(data, recipe.column, shared))
     else:
         parts = recipe.partition(labels[shared])
-    settings = {"protocol": _PROTOCOLS[split], "hold_out": pool_per_class}
-    if validation:
-        settings["validation"] = True
+    settings = {"split": split, "pool_per_class": pool_per_class, "validation": validation}
     partition = parts.within(shared, labels, settings)
     if split == "official":
         return Federation(data, partition, split, test, pool, validation)
@@ -157,8 +154,8 @@ def validation_indices(data: Dataset, pool: Ints) -> Ints:
 
 def _shared_size(data: Dataset, split: str) -> int:
     """Return how many of the samples, from the first on, are shared out."""
-    if split not in _PROTOCOLS:
-        raise InputError("unknown split", got=split, allowed=" or ".join(_PROTOCOLS))
+    if split not in SPLITS:
+        raise InputError("unknown split", got=split, allowed=" or ".join(SPLITS))
     return len(data.labels) if split == "merged" else data.train_size
 
 

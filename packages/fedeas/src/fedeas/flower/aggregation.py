@@ -27,6 +27,7 @@ from fedeas.training.models import Classifier
 from fedeas.training.tensors import (
     ExactSum,
     Tensors,
+    check_like,
     check_values,
     direction,
 )
@@ -139,11 +140,11 @@ class RoundAggregator:
             if (size := read_size(reply)) != node.real:
                 raise InputError("a changed size", got=size)
             after = records.tensors(content, "weights")
-            records.check_like(after, self._before, "weights")
+            check_like(after, self._before, "weights")
             extra = records.tensors(content, "added")
-            records.check_like(extra, self._method.summed_spec(self._model), "sums")
+            check_like(extra, self._method.summed_spec(self._model), "sums")
             shown = records.tensors(content, "shown")
-            records.check_like(shown, self._method.upload_spec(self._model), "what is shown")
+            check_like(shown, self._method.upload_spec(self._model), "what is shown")
             steps = records.whole(content, "steps")
             trained_on = records.whole(content, "trained-on")
             for tensors in (after, extra):

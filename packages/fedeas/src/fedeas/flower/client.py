@@ -28,7 +28,14 @@ from fedeas.training.methods.method import ClientContext, ClientUpdate, Method
 from fedeas.training.models import Classifier, make_model
 from fedeas.training.samples import Samples, Task
 from fedeas.training.settings import Local, ModelSettings
-from fedeas.training.tensors import Tensors, check_values, choose_device, load_tensors, save_tensors
+from fedeas.training.tensors import (
+    Tensors,
+    check_like,
+    check_values,
+    choose_device,
+    load_tensors,
+    save_tensors,
+)
 
 HELLO, TRAIN = "query.hello", "train"
 _LOG = logging.getLogger("fedeas")
@@ -236,7 +243,7 @@ class LocalTraining:
         kept = request.kept.after(request.last) if request.method.stateful else {}
         model = _model(site, request).to(device)
         # Rounding to other numbers, or an overflow, would depend on the samples: refused before.
-        records.check_like(before, dict(model.state_dict()), "weights")
+        check_like(before, dict(model.state_dict()), "weights")
         check_values(before)
         before, received, kept = (
             {k: v.to(device) for k, v in each.items()} for each in (before, received, kept)
@@ -282,7 +289,7 @@ def train(message: Message, site: Site) -> Message:
 def _check_model(limits: SiteConfig, request: _Request, before: Tensors, received: Tensors) -> None:
     """Refuse a model that is not the one of the message, before it takes any memory."""
     with torch.device("meta"):
-        bare = make_model(request.model, request.task, seed=0, installed=True)
+        bare = make_model(request.model, request.task, seed=0, by_owner=False)
     size = sum(t.numel() * t.element_size() for t in (*bare.parameters(), *bare.buffers()))
     if size > limits.max_model_mb * 1_000_000:
         raise InputError(
@@ -291,9 +298,9 @@ def _check_model(limits: SiteConfig, request: _Request, before: Tensors, receive
             allowed=f"max-model-mb = {limits.max_model_mb}",
         )
     own = bare.state_dict()
-    records.check_like(before, own, "weights")
+    check_like(before, own, "weights")
     known = {name: tensor for name, tensor in received.items() if name in own}
-    records.check_like(known, {name: own[name] for name in known}, "what the method sends")
+    check_like(known, {name: own[name] for name in known}, "what the method sends")
     check_values(received, most=math.inf)
     make_optimizer(request.local, bare.parameters())
 
@@ -361,6 +368,6 @@ def _model(site: Site, request: _Request) -> Classifier:
     if key not in site.models:
         site.models.clear()
         # A simulation runs its own config; what a real server names has to be installed here.
-        installed = site.limits is not None
-        site.models[key] = make_model(request.model, request.task, seed=0, installed=installed)
+        by_owner = site.limits is None
+        site.models[key] = make_model(request.model, request.task, seed=0, by_owner=by_owner)
     return site.models[key]

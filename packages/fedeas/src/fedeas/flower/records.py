@@ -75,17 +75,3 @@ def whole(content: RecordDict, name: str) -> int:
     if isinstance(value, list) or not 0 <= value <= 2**53 or value != int(value):
         raise InputError(f"{name!r} must be a whole number from 0", got=value)
     return int(value)
-
-
-def check_like(found: Tensors, model: Tensors, what: str) -> None:
-    """Refuse tensors whose names, shapes or dtypes differ from the model's."""
-    if found.keys() != model.keys():
-        odd = sorted(found.keys() ^ model.keys())[0]
-        raise InputError(f"the names of {what} differ from the model's", got=odd)
-    for name, tensor in found.items():
-        if tensor.shape != model[name].shape or tensor.dtype != model[name].dtype:
-            raise InputError(
-                f"{what}: {name!r} has the wrong shape or dtype",
-                got=(tuple(tensor.shape), str(tensor.dtype)),
-                allowed=f"{tuple(model[name].shape)}, {model[name].dtype}",
-            )

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 
 from fedeas._util.files import content_hash
-from fedeas._util.settings import NOT_IDENTITY, UNLESS_DEFAULT, Count, Natural, Place, Settings
+from fedeas._util.settings import NOT_IDENTITY, Count, Natural, Place, Settings
 from fedeas.errors import InputError
 from fedeas.training import settings as training
 from fedeas.training.settings import Federated, Local, ModelSettings
@@ -27,18 +27,11 @@ PRIVATE_KEYS = dict.fromkeys((
     "allow", "delta", "epsilon", "generator-classifier", "generator-epsilon", "generator-start",
     "group", "identity-key", "members", "per-group", "prior-epsilon", "secure", "unit",
 ), _PRIVATE)  # fmt: skip
-_GONE = {
-    "aggregation": "no longer a setting: updates are always averaged",
-    **dict.fromkeys(
-        ("generator-method", "generator-way", "generator-steps"),
-        "no longer a setting: there is one method for images",
-    ),
-}
 MOST_SAMPLES = 2**40 - 1  # of one client
 Samples = Annotated[int, Meta(ge=1, le=MOST_SAMPLES)]
 _FEDERATED = Federated()
 # Methods that send nothing but weights.
-_SAFE = "fedavg fedprox scaffold moon class-weights fedlc fedrs fedvls"
+_SAFE = "fedavg fedprox scaffold moon class-weights fedlc"
 
 
 class Deployment(Settings, frozen=True, rename="kebab"):
@@ -78,11 +71,11 @@ class Deployment(Settings, frozen=True, rename="kebab"):
 class RunConfig(Deployment, frozen=True, kw_only=True, rename="kebab"):
     """The configuration of a run. What `Federated` and `Local` have too is as it is there."""
 
-    other_keys: ClassVar[Mapping[str, str]] = {**PRIVATE_KEYS, **_GONE}
+    other_keys: ClassVar[Mapping[str, str]] = PRIVATE_KEYS
     out: Place  # folder on the server: checkpoint, log, model
     test_data: Place  # folder of the server's own test images, or the file of its test rows
     classes: str  # names of all classes, with commas between
-    policy: Annotated[str, NOT_IDENTITY] = "fedeas(beta=12)"  # or negotiate
+    policy: Annotated[str, NOT_IDENTITY] = "none"  # what sites generate; or negotiate
     largest: Samples = 1_000_000
     method: str = _FEDERATED.method
     model: str = _FEDERATED.model.name
@@ -95,7 +88,7 @@ class RunConfig(Deployment, frozen=True, kw_only=True, rename="kebab"):
     batch: training.BatchSize = _FEDERATED.local.batch
     learning_rate: training.Rate = _FEDERATED.local.learning_rate
     steps: training.Steps = _FEDERATED.local.steps
-    optimizer: Annotated[str, UNLESS_DEFAULT] = _FEDERATED.local.optimizer
+    optimizer: str = _FEDERATED.local.optimizer
     ema_decay: training.EmaDecay = _FEDERATED.ema_decay
     threads: Count = _FEDERATED.threads
     seed: int = 42
@@ -119,10 +112,6 @@ class RunConfig(Deployment, frozen=True, kw_only=True, rename="kebab"):
         `normalised_by` are the means and the spreads of samples, and the columns of a table.
         """
         return content_hash([self.identity(), policy, normalised_by])
-
-    def identity(self) -> dict[str, Any]:
-        """Return what makes a run this run: its names are from when there were other means."""
-        return {**super().identity(), "aggregation": "mean"}
 
 
 def check_same_classes(site: Sequence[str], run: Sequence[str]) -> None:

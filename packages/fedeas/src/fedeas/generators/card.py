@@ -157,7 +157,7 @@ class GeneratorCard:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise InputError(
                 f"{path} is not a generator's card of this version of fedeas, or damaged",
-                fix="make the generator again; docs/upgrading.md says how",
+                fix="make the generator again",
             ) from None
         if generator is not None and card.generator != generator:
             near = (path.parent.parent / CARD, *path.parent.glob(f"*/{CARD}"))

@@ -11,8 +11,9 @@ import copy
 import hashlib
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import torch
 from diffusers import DDIMScheduler, DPMSolverMultistepScheduler, UNet2DModel
 from diffusers.utils.torch_utils import randn_tensor
 from numpy.typing import NDArray
+from safetensors import safe_open
 from safetensors.torch import load_file
 from torch.nn import functional
 
@@ -39,6 +41,7 @@ from fedeas.training.samples import Task
 from fedeas.training.settings import Federated
 from fedeas.training.tensors import Tensors, autocast, choose_device, precision, seeded
 
+_LARGEST_SIDE = 4096  # of an image that a card may ask for
 _SAMPLERS = {"ddim": 250, "dpm": 20}  # with their usual numbers of steps
 
 
@@ -72,10 +75,10 @@ def design_of(card: GeneratorCard) -> UNetConfig:
         design = dict(card.settings["design"])
         for key in ("channels", "attention"):
             design[key] = tuple(design[key])
-        if len(card.shape) != 3:
+        if len(card.shape) != 3 or not 1 <= min(card.shape) <= max(card.shape) <= _LARGEST_SIDE:
             raise ValueError("not the shape of an image")
         return UNetConfig(**design)
-    except (ValueError, KeyError, TypeError):
+    except (InputError, ValueError, KeyError, TypeError):
         raise InputError(
             "not the card of a diffusion model", fix="pass a folder of `fedeas generator train`"
         ) from None
@@ -128,9 +131,14 @@ class Diffusion:
         height, width, colours = card.shape
         try:
             # The card defines the network; `unet/config.json` is for other programs.
+            network_of = partial(
+                design.network, len(card.classes), colours, design.padded(height, width)
+            )
+            with torch.device("meta"):  # what a card claims takes no memory before it is checked
+                expected = network_of().state_dict()
+            _check_shapes(weights, {name: tuple(w.shape) for name, w in expected.items()})
             with seeded(0):
-                side = design.padded(height, width)
-                network = design.network(len(card.classes), colours, side)
+                network = network_of()
             with weights.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             network.load_state_dict(load_file(weights))
@@ -189,6 +197,17 @@ class Diffusion:
             warnings.simplefilter("ignore", DeprecationWarning)
             scheduler.set_timesteps(self._steps, device=self._device)
         return scheduler
+
+
+def _check_shapes(weights: Path, expected: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse a file of other weights by its head alone."""
+    with safe_open(weights, framework="pt") as file:
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    if shapes != expected:
+        odd = sorted(dict(shapes.items() ^ expected.items()))[0]
+        raise InputError(
+            f"{odd!r} is not as the card says", got=shapes.get(odd), allowed=str(expected.get(odd))
+        )
 
 
 def to_images(x: torch.Tensor, design: UNetConfig, shape: Sequence[int]) -> NDArray[np.uint8]:

@@ -488,7 +488,7 @@ class Gaussian:
             space = RowSpace.from_dict(card.settings["space"])
         except OSError as error:
             raise unreadable(path, error) from None
-        except (ValueError, KeyError, TypeError, EOFError) as error:
+        except (ValueError, KeyError, TypeError, EOFError, MemoryError) as error:
             raise InputError(f"{folder} is not a generator of rows: {error}") from None
         return cls(space, Moments.unpacked(packed, space.dimensions), card.classes)
 

@@ -1,6 +1,6 @@
 """The protocol of a generator, and generators by name."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, runtime_checkable
 
@@ -80,7 +80,6 @@ _REGISTRY = Registry(
         "smote": Smote,
     },
     "sample(labels, seeds)",
-    former={"own": "private"},
 )
 
 
@@ -121,7 +120,11 @@ def make_generator(spec: str, **offered: object) -> Generator:
     **offered : object
         Settings to use where the generator takes them and `spec` does not set them.
     """
-    generator = _REGISTRY.make(spec, offered)
+    return _make(spec, offered, by_owner=True)
+
+
+def _make(spec: str, offered: Mapping[str, object], by_owner: bool) -> Generator:
+    generator = _REGISTRY.make(spec, offered, by_owner=by_owner)
     if not isinstance(generator, Generator):
         raise InputError(
             f"{spec!r} is not a generator", allowed="an object with `fingerprint` and `sample`"
@@ -129,11 +132,17 @@ def make_generator(spec: str, **offered: object) -> Generator:
     return generator
 
 
-def find_resampler(spec: str) -> Resampler | None:
-    """Make the generator of a spec if it needs clients' own samples; no other is opened."""
-    if not spec or not hasattr(_REGISTRY.factory(parse(spec, "generator")[0]), "sample_from"):
+def find_resampler(spec: str, *, by_owner: bool) -> Resampler | None:
+    """Make the generator of a spec if it needs clients' own samples; no other is opened.
+
+    Unless the owner of this process wrote the spec, a dotted path is refused.
+    """
+    if not spec:
         return None
-    generator = make_generator(spec)
+    factory = _REGISTRY.factory(parse(spec, "generator")[0], by_owner=by_owner)
+    if not hasattr(factory, "sample_from"):
+        return None
+    generator = _make(spec, {}, by_owner)
     return generator if isinstance(generator, Resampler) else None
 
 
@@ -184,11 +193,31 @@ def check_fits(data: Dataset, generator: object) -> None:
     data : Dataset
         The data that samples are for.
     generator : object
-        The generator; one without `classes` or `schema` takes any.
+        The generator; one without `classes`, `schema` or a card takes any.
     """
     check_classes(data.classes, generator)
+    check_shape(data.samples.shape[1:], generator)
     if (known := getattr(generator, "schema", None)) is not None:
         check_columns(data.schema, known, ("data", "generator"))
+
+
+def check_shape(shape: Sequence[int], generator: object) -> None:
+    """Refuse a generator whose card says that its samples have another shape, before any is made.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        The shape of a real sample.
+    generator : object
+        The generator; one without a card takes any.
+    """
+    card = getattr(generator, "card", None)
+    if isinstance(card, GeneratorCard) and tuple(card.shape) != tuple(shape):
+        raise InputError(
+            "the generator's samples have another shape than the data's",
+            got=tuple(card.shape),
+            allowed=str(tuple(shape)),
+        )
 
 
 def _check_same_classes(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fedeas._util.files import make_folder, store_folder
@@ -19,7 +20,7 @@ from fedeas.training.loop import accuracy, fit, predict
 from fedeas.training.models import Classifier, make_model
 from fedeas.training.samples import Samples, Task
 from fedeas.training.settings import Local, ModelSettings
-from fedeas.training.tensors import load_tensors, save_tensors, tensors_digest
+from fedeas.training.tensors import check_like, load_tensors, save_tensors, tensors_digest
 
 Ints = NDArray[np.int64]
 _FORMAT = "judge/1"
@@ -90,7 +91,7 @@ class Judge:
         path = store_folder(store) / "judges" / f"{data.fingerprint}.safetensors"
         with suppress(InputError):  # not there, or of an older format
             judge = cls.load(path)
-            if (judge.about["data"], judge.classes) == (data.fingerprint, data.classes):
+            if (judge.about.get("data"), judge.classes) == (data.fingerprint, data.classes):
                 return judge
         make_folder(path.parent)
         judge = cls.train(data, progress=progress)
@@ -106,11 +107,17 @@ class Judge:
         """Read a judge that `save` wrote."""
         tensors, about = load_tensors(path)
         try:
-            if about["format"] != _FORMAT:
+            task = _task(about)
+            if about["format"] != _FORMAT or about["model"] != find_kind(task.kind).model:
                 raise ValueError("another format")
+            if not len(task.mean) == len(task.std) == task.shape[-1] or task.classes < 2:
+                raise ValueError("other channels, or no classes")
+            with torch.device("meta"):  # what a file claims takes no memory before it is checked
+                expected = _model(about).state_dict()
+            check_like(tensors, expected, "weights")
             model = _model(about)
             model.load_state_dict(tensors)
-        except (ValueError, KeyError, TypeError, RuntimeError):
+        except (InputError, ValueError, LookupError, TypeError, ArithmeticError, RuntimeError):
             raise InputError(f"{path} is not a judge") from None
         return cls(model, about)
 
@@ -172,5 +179,9 @@ def accuracy_on_real(
 
 
 def _model(about: dict[str, Any]) -> Classifier:
-    task = Task.from_dict({**about, "classes": len(about["classes"])})
-    return make_model(ModelSettings(about["model"]), task, about["seed"])
+    """Make the default model of a task, whatever else is said about a judge."""
+    return make_model(ModelSettings(""), _task(about), int(about["seed"]), by_owner=False)
+
+
+def _task(about: dict[str, Any]) -> Task:
+    return Task.from_dict({**about, "classes": len(about["classes"])})

@@ -47,7 +47,7 @@ class Diagnosis:
         log C), and 1 - H(p) / log K of the clients' sizes.
     lacking : float
         The part of what clients are short of, to have the target's shares at their size, that is
-        in classes of which they have fewer than six samples: copies cannot help there.
+        in classes of which they have fewer than six samples: too few for copies to teach much.
     scarce_classes : int
         Classes of the target of which all clients together have fewer than six samples.
     chance : float
@@ -184,11 +184,11 @@ def _advise(diagnosis: Diagnosis) -> tuple[str, str]:
         )
     if diagnosis.lacking < _LACKING:
         return COPIES, (
-            f"copies may do: {100 * diagnosis.lacking:.0f} % of what clients are short of is in "
-            f"classes with fewer than {FEW} samples"
+            f"copies may do: only {100 * diagnosis.lacking:.0f} % of what clients are short of is "
+            f"in classes with fewer than {FEW} samples"
         )
     return GENERATE, (
         f"generating may be worth it: {100 * diagnosis.lacking:.0f} % of what clients are short of "
-        f"is in classes with fewer than {FEW} samples, which copies cannot make"
+        f"is in classes with fewer than {FEW} samples, too few for copies to teach much"
         + (f"; {scarce}" if diagnosis.scarce_classes else "")
     )

@@ -377,8 +377,8 @@ def _reason(diagnosis: Diagnosis) -> str:
     if diagnosis.advice == GENERATE:
         return (
             "{between} of the imbalance lies between sites, and {lacking} of what sites are short "
-            "of is in classes of which they have fewer than {few}, which repeating their "
-            "own cannot make."
+            "of is in classes of which they have fewer than {few}: too few for repeating "
+            "them to teach much."
         )
     return "Sites of this size would differ about as much by chance."
 

@@ -6,24 +6,22 @@ from msgspec import Meta
 
 from fedeas._util.settings import (
     NOT_IDENTITY,
-    UNLESS_DEFAULT,
     Count,
     Natural,
     Settings,
     Share,
-    recorded_as,
 )
 from fedeas.errors import InputError
 
 Fraction = Annotated[float, Meta(gt=0, le=1)]
 Rate = Annotated[float, Meta(gt=0, lt=1e3)]
 Seconds = Annotated[float, Meta(gt=0, lt=1e9), NOT_IDENTITY]
-MaxInFlight = Annotated[int, Meta(ge=1), NOT_IDENTITY, recorded_as("window")]
+MaxInFlight = Annotated[int, Meta(ge=1), NOT_IDENTITY]
 BatchSize = Annotated[int, Meta(ge=2)]  # batch norm needs two
-Steps = Annotated[int, Meta(ge=0), UNLESS_DEFAULT]
-EmaDecay = Annotated[float, Meta(ge=0, lt=1), UNLESS_DEFAULT, recorded_as("average")]
-ReplyFraction = Annotated[Share, recorded_as("minimum")]
-EvalEvery = Annotated[Count, recorded_as("evaluate_every")]
+Steps = Annotated[int, Meta(ge=0)]
+EmaDecay = Annotated[float, Meta(ge=0, lt=1)]
+ReplyFraction = Share
+EvalEvery = Count
 _PLAIN_LOSS = ("fedavg", "fedprox", "scaffold")
 
 

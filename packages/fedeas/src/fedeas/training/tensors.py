@@ -111,6 +111,20 @@ def check_values(tensors: Mapping[str, torch.Tensor], most: float = LARGEST) -> 
             raise InputError(f"the values of {name!r} are not finite, or absurdly large")
 
 
+def check_like(found: Tensors, model: Mapping[str, torch.Tensor], what: str) -> None:
+    """Refuse tensors whose names, shapes or dtypes differ from the model's."""
+    if found.keys() != model.keys():
+        odd = sorted(found.keys() ^ model.keys())[0]
+        raise InputError(f"the names of {what} differ from the model's", got=odd)
+    for name, tensor in found.items():
+        if tensor.shape != model[name].shape or tensor.dtype != model[name].dtype:
+            raise InputError(
+                f"{what}: {name!r} has the wrong shape or dtype",
+                got=(tuple(tensor.shape), str(tensor.dtype)),
+                allowed=f"{tuple(model[name].shape)}, {model[name].dtype}",
+            )
+
+
 def tensors_digest(tensors: Mapping[str, torch.Tensor], about: str = "") -> str:
     """Return the hash of tensors' names, formats, shapes and values."""
     digest = hashlib.sha256(about.encode())

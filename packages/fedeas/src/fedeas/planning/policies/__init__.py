@@ -37,6 +37,7 @@ __all__ = [
     "WaterFill",
     "check_total",
     "copyable",
+    "make_installed_policy",
     "make_plan",
     "make_policy",
     "policy_names",
@@ -76,12 +77,23 @@ def make_policy(spec: str, **defaults: object) -> Policy:
     >>> make_policy("uniform", total=100, beta=12.0)
     Uniform(total=100)
     """
+    return _make(spec, defaults, by_owner=True)
+
+
+def make_installed_policy(spec: str) -> Policy:
+    """Make a policy from text that somebody else may have written: a dotted path is refused."""
+    return _make(spec, {}, by_owner=False)
+
+
+def _make(spec: str, defaults: dict[str, object], by_owner: bool) -> Policy:
     name, settings = parse(spec, "policy")
     if "price" in settings:
         defaults.pop("total", None)  # a price already says how much
-    if defaults.get("costs") is not None and not {"beta", "costs"} & _REGISTRY.parameters(name):
+    if defaults.get("costs") is not None and not {"beta", "costs"} & _REGISTRY.parameters(
+        name, by_owner=by_owner
+    ):
         raise InputError(f"policy {name!r} takes a number of samples", fix="give a total")
-    policy = _REGISTRY.make(spec, defaults)
+    policy = _REGISTRY.make(spec, defaults, by_owner=by_owner)
     if not isinstance(policy, Policy):
         raise InputError(
             f"{spec!r} is not a policy", allowed="an object with a method `plan(counts)`"

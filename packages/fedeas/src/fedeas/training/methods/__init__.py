@@ -3,12 +3,12 @@
 Methods by name: 'fedavg', 'fedprox(mu=0.01)', 'scaffold', ...
 """
 
-from fedeas._util.specs import Registry, parse
+from fedeas._util.specs import Registry
 from fedeas.errors import InputError
 from fedeas.training.methods.client_drift import FedProx, Moon, Scaffold
 from fedeas.training.methods.fedgen import FedGen
 from fedeas.training.methods.fedmix import FedMix
-from fedeas.training.methods.logit_adjustment import ClassWeights, FedLC, FedRS, FedVLS
+from fedeas.training.methods.logit_adjustment import ClassWeights, FedLC
 from fedeas.training.methods.method import (
     ClientContext,
     ClientUpdate,
@@ -31,8 +31,6 @@ METHODS = Registry(
         "fedmix": FedMix,
         "class-weights": ClassWeights,
         "fedlc": FedLC,
-        "fedrs": FedRS,
-        "fedvls": FedVLS,
     },
 )
 
@@ -46,9 +44,7 @@ def make_method(spec: str) -> Method:
     >>> make_method("fedprox(mu=0.1)")
     FedProx(mu=0.1)
     """
-    if ":" in parse(spec, "method")[0]:
-        raise InputError("a method by dotted path", got=spec, allowed="an installed method's name")
-    method = METHODS.make(spec, {})
+    method = METHODS.make(spec, {}, by_owner=False)
     if not isinstance(method, Method):
         raise InputError(f"{spec!r} is not a method", allowed="a subclass of fedeas' Method")
     return method

@@ -29,19 +29,17 @@ MODELS = Registry(
 
 
 def make_model(
-    settings: ModelSettings, task: Task, seed: int, *, installed: bool = False
+    settings: ModelSettings, task: Task, seed: int, *, by_owner: bool = True
 ) -> Classifier:
     """Make a model with fresh weights that depend on the seed alone, or with those of a file.
 
-    `installed` refuses dotted paths: a client makes the model that a server names, and a path would
-    let it run any code there.
+    Unless the owner of this process wrote the settings, a dotted path is refused.
     """
     spec = settings.name or find_kind(task.kind).model
     name = parse(spec, "model")[0]
-    if installed and ":" in name:
-        raise InputError("a model by dotted path", got=spec, allowed="an installed model's name")
     with seeded(seed):
-        network = MODELS.make(spec, {"task": task, **_model_settings(settings, name)})
+        defaults = {"task": task, **_model_settings(settings, name, by_owner)}
+        network = MODELS.make(spec, defaults, by_owner=by_owner)
         if not isinstance(network, nn.Module):
             raise InputError(
                 f"{spec!r} is not a model", got=type(network).__name__, allowed="an nn.Module"
@@ -54,7 +52,7 @@ def make_model(
     return model
 
 
-def _model_settings(settings: ModelSettings, name: str) -> dict[str, object]:
+def _model_settings(settings: ModelSettings, name: str, by_owner: bool) -> dict[str, object]:
     """Return the settings of a model that are not the defaults; all of them have to be its own."""
     defaults = ModelSettings().to_dict()
     changed = {
@@ -62,7 +60,7 @@ def _model_settings(settings: ModelSettings, name: str) -> dict[str, object]:
         for key, value in settings.to_dict().items()
         if key not in ("name", "weights") and value != defaults[key]
     }
-    parameters = MODELS.parameters(name)
+    parameters = MODELS.parameters(name, by_owner=by_owner)
     for key in changed.keys() - parameters:
         raise InputError(
             f"model {name!r} has no setting {key!r}",

@@ -19,8 +19,18 @@ from fedeas.errors import InputError, MissingExtraError
 from fedeas.training.models.classifiers import Classifier
 from fedeas.training.samples import Task
 
-# A server may name the channels: what a network takes of a site's memory is bounded.
+# A server may name the channels, a card all of a design: what a network takes of somebody's memory
+# is bounded.
 _WIDEST, _DEEPEST = 1024, 6
+_MOST = {"layers": 8, "patch": 16, "timesteps": 100_000}
+_PREDICTIONS = ("epsilon", "v_prediction")
+_SCHEDULES = ("linear", "scaled_linear", "squaredcos_cap_v2")
+
+
+def _are_channels(levels: tuple[int, ...]) -> bool:
+    """Tell whether these are widths of levels that a network may have."""
+    fit = (type(w) is int and 8 <= w <= _WIDEST and w % 8 == 0 for w in levels)
+    return 1 <= len(levels) <= _DEEPEST and all(fit)
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,17 @@ class UNetConfig:
     prediction: str = "epsilon"
     schedule: str = "squaredcos_cap_v2"  # the cosine schedule
     timesteps: int = 1000
+
+    def __post_init__(self) -> None:
+        sizes = [(getattr(self, name), most) for name, most in _MOST.items()]
+        if (
+            not _are_channels(self.channels)
+            or len(self.attention) != len(self.channels)
+            or not all(type(size) is int and 1 <= size <= most for size, most in sizes)
+            or self.prediction not in _PREDICTIONS
+            or self.schedule not in _SCHEDULES
+        ):
+            raise InputError("not the design of a U-Net", got=self)
 
     def network(self, classes: int, colours: int, side: int) -> Any:
         """Return a network with fresh weights; class number `classes` stands for 'any class'."""
@@ -201,7 +222,7 @@ def _design(preset: str, channels: str) -> UNetConfig:
     if not channels:
         return design
     levels = tuple(int(p) if p.isdigit() else 0 for p in channels.split(":"))
-    if len(levels) > _DEEPEST or not all(8 <= w <= _WIDEST and w % 8 == 0 for w in levels):
+    if not _are_channels(levels):
         raise InputError(
             "not the channels of a U-Net",
             got=channels,

@@ -1,0 +1,3 @@
+"""What every command and function does unless it is told otherwise."""
+
+SEED = 42  # of generated samples
