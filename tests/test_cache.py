@@ -790,9 +790,9 @@ def test_augment_finds_what_the_command_has_filled(tmp_path, monkeypatch, fedeas
     log = tmp_path / "drawn.txt"
     generator, images = Counting(str(log)), np.zeros((34, 4, 4, 1), np.uint8)
 
-    def augmented(**given: object):
+    def augmented(client: str | int = "north", **given: object):
         return augment(
-            images, labels=labels, generator=generator, client="north", classes=["a", "b", "c"],
+            images, labels=labels, generator=generator, client=client, classes=["a", "b", "c"],
             beta=8,
             **given,
         )  # fmt: skip
@@ -803,6 +803,9 @@ def test_augment_finds_what_the_command_has_filled(tmp_path, monkeypatch, fedeas
     augmented(seed=0)
     assert len(drawn(log)) == plan.total
     assert "samples for seed 42" in caplog.text
+    caplog.clear()
+    augmented(client=0)  # whom the plan calls north
+    assert "clients by name (north)" in caplog.text
     again = fedeas("fill", "plan.csv", "--generator", "counting:Counting", "--seed", 7)
     assert "for seed 0" in again.err and "for seed 42" in again.err
     (leaf, *_) = (tmp_path / "store" / "samples").iterdir()

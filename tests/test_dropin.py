@@ -20,7 +20,7 @@ import pyarrow.parquet
 import pytest
 import torch
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Image, Value
-from flwr.app import Message, MetricRecord, RecordDict
+from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
@@ -648,24 +648,50 @@ def test_whatever_an_app_counts_synthetic_samples_stay_out_of_its_weight(
     assert type(found) is type(real)
 
 
-def test_a_node_that_trains_without_augment_is_warned_of_once(nothing_noted, caplog):
-    app = reports({0: [[0] * 170], 1: [[0] * 170]})
+@pytest.mark.parametrize("reported", [170, 150])
+def test_a_node_that_trains_without_augment_is_warned_of_once(nothing_noted, caplog, reported):
+    """Also where it has exactly as many samples as the augmented set of another partition."""
+    app = reports({0: [[0] * 170], 1: [[0] * reported]})
     examples.note_lengths("0", 170, 100)
     examples.note_lengths("north", 160, 90)
-    assert [said(app, node) for node in (0, 1, 1)] == [100, 100, 100]  # a length tells whose it is
-    app = reports({0: [[0] * 150], 1: [[0] * 150]})
-    assert [said(app, node) for node in (1, 1)] == [150, 150]
-    (warning,) = [r.getMessage() for r in caplog.records if "fedeas.augment" in r.getMessage()]
-    assert "150 examples" in warning
+    assert [said(app, node) for node in (0, 1, 1)] == [100, reported, reported]
+    (warning,) = [r.getMessage() for r in caplog.records]
+    assert f"reports {reported} examples" in warning
 
 
-@pytest.mark.parametrize("names", [("1017", "1044"), ("03", "04"), ("north", "south")])
-def test_a_name_that_is_not_the_nodes_is_known_by_its_length(nothing_noted, names):
-    """Sets made when the app was imported, one process for two nodes."""
+@pytest.mark.parametrize("names", [("03", "04"), ("north", "south")])
+def test_a_name_that_is_not_the_nodes_is_known_by_its_length(nothing_noted, caplog, names):
+    """Sets made when the app was imported, one process for two nodes: guessed, and said so."""
     for name, total, real in zip(names, (186, 120), (100, 80), strict=True):
         examples.note_lengths(name, total, real)
     app = reports({0: [[0] * 186], 1: [[0] * 120]})
     assert [said(app, node) for node in (0, 1)] == [100, 80]
+    assert [repr(name) in r.getMessage() for name, r in zip(names, caplog.records, strict=True)]
+
+
+def test_names_of_the_wrong_partitions_are_warned_of(nothing_noted, caplog):
+    """Clients numbered from 1, partitions from 0."""
+    for name, total, real in (("1", 200, 100), ("2", 160, 60)):
+        examples.note_lengths(name, total, real)
+    said(reports({1: [[0] * 160]}), 1)
+    assert "client '2' is exactly as long" in caplog.text
+
+
+def test_the_only_set_of_a_process_is_its_nodes(nothing_noted):
+    """A node that runs alone, and whose operator gave it no partition-id."""
+    examples.note_lengths("north", 186, 100)
+    app = ClientApp(mods=[report_real_num_examples])
+
+    @app.train()
+    def train(message, context):
+        metrics = MetricRecord({"num-examples": 160})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    grid = InlineGrid(app, 1)
+    grid._contexts = {7: Context(1, 7, {}, RecordDict(), {})}
+    (number,) = grid.push_messages([Message(RecordDict(), 7, "train")])
+    (reply,) = grid.pull_messages([number])
+    assert reply.content.metric_records["metrics"]["num-examples"] == round(160 * 100 / 186)
 
 
 def test_an_app_that_reports_what_is_real_is_told_to_leave_the_mod_out(nothing_noted, caplog):

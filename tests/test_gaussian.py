@@ -1,5 +1,7 @@
 """`gaussian`: rows as vectors, their moments, and the rows that are drawn from them."""
 
+import hashlib
+import io
 import json
 import tracemalloc
 from dataclasses import replace
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from cached import flip
 from fedeas import InputError, make_generator
+from fedeas._util.files import content_hash
 from fedeas.data import Column, Dataset, Schema
 from fedeas.generators import Gaussian, Moments, RowSpace
 from fedeas.generators.card import GeneratorCard
@@ -379,7 +382,23 @@ def test_it_is_saved_and_known_by_its_content(tmp_path):
             with pytest.raises(InputError):
                 Gaussian.load(tmp_path / "rows")
             flip(path, at)
-    (tmp_path / "rows" / "moments.npy").unlink()
+    path = tmp_path / "rows" / "moments.npy"
+    claimed = io.BytesIO()  # a head that claims eight gigabytes, under a true hash
+    head = {"descr": "<f8", "fortran_order": False, "shape": (10**9,)}
+    np.lib.format.write_array_header_1_0(claimed, head)
+    card = json.loads((tmp_path / "rows" / "generator.json").read_text())
+    for content in (claimed.getvalue(), claimed.getvalue() + bytes(8), b""):
+        path.write_bytes(content)
+        card["settings"]["moments"] = hashlib.sha256(content).hexdigest()
+        about = {name: part for name, part in card.items() if name != "sha256"}
+        card["sha256"] = content_hash(about)
+        (tmp_path / "rows" / "generator.json").write_text(json.dumps(card))
+        tracemalloc.start()
+        with pytest.raises(InputError):
+            Gaussian.load(tmp_path / "rows")
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+        tracemalloc.stop()
+    path.unlink()
     with pytest.raises(InputError):
         Gaussian.load(tmp_path / "rows")
 

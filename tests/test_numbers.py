@@ -194,8 +194,8 @@ def how_sure_it_is() -> str:
     return (
         "At equal steps, on forest cover (a class-balanced subset), FedEAS with "
         "the sites' own private samples, with the noise of epsilon 1, is "
-        f"{headline_of_forest()} and, at none's rate, "
-        f"{in_study('forest', 'copies')} ahead of copies. On "
+        f"{headline_of_forest()} and "
+        f"{in_study('forest', 'copies')} ahead of copies, at 1.0 too. On "
         "loans, where all sites lack the same classes, it is "
         f"{in_study('loans', 'fedeas', way='none')} behind; on rodents, where most sites "
         f"have every class, {in_study('rodents', 'fedeas', way='copies')} behind copies. *Where* "

@@ -346,7 +346,13 @@ def test_a_run_with_an_own_generator_is_measured_from_its_cache(config, tmp_path
 # What a message says
 
 
-def test_text_from_a_server_makes_no_policy_of_its_own(tmp_path, mark, spec):
+def test_text_from_a_server_makes_no_policy_of_its_own(tmp_path, monkeypatch, mark, spec):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "evilpolicy.py").write_text(
+        f"open({str(mark)!r}, 'w').close()\nclass X:\n    pass\n"
+    )
+
     class Grey:
         fingerprint, classes = "grey-1", ("cat", "dog", "bird")
 
@@ -362,7 +368,7 @@ def test_text_from_a_server_makes_no_policy_of_its_own(tmp_path, mark, spec):
 
     for text in (
         spec, "subprocess:getoutput", "fedeas(beta=8, target=/etc/hostname)",
-        "fedeas(beta=8, quality=/etc/hostname)", f"{spec} ",
+        "fedeas(beta=8, quality=/etc/hostname)", f"{spec} ", "evilpolicy:X", "evilpolicy:X(beta=8)",
     ):  # fmt: skip
         with pytest.raises(FedeasError):
             augment(text)
@@ -370,6 +376,30 @@ def test_text_from_a_server_makes_no_policy_of_its_own(tmp_path, mark, spec):
     assert len(augment("fedeas(beta=8, target=0.5:0.3:0.2)")[0]) > 100
     own = fedeas.make_policy("fedeas(beta=8)")
     assert augment(own).num_real == 100
+    with pytest.raises(FedeasError):  # the control: what was refused above does run
+        fedeas.make_policy("evilpolicy:X")
+    assert mark.exists()
+
+
+def test_a_target_that_a_server_names_opens_no_file(tmp_path):
+    """What a client refuses goes back to the server, with the value that was wrong."""
+    secret = tmp_path / "wards.csv"
+    secret.write_text("patient,finding\n4711,HIV positive\n")
+    images, labels = np.zeros((100, 8, 8), np.uint8), np.repeat([0, 1], [90, 10])
+
+    def refusal(target: object) -> str:
+        with pytest.raises(FedeasError) as refused:
+            fedeas.augment(
+                images, labels=labels, generator="copies", classes=("cat", "dog"), client="n",
+                cache=tmp_path / "cache", beta=8, target=target,
+            )  # fmt: skip
+        return str(refused.value)
+
+    assert "HIV" not in refusal(str(secret))
+    assert refusal(str(secret)).replace(str(secret), "") == refusal(f"{secret}.gone").replace(
+        f"{secret}.gone", ""
+    )
+    assert "HIV" in refusal(secret)  # the control: the owner's own code names a file
 
 
 def test_a_site_runs_nothing_that_a_server_names(mark, spec):

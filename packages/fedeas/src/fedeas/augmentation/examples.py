@@ -16,8 +16,7 @@ from typing import Any
 from fedeas.errors import InputError
 
 _KEYS = ("num-examples", "num_examples")  # of the Message API, and of a NumPyClient
-
-
+_NAME_CLIENT = "pass the node's partition-id to fedeas.augment as client="
 _LOG = logging.getLogger("fedeas")
 
 
@@ -70,7 +69,9 @@ def report_real_num_examples(
 
     A set belongs to the node in whose message it was made, or to the node whose `partition-id` is
     the `client` that `augment` was given. If it is unclear which set a node reports, that is an
-    error. A node that trained without `augment` is warned of: its count is left as it is.
+    error. A node that trained without `augment` is warned of: its count is left as it is. Put the
+    mod last in `mods`: one that weights updates itself, as Flower's secure aggregation does, has to
+    see the corrected number.
 
     Parameters
     ----------
@@ -120,31 +121,64 @@ def _real_examples(reported: float, context: Any, new_notes: Sequence[_Note]) ->
     """Return the real samples in what a node reports.
 
     The sets that were made while the node answered come first, then those that it made before or
-    that bear its name. One that was made outside of messages for another name may be any node's: it
-    counts only where the node reports exactly its length.
+    that bear its name. One that was made outside of messages under another name is the node's only
+    if the process has no other, or if the node reports exactly its length, with a warning.
     """
-    names = {str(context.node_id)}
-    if "partition-id" in context.node_config:
-        names.add(str(context.node_config["partition-id"]))
+    node, partition = context.node_id, context.node_config.get("partition-id")
+    names = {str(node), str(node if partition is None else partition)}
     notes = [note for notes in tuple(_notes.values()) for note in notes]
-    own = [n for n in notes if n.node == context.node_id or n.client in names]
-    clients = {note.client for note in own}
-    own += [n for n in notes if n.node is None and n.client in clients and n not in own]
+    node_notes = [n for n in notes if n.node == node or n.client in names]
+    clients = {note.client for note in node_notes}
+    node_notes += [n for n in notes if n.node is None and n.client in clients - names]
+    # A name that is the number of another partition is of another node.
+    unclaimed = [
+        note
+        for note in notes
+        if note.node is None and (partition is None or not _is_partition_id(note.client))
+    ]
+    if partition is None and len({note.client for note in unclaimed}) == 1:
+        node_notes = node_notes or unclaimed
     made_now = [note for note in new_notes if note.client in names] or list(new_notes)
     # Of a client's earlier sets only the latest is in use, unless the length is that of another.
-    latest = list({note.client: note for note in own}.values())
-    anybodys = [note for note in notes if note.node is None]
-    for sets, otherwise in ((made_now, made_now), (own, latest), (anybodys, [])):
+    latest = list({note.client: note for note in node_notes}.values())
+    for sets, otherwise in ((made_now, made_now), (node_notes, latest)):
         candidates = [note for note in sets if note.total == reported] or otherwise
         if candidates:
-            return _scaled(reported, candidates, context.node_id)
+            _warn_of_another(reported, candidates, notes, node)
+            return _scaled(reported, candidates, node)
+    if same_length := [note for note in unclaimed if note.total == reported]:
+        _warn_once(
+            node,
+            f"node {node} reports {reported:g} examples, and is taken for client "
+            f"{same_length[-1].client!r} since its augmented set is as long; {_NAME_CLIENT}",
+        )
+        return _scaled(reported, same_length, node)
     _warn_once(
-        context.node_id,
-        f"node {context.node_id} reports {reported:g} examples, and no augmented set is known to "
-        "be its own: its weight is left as it is. If it called fedeas.augment, pass its "
-        "partition-id as client=",
+        node,
+        f"node {node} reports {reported:g} examples, and no augmented set is known to be its own: "
+        f"its weight is left as it is. If it called fedeas.augment, {_NAME_CLIENT}",
     )
     return reported
+
+
+def _is_partition_id(client: str) -> bool:
+    return client.isdecimal() and str(int(client)) == client
+
+
+def _warn_of_another(
+    reported: float, candidates: Sequence[_Note], notes: Sequence[_Note], node: int
+) -> None:
+    """Warn of a count that is not that of the node's own set, and exactly that of another's."""
+    clients = {note.client for note in candidates}
+    if reported in {note.total for note in candidates}:
+        return
+    if others := sorted({n.client for n in notes if n.total == reported} - clients):
+        _warn_once(
+            node,
+            f"node {node} reports {reported:g} examples, which is scaled as a part of the set of "
+            f"client {candidates[-1].client!r}, although that of client {others[0]!r} is exactly "
+            f"as long; {_NAME_CLIENT}",
+        )
 
 
 def _scaled(reported: float, candidates: Sequence[_Note], node: int) -> float:

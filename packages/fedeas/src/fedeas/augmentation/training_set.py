@@ -20,7 +20,7 @@ from fedeas.cache import ClientSamples
 from fedeas.errors import InputError
 from fedeas.generators import Classes, Generator
 from fedeas.planning.policies import FedEAS, LocalPolicy, make_installed_policy
-from fedeas.planning.targets import UNIFORM, TargetLike, inline_target, make_target
+from fedeas.planning.targets import FEDERATION, UNIFORM, TargetLike, inline_target, make_target
 
 MAX_SAMPLES = 50_000
 
@@ -76,7 +76,8 @@ def augment(
         and installed policies only, and no file.
     target : Target, mapping, sequence, str or path, optional
         With beta: the class distribution to aim at, uniform by default. A client does not know the
-        federation's own; the server has to tell it.
+        federation's own; the server has to tell it. Text may come from a server, so it is
+        'uniform' or shares such as '0.6:0.3:0.1'; pass a file of your own as a `pathlib.Path`.
     client : str or int
         Its name, or better its partition-id. Clients that share a cache need different names to
         get different samples, and `report_real_num_examples` recognises a node by its partition-id.
@@ -185,6 +186,12 @@ def _policy(
             "pass either beta or policy", got=(beta, policy), fix='beta=8, policy="fedeas(beta=8)"'
         )
     if beta is not None:
+        if isinstance(target, str) and not _is_target_text(target):
+            raise InputError(
+                "a target as text may come from a server, and names no file",
+                allowed="uniform, or shares in the order of the classes such as 0.6:0.3:0.1",
+                fix="pass a file of your own as pathlib.Path",
+            )
         resolved: Any = FedEAS(beta=beta, target=target)
     elif target is not None:
         raise InputError("target goes with beta", got=policy, fix="put the target into the policy")
@@ -208,14 +215,18 @@ def _policy(
 def _policy_of_text(spec: str) -> Any:
     """Make a policy that a server may have named: no code of its choice, and no file."""
     for key, value in parse(spec, "policy")[1].items():
-        shares = key == "target" and (value == UNIFORM or inline_target(str(value)) is not None)
-        if isinstance(value, str) and not shares:
+        if isinstance(value, str) and not (key == "target" and _is_target_text(value)):
             raise InputError(
                 f"{key!r} of a policy as text is not a number, or shares of classes",
                 got=value,
-                fix="make the policy yourself, and pass the object",
+                fix="pass an object that your own code makes, such as FedEAS(beta=8)",
             )
     return make_installed_policy(spec)
+
+
+def _is_target_text(text: str) -> bool:
+    """Tell whether text is a target by itself; 'federation' is refused later, with its reason."""
+    return text in (UNIFORM, FEDERATION) or inline_target(text) is not None
 
 
 def _name(client: str | int | None) -> str:

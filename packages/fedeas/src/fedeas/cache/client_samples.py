@@ -199,6 +199,12 @@ class ClientSamples:
             for other in cache.nearly_the_same():
                 _LOG.warning("client %s: %s", self.client, other)
         with suppress(InputError):  # damaged: how many can be kept is known when they are mended
+            if names := cache.clients_by_table(self.client):
+                _LOG.warning(
+                    "client %s: all samples are generated, although %s has samples of clients by "
+                    "name (%s); pass client= as in the plan", self.client, cache.folder,
+                    ", ".join(names[:3]),
+                )  # fmt: skip
             missing = sum(segment.size for segment in cache.missing(self.client, wanted))
         self._check_room(missing, like)
         total = f"{sum(wanted):,} samples"

@@ -115,6 +115,17 @@ class Cache:
                     said.append(f"{folder} has this generator's samples for other classes")
         return [f"all samples are generated, although {other}" for other in said]
 
+    def clients_by_table(self, client: str) -> tuple[str, ...]:
+        """Return the clients of this cache if they have names as in a table, and `client` a number.
+
+        `fedeas fill` takes names from the plan, and an app may number the same clients.
+        """
+        if not client.isdecimal() or not self._exists():
+            return ()
+        with self.open() as database:
+            names = dict.fromkeys(block.client for block in database.blocks())
+        return () if any(name.isdecimal() for name in names) else tuple(names)
+
     @property
     def file(self) -> Path:
         """The database of samples."""
