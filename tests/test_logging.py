@@ -1,4 +1,4 @@
-"""The library logs under "fedeas", and leaves it to programs what is shown."""
+"""The library logs under "fedeas"; its warnings are seen unless a program says otherwise."""
 
 import logging
 import subprocess
@@ -19,9 +19,11 @@ def shown(code: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_nothing_is_shown_unless_the_program_asks_for_it():
-    assert shown(WARN) == "one line\n"  # as any logger does by default
-    assert shown(f"import fedeas; {WARN}") == ""
+def test_a_warning_is_seen_as_that_of_any_library():
+    """A cap that was reached, or a weight that was left as it is, must not pass in silence."""
+    assert shown(f"import fedeas; {WARN}") == "one line\n"
+    quiet = "logging.getLogger('fedeas').setLevel('ERROR')"
+    assert shown(f"import fedeas, logging; {quiet}; {WARN}") == ""
     assert "one line" in shown(f"import fedeas, logging; logging.basicConfig(); {WARN}")
 
 

@@ -10,7 +10,6 @@ array([[ 0, 38, 48],
        [ 0,  0,  0]])
 """
 
-import logging
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -135,10 +134,6 @@ _WITH_EXTRA = {
     "Method": ("training.methods.method", "torch"),
 }
 _PACKAGES = {"torch": ("torch", "safetensors"), "imbalanced": ("imblearn",)}
-
-
-# This is a library: the application decides which logs are shown.
-logging.getLogger("fedeas").addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> object:

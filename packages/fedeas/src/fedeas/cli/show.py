@@ -111,7 +111,7 @@ def bar(part: float, width: int = 12) -> Text:
 
 def percent(part: float | None) -> str:
     """Return a fraction as a percentage."""
-    return "-" if part is None else f"{100 * part:.1f} %"
+    return "-" if part is None else f"{round(100 * part, 1) + 0.0:.1f} %"  # and no -0.0
 
 
 def seconds_text(seconds: float) -> str:

@@ -88,9 +88,6 @@ def site_app(kind: type[Config], open_site: Callable[[Config], Site]) -> ClientA
     open_site
         Opens the site that a configuration describes.
     """
-    if not logging.getLogger().handlers and logging.lastResort is not None:
-        # A site's owner reads on standard error why requests were refused.
-        logging.getLogger("fedeas").addHandler(logging.lastResort)
     log_errors_in_one_line()
 
     def answer(what: str, message: Message, context: Context) -> Message:
