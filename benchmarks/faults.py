@@ -1,32 +1,24 @@
 """Faults for real, at random moments of a run over TLS, and whether the model is right.
 
     python benchmarks/faults.py [--moments 5] [--only KIND ...] [--folder FOLDER] [--sites 3]
-    python benchmarks/faults.py --negotiate ...
-    python benchmarks/faults.py --stages [--negotiate] ...
 
 A SuperLink and its SuperNodes run on this machine (examples/federation/loopback.py, Fashion-MNIST
-from FEDEAS_DATA). Some seconds after a random round, or in the negotiation of beta before the first
-one, comes one of
+from FEDEAS_DATA). Some seconds after a random round, or before the first one, comes one of
 
 - `supernode`: kill -9 of a SuperNode, which its supervisor starts again
-- `clientapp`: kill -9 of the process that a site trains or negotiates in
+- `clientapp`: kill -9 of the process that a site trains in
 - `superlink`: kill -9 of the SuperLink, which is started again; the run is submitted once more
 - `disk`: a site's cache is on a disk that is full after some images; later there is room again
 - `stop`: SIGSTOP of all processes of a site, for longer than a round may take
 
-With `--stages` the process of a site is killed in each of the stages of a secure sum: of the
-sum of a round's updates, or with `--negotiate` of that which settles beta.
-
 A fault is survived if the run ends, at most after being submitted again, if its model is bit by bit
-that of a replay of its log on the inline grid, if no round took longer than its timeout, if every
-site's cache is whole, and if a beta that was negotiated, its samples and the sum of N_k are those
-that follow from the counts of as many of the sites as the server says. One line of JSON a
-fault, kept in FOLDER/faults.jsonl: called again, what is there is not measured again. Needs root
-for `disk`. The exit code is 1 when a fault was not survived.
+that of a replay of its log on the inline grid, if no round took longer than its timeout, and if
+every site's cache is whole. One line of JSON a fault, kept in FOLDER/faults.jsonl: called again,
+what is there is not measured again. Needs root for `disk`. The exit code is 1 when a fault was not
+survived.
 """
 
 import argparse
-import itertools
 import json
 import os
 import random
@@ -39,24 +31,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "federation"))
 
 from loopback import Loopback, all_pids, session_of, signal_to
-from replay import is_right, run_config, site_counts
+from replay import is_right
 
-from fedeas._util.files import read_json
 from fedeas.cache import verify
 from fedeas.cache.store import caches
-from fedeas_private.queries.effects import BetaQuery, choose_by_conditions
-from fedeas_private.secure_sum.messages import STAGES
 
 TIMEOUT = 75.0  # seconds of a round
 SLACK = 15.0  # for adding up and testing, on a busy machine
 LONGEST = 900.0  # seconds of a whole trial's run
 RESUMES = 3
-NEGOTIATION = 25.0  # seconds from submitting a run to its beta, and a little more
 
 Aim = Callable[[Loopback, random.Random], tuple[int | None, list[int]]]
 
@@ -144,70 +130,34 @@ def fresh(own: Loopback, name: str) -> None:
     own.configure(timeout=TIMEOUT, min_reply_fraction=0.3)
 
 
-def trial(own: Loopback, kind: str, number: int, negotiate: bool) -> dict[str, object]:
+def trial(own: Loopback, kind: str, number: int) -> dict[str, object]:
     """Run with one fault, submit again until there is a model, and look at what is left."""
     for attempt in range(5):
         chance = random.Random(f"{kind}/{number}/{attempt}")
         fresh(own, f"{kind}-{number}")
         begun = time.monotonic()
-        if kind == "disk":
-            fault = strike_disk(own, chance)
-        elif kind in STAGES:
-            fault = strike_stage(own, kind, chance, negotiate)
-        else:
-            fault = strike_process(own, kind, chance, negotiate)
-        if fault is not None:  # otherwise the moment came too late
-            about = {"fault": kind, "number": number, "negotiate": negotiate, **fault}
+        hit = strike_disk(own, chance) if kind == "disk" else strike_process(own, kind, chance)
+        if hit is not None:  # otherwise the moment came too late
+            about = {"fault": kind, "number": number, **hit}
             return {**about, "attempt": attempt, **outcome(own, begun, replayed=kind != "disk")}
     raise SystemExit(f"{kind} {number}: its moment always came too late")
 
 
-def strike_process(
-    own: Loopback, kind: str, chance: random.Random, negotiate: bool
-) -> dict[str, object] | None:
+def strike_process(own: Loopback, kind: str, chance: random.Random) -> dict[str, object] | None:
     """Submit a run and strike processes at a random moment of it; None if that was too late."""
-    after = 0 if negotiate else chance.randrange(3)
+    after = chance.randrange(3)
     # Before the first round there is more to do.
-    delay = chance.uniform(0, NEGOTIATION if negotiate else 12 if after else 25)
+    delay = chance.uniform(0, 12 if after else 25)
     running = own.submit()
     after_rounds(own, running, after)
     time.sleep(delay)
     site, pids = AIMS[kind](own, chance)
-    late = (own.out / ("policy.json" if negotiate else "model.safetensors")).exists()
+    late = (own.out / "model.safetensors").exists()
     strike(kind, pids)
     ended(running, own)
     if late or not pids:
         return None
     return {"after_round": after, "seconds_later": round(delay, 1), "site": site}
-
-
-def strike_stage(
-    own: Loopback, stage: str, chance: random.Random, negotiate: bool
-) -> dict[str, object] | None:
-    """Kill a site's process while it answers a stage; None if that was too late."""
-    site = chance.randrange(own.sites)
-    folder = own.folder / "sites" / str(site) / "state" / "sums"
-    running = own.submit()
-    after_rounds(own, running, 0 if negotiate else 1)
-    sums = set(folder.glob("*/"))
-    before = STAGES[STAGES.index(stage) - 1] if stage != STAGES[0] else ""
-    while before and running.poll() is None:
-        if any((own_sum / before).exists() for own_sum in set(folder.glob("*/")) - sums):
-            break
-        time.sleep(0.05)
-    old = set(own.children(f"site-{site}", "flwr-clientapp"))
-    while running.poll() is None:
-        if new := set(own.children(f"site-{site}", "flwr-clientapp")) - old:
-            break
-        time.sleep(0.05)
-    else:
-        new = set()
-    delay = chance.uniform(0, 1)
-    time.sleep(delay)
-    alive = [pid for pid in new if session_of(pid) is not None]
-    strike("clientapp", alive)
-    ended(running, own)
-    return {"site": site, "seconds_later": round(delay, 1)} if alive else None
 
 
 def strike_disk(own: Loopback, chance: random.Random) -> dict[str, object]:
@@ -242,39 +192,11 @@ def outcome(own: Loopback, begun: float, replayed: bool) -> dict[str, object]:
         "said": [wrong for line in lines for wrong in line["refused"]][:6],
         "caches_whole": caches_whole(own),
     }
-    if (own.out / "policy.json").exists():
-        agreed = read_json(own.out / "policy.json")
-        found |= {"agreed": agreed, "by": settled_by(own, agreed)}
     found["right"] = bool(found["ended"]) and (not replayed or is_right(own))
-    # A round under a secure sum has stages, each with a timeout of its own.
-    most = TIMEOUT * (len(STAGES) if secure(own) else 1) + SLACK
-    survived = found["right"] and found["caches_whole"] and longest <= most
-    found["survived"] = bool(survived and found.get("by", True))
+    found["survived"] = bool(
+        found["right"] and found["caches_whole"] and longest <= TIMEOUT + SLACK
+    )
     return found
-
-
-def secure(own: Loopback) -> bool:
-    """Tell whether updates are added up secretly."""
-    return bool(run_config(own).get("secure"))
-
-
-def settled_by(own: Loopback, agreed: dict[str, object]) -> list[list[int]]:
-    """Return the sets of sites whose counts give what was agreed: beta and the sums."""
-    counts = np.stack([site_counts(own, k) for k in range(own.sites)])
-    return [
-        list(some)
-        for some in itertools.combinations(range(own.sites), agreed["sites"])
-        if agreed.items() >= settled_from(counts[list(some)]).items()
-    ]
-
-
-def settled_from(counts: np.ndarray) -> dict[str, object]:
-    """Return what sites with these counts settle on."""
-    query = BetaQuery(counts.shape[1])
-    choice = choose_by_conditions(query, query.read_plain(counts))
-    beta = choice.policy.beta
-    return {"policy": f"fedeas(beta={beta!r})", "real": round(choice.real.value),
-            "samples": round(choice.samples.value)}  # fmt: skip
 
 
 def ended(running: subprocess.Popen[bytes], own: Loopback) -> None:
@@ -305,24 +227,15 @@ def main() -> int:
     """Try every fault that is still to be tried."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--moments", type=int, default=5, help="of every kind")
-    kinds = (*KINDS, *STAGES)
-    parser.add_argument("--only", nargs="*", choices=kinds, help="default: all that apply")
-    parser.add_argument("--stages", action="store_true", help="strike every stage of a secure sum")
-    parser.add_argument("--negotiate", action="store_true", help="strike while beta is settled")
+    parser.add_argument("--only", nargs="*", choices=KINDS, default=list(KINDS))
     parser.add_argument("--folder", type=Path, help="kept; otherwise removed at the end")
-    parser.add_argument("--sites", type=int, help="default: 3, or 4 to negotiate without one")
+    parser.add_argument("--sites", type=int, default=3)
     given = parser.parse_args()
-    # Nothing is generated while beta is settled.
-    kinds = given.only or (STAGES if given.stages else tuple(AIMS) if given.negotiate else KINDS)
     folder = given.folder or Path(tempfile.mkdtemp())
     os.environ["FEDEAS_STORE"] = str(folder / "store")
-    own = Loopback(folder, given.sites or (5 if given.stages else 4 if given.negotiate else 3))
+    own = Loopback(folder, given.sites)
     if not (folder / "run.toml").exists():
-        # Without noise it can be told from the counts whether what was settled is right.
-        policy = "negotiate(epsilon=inf)" if given.negotiate else "fedeas(beta=12)"
-        allowed = {"allow": "class-totals beta price train exact updates"}
-        rounds, secure = (2, not given.negotiate) if given.stages else (3, False)
-        own.prepare(site=allowed, rounds=rounds, policy=policy, secure=secure)
+        own.prepare(rounds=3, policy="fedeas(beta=12)")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # then, too, everything is stopped
     record = folder / "faults.jsonl"
     lines = record.read_text().splitlines() if record.exists() else []
@@ -330,10 +243,10 @@ def main() -> int:
     try:
         own.start()
         for number in range(given.moments):
-            for kind in kinds:
+            for kind in given.only:
                 if any((one["fault"], one["number"]) == (kind, number) for one in found):
                     continue
-                found.append(trial(own, kind, number, given.negotiate))
+                found.append(trial(own, kind, number))
                 print(json.dumps(found[-1]), flush=True)
                 with record.open("a") as file:
                     file.write(json.dumps(found[-1]) + "\n")

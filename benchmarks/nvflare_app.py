@@ -1,6 +1,6 @@
 """The Flower app of `examples/federation` under NVFlare, compared with our simulation.
 
-    python benchmarks/nvflare_app.py [--python PYTHON | --install] [--sites 3] [--secure]
+    python benchmarks/nvflare_app.py [--python PYTHON | --install] [--sites 3]
 
 1. `examples/nvflare_statistics.py`: NVFlare counts the sites' labels, fedeas reads its JSON.
 2. `examples/nvflare_flower.py`: NVFlare's simulator starts a server and the sites; `FlowerRecipe`
@@ -9,9 +9,9 @@
 
 NVFlare 2.9 starts Flower with options that Flower 1.35 removed, so it needs an environment of its
 own with an older Flower: PYTHON is the interpreter there, `--install` makes one for this run. Sites
-have some hundred images of Fashion-MNIST (FEDEAS_DATA) and fill up their scarce classes. With
-`--secure` the server sees sums of updates only. Prints the seconds of both; the exit code is 1 when
-the counts are wrong or the two models differ in a bit. The last line is JSON.
+have some hundred images of Fashion-MNIST (FEDEAS_DATA) and fill up their scarce classes. Prints the
+seconds of both; the exit code is 1 when the counts are wrong or the two models differ in a bit. The
+last line is JSON.
 """
 
 import argparse
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "examples" / "federation"))
 
 import torch  # noqa: E402
-from loopback import EXACT, Loopback  # noqa: E402
+from loopback import Loopback  # noqa: E402
 from replay import replay, site_counts  # noqa: E402
 
 import fedeas  # noqa: E402
@@ -105,12 +105,11 @@ def count_labels(python: Path, federation: Loopback) -> bool:
     return bool((read.n == counts).all())
 
 
-def compare(python: Path, folder: Path, sites: int, rounds: int, secure: bool) -> dict[str, object]:
+def compare(python: Path, folder: Path, sites: int, rounds: int) -> dict[str, object]:
     """Train under NVFlare and in one process; return what came out."""
     federation = Loopback(folder, sites)
     federation.prepare(
-        site={"allow": EXACT} if secure else None, policy="fedeas(beta=5)", rounds=rounds,
-        timeout=300.0, secure=secure,
+        policy="fedeas(beta=5)", rounds=rounds, timeout=300.0,
     )  # fmt: skip
     same_counts = count_labels(python, federation)
     arguments = federation.folder / "run.toml", "--sites", sites, "--workspace", folder / "nvflare"
@@ -122,7 +121,7 @@ def compare(python: Path, folder: Path, sites: int, rounds: int, secure: bool) -
     replayed = time.monotonic()
     history = federation.history()
     return {
-        "sites": sites, "rounds": len(history), "secure": secure,
+        "sites": sites, "rounds": len(history),
         "seconds_nvflare": round(seconds, 1),
         "seconds_of_its_rounds": [line["seconds"] for line in history],
         "seconds_simulation": round(replayed - started, 1),
@@ -141,12 +140,11 @@ def main() -> int:
     parser.add_argument("--install", action="store_true", help="make NVFlare's environment first")
     parser.add_argument("--sites", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--secure", action="store_true", help="show the server only sums")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         python = install(Path(folder) / "env") if options.install else options.python
         flower, nvflare = versions(python)
-        sizes = options.sites, options.rounds, options.secure
+        sizes = options.sites, options.rounds
         result = compare(python, Path(folder) / "federation", *sizes)
     print("the counts are", "equal" if result["same_counts"] else "different")
     print("the models are", "equal, bit by bit" if result["same_bits"] else "different")

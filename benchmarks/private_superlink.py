@@ -1,13 +1,13 @@
-"""A federation without any generator, for real: it settles beta, makes one, fills, trains.
+"""A federation without any generator, for real: it aims, makes one, fills, trains.
 
     python benchmarks/private_superlink.py [--folder FOLDER] [--sites 5] [--only KIND ...]
 
 A SuperLink and its SuperNodes run on this machine with TLS and node authentication
 (examples/federation/loopback.py, Fashion-MNIST from FEDEAS_DATA). One `flwr run` does it all. The
 first run is left alone; then there is one per stage in which the process of a site is killed, and
-one (`server-negotiation` and so on) in which the SuperLink is, and with it the server:
+one (`server-target` and so on) in which the SuperLink is, and with it the server:
 
-- `negotiation`: while beta is settled by a noisy secure sum
+- `target`: while the class distribution is summed up
 - `generator`: in one of the sums that the generator is made of
 - `classifier`: in one of those of the classifier, from the same budget
 - `fill`: when it has the generator, and is to fill classes and train in the first round
@@ -54,15 +54,16 @@ from fedeas_private.generator.classifier import PrivateClassifier
 from fedeas_private.generator.make import CLASSIFIER_FOLDER, make_classifier
 from fedeas_private.ledger import Ledger
 
-STAGES = ("negotiation", "generator", "classifier", "fill", "round")
+STAGES = ("target", "generator", "classifier", "fill", "round")
 SERVER = "server-"  # that is killed, and not a site
 KINDS = ("none", *STAGES, *(SERVER + stage for stage in STAGES))
 # A thousand images are few: so little noise that the result can be compared with an exact one.
-EPSILON = {"negotiation": 2.0, "generator": 1e5}
+EPSILON = {"target": 2.0, "generator": 1e5}
 BUDGET = 3e5
 # The sums that sites are asked for, and how often.
 QUERIES = {
-    "beta": 1, "image-moments": 1, "image-products": 1, "feature-means": 2, "feature-products": 1,
+    "class-totals": 1, "image-moments": 1, "image-products": 1, "feature-means": 2,
+    "feature-products": 1,
 }  # fmt: skip
 ALIKE = 0.75  # of the test images
 
@@ -70,7 +71,7 @@ ALIKE = 0.75  # of the test images
 def begun(own: Loopback, kind: str) -> bool:
     """Tell whether a run has come to a stage."""
     return {
-        "negotiation": True,
+        "target": True,
         "generator": (own.out / "policy.json").exists(),
         "classifier": (own.out / "private-generator" / CARD).exists(),
         "fill": (own.out / "private-generator" / CLASSIFIER_FOLDER / CARD).exists(),
@@ -140,8 +141,8 @@ def agree(own: Loopback, killed: int | None, server: bool) -> bool:
 
 def within_budget(ledger: Ledger, epsilon: float, again: int) -> bool:
     """Tell whether a site paid no more than it was asked for, or than its least entry."""
-    negotiated = (1 + again) * ledger.amount(rho_for(EPSILON["negotiation"], ledger.delta))
-    most = epsilon_of([negotiated, rho_for(epsilon, ledger.delta)], ledger.delta)
+    target = (1 + again) * ledger.amount(rho_for(EPSILON["target"], ledger.delta))
+    most = epsilon_of([target, rho_for(epsilon, ledger.delta)], ledger.delta)
     return bool(ledger.epsilon_spent <= most * (1 + 1e-9))
 
 
@@ -208,7 +209,7 @@ def main() -> int:
     if not (folder / "run.toml").exists():
         own.prepare(
             generator="private", site={"epsilon": BUDGET}, rounds=2,
-            policy=f"negotiate(epsilon={EPSILON['negotiation']})",
+            policy="fedeas(beta=5, target=federation)", prior_epsilon=EPSILON["target"],
             generator_epsilon=EPSILON["generator"], generator_classifier=True,
         )  # fmt: skip
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # then, too, everything is stopped

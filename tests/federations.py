@@ -16,16 +16,14 @@ from counting import Counting
 from fedeas import LabelCounts
 from fedeas.data import open_dataset
 from fedeas.flower.backends import InlineGrid
-from fedeas.flower.rounds import PLAIN, Aggregation, Trained, run_rounds
+from fedeas.flower.client import make_client_app
+from fedeas.flower.rounds import Trained, run_rounds
 from fedeas.flower.simulated import Simulation
 from fedeas.partition import Partition
 from fedeas.partition.partition import IndexLists, hash_labels
 from fedeas.planning.policies import make_policy
 from fedeas.training.samples import Task
 from fedeas.training.settings import Federated, Local, ModelSettings
-from fedeas_private.flower.secure_client import simulated_app, simulated_members
-from fedeas_private.flower.secure_round import SecureAggregation
-from fedeas_private.queries.effects import BetaQuery, PolicyChoice, choose_by_conditions
 from pictures import CLASSES, draw_shapes, write_set
 
 ROUNDS, CLIENTS, TRAIN, TEST = 3, 6, 240, 60
@@ -147,12 +145,6 @@ def counts_of(folder: Path) -> LabelCounts:
     return Partition.load(folder / "partition.npz").counts(data.labels)
 
 
-def negotiated(n: np.ndarray) -> PolicyChoice:
-    """What a negotiation among clients of these counts settles on."""
-    query = BetaQuery(n.shape[1])
-    return choose_by_conditions(query, query.read_plain(n))
-
-
 def settings(
     method: str = "fedavg", projection: int = 0, model: str = "cnn", **changed: object
 ) -> Federated:
@@ -167,17 +159,9 @@ def settings(
 
 
 def run(made: Federation, folder: Path, federated: Federated, grid: object = None) -> Trained:
-    grid = grid or InlineGrid(simulated_app(made.simulation.opener(), made.clients), made.clients)
+    grid = grid or InlineGrid(make_client_app(made.simulation.opener()), made.clients)
     checkpoint, name = folder / f"{federated.method}.safetensors", federated.method
-    aggregation = aggregation_of(federated, made.clients)
-    return run_rounds(
-        grid, federated, made.task, 42, checkpoint, name, lambda _: {}, aggregation=aggregation
-    )
-
-
-def aggregation_of(federated: Federated, clients: int = CLIENTS) -> Aggregation:
-    """Add up simulated clients' updates as the settings ask for."""
-    return SecureAggregation(simulated_members(clients)) if federated.secure else PLAIN
+    return run_rounds(grid, federated, made.task, 42, checkpoint, name, lambda _: {})
 
 
 def trained(

@@ -30,106 +30,18 @@ from fedeas.flower import records
 from fedeas.flower.backends import InlineGrid
 from fedeas.flower.client import make_client_app
 from fedeas.flower.deployed import REFUSAL, RefusalLog, row_policy
-from fedeas.planning import skew
 from fedeas.training.models import make_model
 from fedeas.training.samples import Samples, Task
 from fedeas.training.settings import Local, ModelSettings
-from fedeas_private.accounting import rho_for, sigma_for
 from fedeas_private.flower.deployed import client_app, open_site
 from fedeas_private.flower.settings import SiteConfig
-from fedeas_private.noise import SumNoise
-from fedeas_private.queries import encode_query, read_query
-from fedeas_private.queries.effects import BetaQuery
 from fedeas_private.secure_sum.client import Client
 from fedeas_private.secure_sum.memory import FileStore
-from fedeas_private.secure_sum.messages import RefusedError
 from hostile import equal
 from pictures import encoded
-from reconstruction import Seen, reconstruct
 from sums import Cohort, vectors_of
 
 CLASSES = 10
-
-
-def drawn_federation(clients: int, seed: int) -> np.ndarray:
-    """Draw Dirichlet(0.1) clients of about 2,000 samples."""
-    rng = np.random.default_rng([clients, seed])
-    sizes = [max(50, int(rng.lognormal(math.log(2000), 0.5))) for _ in range(clients)]
-    return np.array([rng.multinomial(n, rng.dirichlet([0.1] * CLASSES)) for n in sizes])
-
-
-# What a negotiation's sums give away.
-
-_BITS = 44  # of a score's binary places in 0.1.0
-
-
-def old_grid() -> np.ndarray:
-    """The betas of 0.1.0: all numbers of three digits from 0.1 to 99,900."""
-    return np.array([float(f"{n}e{p}") for p in range(-3, 3) for n in range(100, 1000)])
-
-
-def old_words(histogram: np.ndarray, rule: FedEAS) -> tuple[list[int], list[int]]:
-    """The samples at every beta and the scores, before and at every beta, that 0.1.0 sent."""
-    n = np.asarray(histogram, float)[np.newaxis]
-    N, betas = n.sum(axis=-1), old_grid()
-    rows = np.broadcast_to(n, (len(betas), n.shape[1]))
-    budgets = np.floor(rule.rate(n, N) * betas)
-    added = rule.fill_to(rows, np.broadcast_to(N, len(betas)), budgets)
-    far = N * np.append(skew.deviation(n), skew.deviation(n + added))
-    whole = np.floor(far)
-    part = np.floor((far - whole) * 2.0**_BITS)
-    scores = [(int(a) << _BITS) + int(b) for a, b in zip(whole, part, strict=True)]
-    return added.sum(axis=-1).astype(int).tolist(), scores
-
-
-def recovered(histograms: np.ndarray, seen: Seen) -> int:
-    """How many sorted histograms the attack gets exactly right."""
-    found = reconstruct(seen)
-    return sum(f == tuple(sorted(h.tolist())) for f, h in zip(found, histograms, strict=True))
-
-
-def test_the_sums_of_a_negotiation_do_not_give_histograms_away():
-    """A server that follows the protocol peels the sums client by client."""
-    read_before = read_now = 0
-    for seed in range(4):
-        histograms = drawn_federation(3, seed)
-        sizes = histograms.sum(axis=1).tolist()
-        sent = [old_words(row, FedEAS()) for row in histograms]
-        samples = np.sum([s for s, _ in sent], axis=0).tolist()
-        before, *scores = (sum(column) for column in zip(*(t for _, t in sent), strict=True))
-        old = Seen(old_grid().tolist(), samples, scores, before, sizes, CLASSES, _BITS)
-        read_before += recovered(histograms, old)
-        query = BetaQuery(CLASSES)
-        noise = SumNoise(sigma_for(rho_for(1.0, 1e-6), query.sensitivity, honest=2, words=42), 2)
-        words = query.answers(histograms).sum(axis=0) + sum(noise.part(42) for _ in range(3))
-        whole = np.rint(words / query.units).astype(int).tolist()
-        grid = query.numbers.tolist()
-        half = 2 + len(grid)
-        now = Seen(grid, whole[2:half], whole[half:], whole[1], sizes, CLASSES, bits=0)
-        read_now += recovered(histograms, now)
-    assert read_before == 12  # all of them
-    assert read_now == 0
-
-
-def test_a_server_cannot_choose_a_rule_that_counts_cells():
-    """With rate 1 for everybody, second differences of the samples count every value's cells."""
-    histograms = drawn_federation(100, 5)
-    rule = FedEAS(size_exponent=0.0, entropy=False, below_mean=False)
-    samples = np.sum([old_words(row, rule)[0] for row in histograms], axis=0)
-    at = {round(b): int(s) for b, s in zip(old_grid(), samples, strict=True) if b == round(b)}
-    cells = np.bincount(histograms.ravel(), minlength=1000)
-    read = [at[v + 1] - 2 * at[v] + at.get(v - 1, 0) == cells[v] for v in range(1, 998)]
-    assert sum(read) == len(read)  # exact for all of them, whatever the number of clients
-    question = encode_query(BetaQuery(CLASSES))
-    assert read_query(question) == BetaQuery(CLASSES)
-    for setting in (
-        {"size_exponent": 0.0},
-        {"entropy": False},
-        {"below_mean": False},
-        {"digits": 3},
-    ):
-        with pytest.raises(RefusedError):
-            read_query({**question, **setting})
 
 
 # What a dropped client leaves on its disk.

@@ -22,7 +22,7 @@ from fedeas_private.secure_sum.identity import Members, make_identity
 from fedeas_private.secure_sum.keys import identity_of
 from test_deployment import COUNTS, NAMES, config, settings, sites  # noqa: F401
 
-NOISY = {"secure": True, "clip-norm": 1.0, "epsilon": 1.0}
+NOISY = {"rounds": 0, "generator-epsilon": 1.0}
 
 
 def written(path: Path, values: dict[str, object]) -> Path:
@@ -81,7 +81,7 @@ def another_list(sites: Path, folder: Path) -> str:  # noqa: F811
         ({"generator": "federations:Animals"}, "generator", "classes"),
         ({"generator": "federations:Nobody"}, "generator", "Nobody"),
         ({"state": "/etc/passwd/site"}, "state", "/etc/passwd/site"),
-        ({"allow": "beta clas-totals"}, "allow", "class-totals"),
+        ({"allow": "clas-totals"}, "allow", "class-totals"),
         ({"methods": "fedavg fedporx"}, "methods", "fedprox"),
         ({"device": "cuda:7"}, "device", "cuda"),
     ],
@@ -114,7 +114,7 @@ def test_a_spent_budget_is_told(sites, tmp_path, fedeas):  # noqa: F811
     own = config(sites, tmp_path, 0)
     Path(own.state).mkdir(mode=0o700)
     ledger = Ledger.open(own.ledger_folder, own.epsilon, own.delta)
-    ledger.enter("beta", ledger.left, server="1", run="1", key=b"a")
+    ledger.enter("class-totals", ledger.left, server="1", run="1", key=b"a")
     done = fedeas("check", site_toml(sites, tmp_path))
     assert done.code == 2
     assert set(wrong(done.out)) == {"budget"}
@@ -124,42 +124,41 @@ def test_a_spent_budget_is_told(sites, tmp_path, fedeas):  # noqa: F811
     ("site", "run", "said"),
     [
         ({}, {"classes": NAMES.replace("bar", "bars")}, "bars"),
-        ({"allow": "beta"}, {}, "secure = true"),
+        ({"allow": "class-totals"}, {}, "rounds = 0"),
         ({"allow": ""}, {}, "`updates`"),
+        ({"allow": "image-moments image-products"}, {"generator-epsilon": 1.0}, "`updates`"),
         ({}, {"batch": 4096}, "4096"),
         ({"methods": "fedavg"}, {"method": "moon"}, "moon"),
         ({"generator": ""}, {}, "fedeas(beta=12)"),
         ({}, {"members": "OTHERS"}, "another list of members"),
-        ({"allow": "class-totals"}, {"policy": "negotiate"}, "beta"),
         ({}, {"policy": "waterfill(total=5)"}, "cannot know its part"),
         ({"generator": "private"}, {}, "has not come to this site"),
         # What the owner does not allow
-        ({"allow": "beta"}, {"generator-epsilon": 1.0}, "'image-moments image-products'"),
+        ({"allow": "class-totals"}, NOISY, "'image-moments image-products'"),
         (
-            {"allow": "beta"},
+            {"allow": "class-totals"},
             {"generator-epsilon": 1.0, "generator-classifier": True},
             "feature-means",
         ),
-        ({"allow": "beta"}, {"policy": "fedeas(beta=12, target=federation)"}, "class-totals"),
-        ({"allow": "beta"}, {**NOISY, "policy": "none"}, "'train'"),
-        ({}, {"secure": True}, "'exact'"),
-        ({}, {"secure": True, "policy": "none"}, "'exact'"),
+        ({"allow": ""}, {"policy": "fedeas(beta=12, target=federation)"}, "class-totals"),
         # What the budget of epsilon 3 does not pay for
         ({}, {"generator-epsilon": 50.0}, "privacy budget"),
-        ({}, {**NOISY, "epsilon": 8.0}, "privacy budget"),
-        ({}, {**NOISY, "epsilon": 8.0, "policy": "none"}, "privacy budget"),
-        ({}, {"policy": "negotiate(epsilon=9)"}, "privacy budget"),
+        ({}, {**NOISY, "generator-epsilon": 8.0, "policy": "none"}, "privacy budget"),
         ({}, {"policy": "fedeas(beta=1, target=federation)", "prior-epsilon": 4.0}, "privacy bud"),
-        ({}, {**NOISY, "epsilon": 2.5, "generator-epsilon": 2.0}, "privacy budget"),
+        (
+            {},
+            {
+                "policy": "fedeas(beta=1, target=federation)",
+                "prior-epsilon": 2.5,
+                "generator-epsilon": 2.0,
+            },
+            "privacy budget",
+        ),
         # What does not go together
         ({"partition-id": 9}, {}, "got 9"),
         ({"partition-id": 4}, {}, "0 to 3"),
-        ({}, {**NOISY, "sites": 5}, "4 members"),
         ({}, {**NOISY, "members": ""}, "list of members"),
-        ({}, {"policy": "negotiate", "members": ""}, "list of members"),
-        ({}, {**NOISY, "clip-norm": 0.0}, "clip-norm"),
-        ({}, {**NOISY, "fraction": 0.5}, "fraction"),
-        ({"identity-key": "", "members": ""}, {"policy": "negotiate"}, "identity-key"),
+        ({"identity-key": "", "members": ""}, NOISY, "identity-key"),
     ],
 )
 def test_a_run_that_the_site_would_refuse_is_told(
@@ -176,9 +175,8 @@ def test_a_run_that_the_site_would_refuse_is_told(
 @pytest.mark.parametrize(
     ("site", "run", "said"),
     [
-        ({"allow": "train exact"}, {"secure": True}, "train, without noise"),
-        ({"allow": "train"}, {**NOISY, "epsilon": 3.0}, "train: epsilon 3 of 3"),
-        ({"epsilon": 4.5}, {**NOISY, "epsilon": 3.0, "generator-epsilon": 2.0}, "image-products"),
+        ({}, {**NOISY, "generator-epsilon": 3.0}, "image-products: epsilon 3 of 3"),
+        ({"allow": "image-moments image-products"}, NOISY, "does not train"),
         ({"allow": "updates"}, {}, "asks for no sums"),
     ],
 )
@@ -194,7 +192,7 @@ def test_a_run_is_paid_from_what_is_left(sites, tmp_path, fedeas):  # noqa: F811
     path = written(tmp_path / "run.toml", settings(sites, tmp_path / "run", **NOISY))
     Path(own.state).mkdir(mode=0o700)
     ledger = Ledger.open(own.ledger_folder, own.epsilon, own.delta)
-    ledger.enter("beta", 0.95 * ledger.left, server="1", run="1", key=b"a")
+    ledger.enter("class-totals", 0.95 * ledger.left, server="1", run="1", key=b"a")
     done = fedeas("check", site_toml(sites, tmp_path), "--run", path)
     assert done.code == 2
     assert f"{ledger.left:.4g} is left" in wrong(done.out)["run"]
@@ -204,7 +202,7 @@ def test_a_run_is_paid_from_what_is_left(sites, tmp_path, fedeas):  # noqa: F811
     ("changed", "what", "said"),
     [
         ({"delta": 0.005}, "data", "1 / 32"),
-        ({"allow": "train exact"}, "allow", "without noise"),
+        ({"allow": "class-totals updates"}, "allow", "exact label counts"),
         ({"cache": "cache"}, "paths", "RELATIVE"),
     ],
 )
@@ -213,7 +211,7 @@ def test_what_an_owner_may_not_mean_is_noted(
 ):  # fmt: skip
     monkeypatch.chdir(tmp_path)
     said = said.replace("RELATIVE", f"here {tmp_path}")
-    done = fedeas("check", site_toml(sites, tmp_path, **{"allow": "train", **changed}))
+    done = fedeas("check", site_toml(sites, tmp_path, **{"allow": "class-totals", **changed}))
     lines = [line.split(maxsplit=2) for line in done.out.splitlines()]
     noted = {line[1]: line[2] for line in lines if line[0] == "note"}
     assert done.code == 0
@@ -267,9 +265,9 @@ def test_a_site_with_members_gives_no_server_a_plain_update(sites, tmp_path, fed
     assert reply.has_error()
     assert reply.error.reason == REFUSAL
     # The control: whose owner allows it gives exact counts away, and `check` says so.
-    given = plain_update(sites, tmp_path / "control", k, allow="train updates")
+    given = plain_update(sites, tmp_path / "control", k, allow="updates")
     assert counts_told(given) == COUNTS[k].tolist()
-    allowing = site_toml(sites, tmp_path, allow="train updates")
+    allowing = site_toml(sites, tmp_path, allow="updates")
     done = fedeas("check", allowing, "--run", run)
     assert "exact label counts" in next(x for x in done.out.splitlines() if " allow " in x)
 

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import math
 import os
 import signal
 import subprocess
@@ -33,10 +32,8 @@ from fedeas_private.flower.deployed import open_site
 from fedeas_private.flower.queries import QueryContext, answer_queries
 from fedeas_private.flower.settings import NOISY_SUMS, UPDATES, SiteConfig
 from fedeas_private.ledger import Ledger
-from fedeas_private.queries import QUERIES
 from fedeas_private.secure_sum.identity import Identity, Members, load_identity, make_identity
 from fedeas_private.secure_sum.keys import identity_of
-from federations import negotiated
 from hostile import equal, hostile, hostile_hello
 from pictures import CLASSES, draw_shapes, encoded, shapes
 
@@ -97,9 +94,7 @@ def app_of(sites: Path, state: Path, **changed: object):
         identity = Identity.of(load_identity(mine.identity_key), Members.load(mine.members))
         ledger = Ledger.open(mine.ledger_folder, mine.epsilon, mine.delta)
         counts = COUNTS[mine.partition_id]
-        return QueryContext(
-            counts, Path(mine.state) / "sums", identity, ledger, (*QUERIES, "train", "exact")
-        )
+        return QueryContext(counts, Path(mine.state) / "sums", identity, ledger)
 
     answer_queries(app, hold)
     return app
@@ -380,47 +375,16 @@ def test_a_run_goes_on_after_its_last_round(sites, tmp_path):
         run_server(InlineGrid(app, 4), settings(sites, tmp_path / "b", policy="none"))
 
 
-def test_a_negotiated_policy_holds_for_the_run_that_goes_on(sites, tmp_path):
-    """Beta is the one that follows from the counts of all sites."""
-    chosen = negotiated(COUNTS)
-    beta = chosen.policy.beta
-    out = tmp_path / "run"
-    for rounds in (1, 2):  # another run could not ask again: a client answers once
-        grid = InlineGrid(app_of(sites, tmp_path), 4)
-        run_server(grid, settings(sites, out, rounds=rounds, policy="negotiate(epsilon=inf)"))
-        agreed = read_json(out / "policy.json")
-        assert agreed["policy"] == f"fedeas(beta={beta!r})"
-        assert agreed["samples"] == round(chosen.samples.value)
-        assert agreed["conditions_met"] == chosen.met
-        assert (agreed["sites"], agreed["real"], agreed["left_out"]) == (4, COUNTS.sum(), {})
-    plain = run_server(
-        InlineGrid(app_of(sites, tmp_path / "plain"), 4),
-        settings(sites, tmp_path / "other", policy=f"fedeas(beta={beta!r})"),
-    )
-    assert equal(plain.weights, load_tensors(out / "model.safetensors")[0])
-
-
-def test_a_negotiated_price_stays_within_its_total(sites, tmp_path):
-    grid = InlineGrid(app_of(sites, tmp_path), 4)
-    run_server(
-        grid, settings(sites, tmp_path / "run", rounds=1, policy="negotiate(total=60, epsilon=inf)")
-    )
-    policy = row_policy(read_json(tmp_path / "run" / "policy.json")["policy"])
-    assert 50 <= sum(policy.local(row).sum() for row in COUNTS) <= 60
-    with pytest.raises(InputError, match="no such setting"):
-        run_server(grid, settings(sites, tmp_path / "a", policy="negotiate(beta=5)"))
-
-
 def test_sites_aim_at_the_class_distribution_that_they_sum_up(sites, tmp_path):
     """The distribution comes from a secure sum, once, and holds for the run that goes on."""
-    given = {"policy": "fedeas(beta=12, target=federation)", "prior-epsilon": math.inf}
+    given = {"policy": "fedeas(beta=12, target=federation)", "prior-epsilon": 300.0}
     for rounds in (1, 2):
-        grid = InlineGrid(app_of(sites, tmp_path), 4)
+        grid = InlineGrid(app_of(sites, tmp_path, epsilon=900.0), 4)
         run_server(grid, settings(sites, tmp_path / "run", rounds=rounds, **given))
     agreed = read_json(tmp_path / "run" / "policy.json")
     shares = COUNTS.sum(axis=0) / COUNTS.sum()
-    assert agreed["shares"] == pytest.approx(shares)
-    assert agreed["errors"] == [0, 0, 0]
+    assert agreed["shares"] == pytest.approx(shares, abs=1e-3)
+    assert max(agreed["errors"]) < 1e-3
     own = row_policy(agreed["policy"])
     whole = FedEAS(beta=12, target="federation").plan(COUNTS)
     asked = np.array([own.local(row) for row in COUNTS])
@@ -434,7 +398,8 @@ def test_sites_aim_at_the_class_distribution_that_they_sum_up(sites, tmp_path):
     with pytest.raises(InputError, match="needs the list of members"):
         run_server(grid, settings(sites, tmp_path / "a", members="", **given))
     with pytest.raises(InputError, match="began with another policy"):
-        run_server(grid, settings(sites, tmp_path / "run", policy="negotiate"))
+        other = {**given, "policy": "fedeas(beta=9, target=federation)"}
+        run_server(grid, settings(sites, tmp_path / "run", **other))
 
 
 def test_a_noisy_class_distribution_is_paid_for(sites, tmp_path):
@@ -583,9 +548,6 @@ def load_example():
 
 
 def test_the_loopback_federation_says_what_it_needs(tmp_path, monkeypatch):
-    two = script("loopback.py", tmp_path / "two", "--sites", 2, "--secure")
-    assert two.returncode == 2
-    assert "a secure sum needs three sites: use --policy" in two.stderr
     monkeypatch.delenv("FEDEAS_DATA", raising=False)
     nowhere = script("loopback.py", tmp_path / "nowhere", "prepare")
     assert nowhere.returncode == 1
@@ -621,13 +583,7 @@ def test_a_federation_over_tls_ends_with_the_bits_of_the_inline_grid(tmp_path, d
     loopback, replay = load_example()
     own = loopback.Loopback(tmp_path / "federation")
     before = set(loopback.all_pids())
-    # Without noise it can be told from the counts whether what was settled is right.
-    own.prepare(
-        site={"allow": "beta train exact"},
-        timeout=300.0,
-        secure=True,
-        policy="negotiate(epsilon=inf)",
-    )
+    own.prepare(timeout=300.0, policy="fedeas(beta=5, target=federation)")
     try:
         own.start()
         assert own.run(), (own.folder / "logs" / "run.log").read_text()[-2000:]
@@ -639,11 +595,12 @@ def test_a_federation_over_tls_ends_with_the_bits_of_the_inline_grid(tmp_path, d
         own.stop()
     assert len([n for n in nodes["nodes"] if n["status"] == "online"]) == 5
     assert [line["missing"] for line in own.history()] == [[], [], []]
-    # Settled by secure sums over real messages, as if the counts had been seen. Updates were added
-    # up in secret too, and the model is that of a plain run.
-    chosen = negotiated(np.stack([replay.site_counts(own, k) for k in range(5)]))
-    settled = read_json(own.out / "policy.json")["policy"]
-    assert settled == f"fedeas(beta={chosen.policy.beta!r})"
+    # The class distribution is that of a noisy sum over real messages.
+    settled = read_json(own.out / "policy.json")
+    true = sum(replay.site_counts(own, k) for k in range(5))
+    assert np.abs(np.array(settled["shares"]) - true / true.sum()).max() < 6 * max(
+        settled["errors"]
+    )
     again = script("replay.py", own.folder)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "bit by bit" in again.stdout

@@ -211,7 +211,7 @@ def test_a_client_that_needs_nothing_keeps_its_data_and_opens_no_generator(kind,
 
 @pytest.mark.parametrize("policy", ["waterfill(price=0.003)", WaterFill(price=0.003)])
 def test_any_policy_of_one_client_alone(policy, bars, options):
-    """A negotiated price of water-filling, for example."""
+    """A price of water-filling, for example."""
     own = {**options, "beta": None, "policy": policy}
     _, labels = augment(images(), labels=LABELS, generator=bars, **own)
     n = np.bincount(LABELS, minlength=10)

@@ -5,7 +5,6 @@ import sys
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,9 +18,6 @@ from fedeas.training.models import make_model
 from fedeas.training.samples import Samples, Task
 from fedeas.training.settings import Local, ModelSettings
 from fedeas_lab.report.page import SweepResults, installed_sections
-from fedeas_private.flower.queries import QueryContext, _read
-from fedeas_private.queries import query_names, read_query
-from fedeas_private.secure_sum.messages import RefusedError
 from paths import python_path
 
 PACKAGE = '''
@@ -34,7 +30,6 @@ import typer
 from fedeas import LocalPolicy, Method
 from fedeas.plots.page import Section
 from fedeas.training.samples import Task
-from fedeas_private.queries.query import SCALE, Query
 
 
 @dataclass(frozen=True)
@@ -70,27 +65,6 @@ def linear(task: Task) -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Flatten(), layer)
 
 
-@dataclass(frozen=True)
-class ClassesHeld(Query):
-    """How many sites have each class; a sample changes one word by one."""
-
-    name = "classes-held"
-
-    @property
-    def length(self):
-        return self.classes
-
-    @property
-    def sensitivity(self):
-        return SCALE
-
-    def words(self, n):
-        return (n > 0) * SCALE
-
-    def read(self, sums, sigma, sites):
-        return sums / SCALE
-
-
 def how_many(sweep) -> Section:
     """How many runs there are."""
     return Section(f"{len(sweep.runs)} runs", ["as many as there are"])
@@ -109,8 +83,6 @@ grey = more_of_all:Grey
 lazy = more_of_all:Lazy
 [fedeas.models]
 linear = more_of_all:linear
-[fedeas.queries]
-classes-held = more_of_all:ClassesHeld
 [fedeas.report_sections]
 how-many = more_of_all:how_many
 [fedeas.commands]
@@ -168,37 +140,6 @@ def test_a_model(package, tmp_path):
     model = make_model(ModelSettings("linear"), Task.of(data), 1)
     fit(model, train, Local(epochs=5, batch=10, learning_rate=0.05), child_rng(1, "fit"))
     assert accuracy(model, test)[0] == 1.0
-
-
-def test_a_query(package):
-    query = read_query({"query": "classes-held", "classes": 3})
-    assert (query.answer([9, 0, 1]) / query.sensitivity).tolist() == [1, 0, 1]
-    assert "classes-held" in query_names()
-    with pytest.raises(RefusedError):
-        read_query({"query": "of-nobody", "classes": 3})
-
-
-def test_a_query_that_the_owner_does_not_allow_is_not_even_imported(package, tmp_path):
-    """A server names it; only `allow` lets the package's code run at the site."""
-    asked = {"query": "classes-held", "classes": 3, "rho": 0.1}
-    sys.modules.pop("more_of_all", None)
-    member = SimpleNamespace(members=SimpleNamespace(honest=3))
-    ledger = SimpleNamespace(unit="sample")
-    site = QueryContext([9, 0, 1], tmp_path, member, ledger, allow=("beta",))
-    with pytest.raises(RefusedError, match="does not allow"):
-        _read(asked, site)
-    assert "more_of_all" not in sys.modules
-    query, _, _ = _read(asked, site._replace(allow=("classes-held",)))  # the control
-    assert query.name == "classes-held"
-    assert "more_of_all" in sys.modules
-
-
-def test_a_query_under_another_name_than_its_own_is_refused(package):
-    """It would pass as one that the owner allows, and be entered as that."""
-    about = package / "more_of_all-1.0.dist-info" / "entry_points.txt"
-    about.write_text(ENTRY_POINTS.replace("classes-held =", "other-name ="))
-    with pytest.raises(RefusedError):
-        read_query({"query": "other-name", "classes": 3})
 
 
 def test_a_section_of_reports(package):

@@ -32,8 +32,7 @@ from fedeas_lab.config import Augment, Config, Data, PartitionConfig
 from fedeas_lab.experiment import run
 from fedeas_lab.generator import train_generator
 from fedeas_private.flower import run_server
-from fedeas_private.ledger import Ledger
-from test_deployment import app_of, config, settings, sites  # noqa: F401 - a fixture
+from test_deployment import app_of, settings, sites  # noqa: F401 - a fixture
 
 TESTS = Path(__file__).parent
 UNET = "unet(channels=8:16, drop=0.2)"
@@ -81,14 +80,6 @@ def test_the_folder_is_an_ordinary_generator_with_a_card(model):
     assert card.guarantee.startswith("none")
     lines = (model.parent / "log.jsonl").read_text().splitlines()
     assert ["loss" in json.loads(line) for line in lines] == [False, True]
-
-
-def test_a_secure_sum_gives_the_same_bytes(folder, model):
-    secure = train_generator(config_of(folder, secure=True), folder / "secure")
-    plain, summed = files(model), files(secure)
-    assert json.loads(summed.pop("generator.json"))["training"].get("secure", False)
-    assert not json.loads(plain.pop("generator.json"))["training"].get("secure", False)
-    assert summed == plain
 
 
 @pytest.mark.slow
@@ -225,21 +216,7 @@ def test_sites_train_a_generator_only_if_their_owners_say_so(sites, tmp_path):  
     assert made.sample(np.array([0, 1]), np.array([1, 2], np.uint64)).shape == (2, 8, 8, 1)
 
 
-def test_noise_is_paid_for_and_on_the_card(sites, tmp_path):  # noqa: F811
-    private = {"secure": True, "clip-norm": 0.5, "epsilon": 2.0}
-    grid = InlineGrid(app_of(sites, tmp_path, train_generator=True), 4)
-    run_server(grid, settings(sites, tmp_path / "run", **DEPLOYED, **private))
-    ledger = Ledger.open(config(sites, tmp_path, 0).ledger_folder)
-    assert 1.9 < ledger.epsilon_spent <= 2.0 + 1e-6
-    card = GeneratorCard.load(tmp_path / "run" / "generator")
-    assert (card.training.sites, card.training.secure, card.privacy.epsilon) == (4, True, 2.0)
-    assert "epsilon = 2," in card.guarantee
-    # What it promises is for all rounds, so no run goes on with more of them.
-    with pytest.raises(InputError, match="another experiment"):
-        run_server(grid, settings(sites, tmp_path / "run", **DEPLOYED, **private, rounds=3))
-
-
-def test_without_noise_the_card_promises_nothing(sites, tmp_path):  # noqa: F811
+def test_the_card_of_trained_weights_promises_nothing(sites, tmp_path):  # noqa: F811
     grid = InlineGrid(app_of(sites, tmp_path, train_generator=True), 4)
     run_server(grid, settings(sites, tmp_path / "run", **DEPLOYED, rounds=1))
     assert GeneratorCard.load(tmp_path / "run" / "generator").privacy is None

@@ -96,21 +96,3 @@ def test_a_site_names_the_class_that_differs_in_its_own_log_alone(
     assert "class 1 differs" in log and "bars" in log
     assert str(ended.value).count(REFUSAL) == 2
     assert "bars" not in str(ended.value) and "differs" not in str(ended.value)
-
-
-@pytest.mark.parametrize(
-    ("policy", "got"),
-    [
-        ("negotiate(total=5000, min_reduction=0.5)", "min_reduction"),
-        ("negotiate(total=5000, max_share=0.5)", "max_share"),
-        ("negotiate(beta=12)", "beta"),
-    ],
-)
-def test_a_negotiation_that_cannot_be_asks_nobody(sites, tmp_path, policy, got):  # noqa: F811
-    class Nobody(InlineGrid):
-        def get_node_ids(self):
-            raise AssertionError("a site was asked")
-
-    with pytest.raises(InputError) as refused:
-        run_server(Nobody(ClientApp(), 0), settings(sites, tmp_path / "run", policy=policy))
-    assert got in str(refused.value)

@@ -14,6 +14,7 @@ from fedeas._util.files import content_hash, read_json, write_json
 from fedeas.cache import verify
 from fedeas.cache.store import caches
 from fedeas.flower.backends import InlineGrid
+from fedeas.flower.deployed import REFUSAL
 from fedeas.generators import make_generator
 from fedeas.generators.card import CARD
 from fedeas.planning.named_values import planned_quality
@@ -21,10 +22,10 @@ from fedeas_private.accounting import DELTA
 from fedeas_private.flower import run_server
 from fedeas_private.flower.deployed import client_app, open_site
 from fedeas_private.flower.generator import RECORD, take_generator, taken_generator
-from fedeas_private.flower.settings import SiteConfig
+from fedeas_private.flower.settings import NOISY_SUMS, SiteConfig
 from fedeas_private.generator import images, make
 from fedeas_private.generator.card import WEIGHTS
-from fedeas_private.generator.make import REQUEST
+from fedeas_private.generator.make import CLASSIFIER_FOLDER, REQUEST
 from fedeas_private.ledger import Ledger
 from fedeas_private.queries.moments import ImageMoments
 from fedeas_private.secure_sum.identity import Members
@@ -106,6 +107,24 @@ def test_sites_make_a_generator_together_and_train_with_it(made, sites):  # noqa
         ledger = Ledger.open(mine.ledger_folder, 30.0, mine.delta)
         assert [entry.query for entry in ledger.entries] == ["image-moments", "image-products"]
         assert 15 < ledger.epsilon_spent <= 20 + 1e-9
+
+
+def test_sites_that_do_not_train_make_a_generator_and_a_classifier(sites, tmp_path):  # noqa: F811
+    """Noisy sums are all that leaves a site with members by default."""
+    grid = RealSites(sites, tmp_path, generator="private", allow=NOISY_SUMS, epsilon=300.0)
+    more = {"generator-epsilon": 200.0, "generator-classifier": True, "rounds": 0}
+    given = GIVEN | more
+    assert run_server(grid, settings(sites, tmp_path / "run", **given)).history == []
+    own = tmp_path / "run" / "private-generator"
+    assert (own / CARD).exists() and (own / CLASSIFIER_FOLDER / CARD).exists()
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+    given_to = config(sites, tmp_path, 0, generator="private", allow=NOISY_SUMS)
+    taken = make_generator(taken_generator(Path(given_to.state) / "generator"))
+    assert taken.fingerprint == make_generator(f"private(model={own})").fingerprint
+    with pytest.raises(InfeasibleError, match=REFUSAL):
+        run_server(grid, settings(sites, tmp_path / "run", **given | {"rounds": 1}))
+    with pytest.raises(InputError, match="generator-epsilon"):
+        run_server(grid, settings(sites, tmp_path / "other", rounds=0))
 
 
 def test_a_run_that_goes_on_asks_for_no_second_sum(made, sites):  # noqa: F811

@@ -12,11 +12,8 @@ from fedeas.flower import client_app, run_server, settings
 from fedeas.flower.backends import InlineGrid
 from fedeas.flower.client import make_client_app
 from fedeas.flower.deployed import REFUSAL, RefusalLog, open_site
-from fedeas.flower.rounds import run_rounds
 from fedeas_private.flower import run_server as run_private
 from fedeas_private.flower import settings as private
-from federations import federation, run
-from federations import settings as federated_settings
 from hostile import equal
 from test_deployment import NAMES, app_of, sites  # noqa: F401 -- a fixture
 from test_deployment import settings as run_settings
@@ -93,23 +90,6 @@ def test_a_plain_site_that_says_what_it_allows_trains_for_nobody(sites, tmp_path
     assert "fedeas[private]" in caplog.text
 
 
-def test_a_plain_client_refuses_a_secure_sum_in_one_line(tmp_path):
-    made = federation(tmp_path / "f")
-    secure = federated_settings().replace(fraction=1.0, secure=True, rounds=1)
-    grid = InlineGrid(make_client_app(made.simulation.opener()), made.clients)
-    with pytest.raises(InfeasibleError, match=r"too few clients") as refused:
-        run(made, tmp_path, secure, grid)
-    assert "fedeas[private]" in str(refused.value)
-
-
-def test_a_secure_run_is_not_trained_in_clear(tmp_path):
-    made = federation(tmp_path / "f")
-    grid = InlineGrid(make_client_app(made.simulation.opener()), made.clients)
-    secure, checkpoint = federated_settings().replace(secure=True), tmp_path / "c.safetensors"
-    with pytest.raises(InputError, match=r"fedeas\[private\]"):
-        run_rounds(grid, secure, made.task, 42, checkpoint, "x", lambda _: {})
-
-
 @pytest.mark.parametrize("kind", ["query.nobody", "evaluate", "train.other"])
 def test_a_message_that_nobody_handles_is_refused_in_the_same_words(
     sites,  # noqa: F811
@@ -125,7 +105,8 @@ def test_a_message_that_nobody_handles_is_refused_in_the_same_words(
     assert len(RefusalLog(tmp_path / "0" / "refusals")._recent()) == 1
 
 
-def test_an_epsilon_that_would_add_no_noise_is_refused(sites, tmp_path):  # noqa: F811
-    given = {**run_settings(sites, tmp_path), "epsilon": 1.0}
-    with pytest.raises(InputError, match=r"epsilon.*secure = true"):
+@pytest.mark.parametrize("key", ["epsilon", "secure"])
+def test_a_run_that_asks_for_private_training_is_refused(sites, tmp_path, key):  # noqa: F811
+    given = {**run_settings(sites, tmp_path), key: 1.0}
+    with pytest.raises(InputError, match=key):
         run_private(InlineGrid(client_app(), 1), given)

@@ -29,12 +29,9 @@ STEPS = {
     "rounds": ["benchmarks/rounds.py"],
     "tables": ["benchmarks/tables.py"],
     "secure_sum": ["benchmarks/secure_sum.py"],
-    "secure_rounds": ["benchmarks/secure_rounds.py", "--superlink"],
     "noise": ["benchmarks/noise.py"],
     "ledger": ["benchmarks/ledger.py"],
     "advice": ["benchmarks/advice.py"],
-    "private_beta": ["benchmarks/private_beta.py"],
-    "negotiation_leak": ["benchmarks/negotiation_leak.py", "--trials", "2"],
     "private_generator": ["benchmarks/private_generator.py"],
     "private_classifier": [
         "benchmarks/private_classifier.py", "--data", "fashion", "letter", "satimage", "loans",
@@ -51,13 +48,6 @@ STEPS = {
     "nvflare": ["benchmarks/nvflare_app.py", "--install"],
     "scale": ["benchmarks/scale.py"],
     "faults": ["benchmarks/faults.py", "--moments", "1"],
-    "faults of a negotiation": [
-        "benchmarks/faults.py", "--moments", "1", "--negotiate", "--sites", "4",
-    ],
-    "faults in every stage": ["benchmarks/faults.py", "--moments", "1", "--stages"],
-    "faults in every stage of a negotiation": [
-        "benchmarks/faults.py", "--moments", "1", "--stages", "--negotiate",
-    ],
 }  # fmt: skip
 
 

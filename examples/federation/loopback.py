@@ -34,8 +34,6 @@ from fedeas_private.secure_sum.identity import Members, load_identity, make_iden
 from fedeas_private.secure_sum.keys import identity_of
 
 APP = Path(__file__).parent
-# Sums that sites answer where the server is to see only these: here without noise too.
-EXACT = "class-totals beta price image-moments image-products train exact"
 # Noisy sums, and plain training beside them: the server can learn what a site holds.
 PLAIN = f"{NOISY_SUMS} {UPDATES}"
 SIZES = (240, 210, 190, 170, 150)  # of sites, again and again
@@ -493,16 +491,12 @@ def main() -> int:
     parser.add_argument("--sites", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--generator", default="", help="default: pool, of images set aside")
-    parser.add_argument("--policy", default="fedeas(beta=5)", help="or negotiate, from 20 sites")
-    parser.add_argument("--secure", action="store_true", help="show the server only sums")
+    parser.add_argument("--policy", default="fedeas(beta=5)")
     given = parser.parse_args()
-    if given.sites < 3 and (given.secure or given.policy.startswith("negotiate")):
-        parser.error("a secure sum needs three sites: use --policy 'fedeas(beta=5)', no --secure")
     own = Loopback(given.folder, given.sites)
     if given.step in ("all", "prepare"):
         own.prepare(
-            given.generator, {"allow": EXACT} if given.secure else None, rounds=given.rounds,
-            policy=given.policy, timeout=300.0, secure=given.secure,
+            given.generator, rounds=given.rounds, policy=given.policy, timeout=300.0,
         )  # fmt: skip
     good = True
     try:

@@ -62,13 +62,8 @@ def replay(
         return open_site(site.replace(state=state, cache=cache, allow="updates"))
 
     grid = ReplayGrid(make_client_app(opened), own.sites, missing)
-    # Of secure sums a replay needs no proof: the model is the same without. The generator is there.
-    plain = {
-        "secure": False, "min-reply-fraction": 0.0, "generator-epsilon": 0.0,
-        "out": str(folder / "run"),
-    }  # fmt: skip
-    if config["secure"]:
-        plain["max-norm-ratio"] = 0.0  # of a sum the server sees no single norm
+    # The generator is there.
+    plain = {"min-reply-fraction": 0.0, "generator-epsilon": 0.0, "out": str(folder / "run")}
     return run_server(grid, {**config, **plain}).weights
 
 

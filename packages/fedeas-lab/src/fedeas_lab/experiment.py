@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from flwr.clientapp import ClientApp
 
 from fedeas._util.blocks import usable_cores
 from fedeas._util.files import locked, read_json, samples_folder, write_json
-from fedeas._util.optional import import_extra
 from fedeas._util.progress import Progress
 from fedeas.cache import fill
 from fedeas.cache.store import work
@@ -27,7 +25,7 @@ from fedeas.errors import InputError, MissingExtraError
 from fedeas.flower.aggregation import Line
 from fedeas.flower.backends import check_backend, run_on_backend
 from fedeas.flower.client import make_client_app
-from fedeas.flower.rounds import PLAIN, Aggregation, RoundLog, Trained, run_rounds
+from fedeas.flower.rounds import RoundLog, Trained, run_rounds
 from fedeas.flower.simulated import Simulation
 from fedeas.flower.site import OpenSite
 from fedeas.training.loop import keep_memory, scores, use_threads
@@ -120,26 +118,16 @@ def train(
     def main(grid: Any) -> Trained:
         return run_rounds(
             grid, federated, run.task, config.seed, folder / "checkpoint.safetensors",
-            run.experiment, evaluate, log.add, log.go_on, aggregation=aggregation,
+            run.experiment, evaluate, log.add, log.go_on,
         )  # fmt: skip
 
     log = RoundLog(folder / "log.jsonl", [on_round] if on_round is not None else [])
     clients, threads = len(run.federation.partition.train), config.federated.threads
-    app, aggregation = _client_app(_site_opener(run, folder), clients, config.federated.secure)
+    app = make_client_app(_site_opener(run, folder))
     with ExitStack() as stack:
         if tensorboard:
             log.listeners.append(_tensorboard(folder, stack))
         return run_on_backend(config.backend, app, clients, threads, main, _gpus(config))
-
-
-def _client_app(open_site: OpenSite, clients: int, secure: bool) -> tuple[ClientApp, Aggregation]:
-    """Return the app of the clients, and how their updates reach the server."""
-    if not secure:
-        return make_client_app(open_site), PLAIN
-    secure_client = import_extra("fedeas_private.flower.secure_client", "secure = true", "private")
-    secure_round = import_extra("fedeas_private.flower.secure_round", "secure = true", "private")
-    members = secure_client.simulated_members(clients)
-    return secure_client.simulated_app(open_site, clients), secure_round.SecureAggregation(members)
 
 
 def _site_opener(run: Run, folder: Path) -> OpenSite:

@@ -60,9 +60,8 @@ def train_generator(
         clients = run.federation.partition.train
         steps = sum(int(line["steps"]) for line in trained.history)
         record = TrainingRecord(
-            data.fingerprint, len(clients.indices), steps, len(clients), federated.rounds,
-            federated.secure,
-        )  # fmt: skip
+            data.fingerprint, len(clients.indices), steps, len(clients), federated.rounds
+        )
         return save_federated_model(
             folder / "model", trained.weights, federated, run.task, data.classes, record
         )

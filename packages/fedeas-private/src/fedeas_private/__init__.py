@@ -12,8 +12,6 @@ if TYPE_CHECKING:
         QueryContext,
         answer_queries,
         class_prior,
-        negotiate_beta,
-        negotiate_price,
     )
     from fedeas_private.generator.classifier import PrivateClassifier
     from fedeas_private.generator.make import make_private
@@ -33,8 +31,6 @@ __all__ = [
     "answer_queries",
     "class_prior",
     "make_private",
-    "negotiate_beta",
-    "negotiate_price",
 ]
 
 # Imported when they are first used: each needs other libraries.
@@ -48,8 +44,6 @@ _WHERE = {
     "answer_queries": "flower.queries",
     "class_prior": "flower.queries",
     "make_private": "generator.make",
-    "negotiate_beta": "flower.queries",
-    "negotiate_price": "flower.queries",
 }
 __getattr__ = lazy_names(__name__, _WHERE)
 

@@ -31,7 +31,6 @@ from fedeas.flower.site import Site
 from fedeas.training.samples import Samples
 from fedeas_private.flower.generator import take_generator, taken_generator, taken_quality
 from fedeas_private.flower.queries import QueryContext, answer_queries
-from fedeas_private.flower.secure_client import SecureUpdates
 from fedeas_private.flower.settings import UPDATES, SiteConfig
 from fedeas_private.generator.card import FINGERPRINT, PRIVATE
 from fedeas_private.groups import Groups, owner_key, read_ids
@@ -41,7 +40,7 @@ _TELLING_METHODS = ("fedgen", "fedmix")  # label counts, and averages of samples
 
 
 def client_app() -> ClientApp:
-    """Return the ClientApp of a site: it negotiates and trains with what its node names."""
+    """Return the ClientApp of a site: it answers queries and trains with what its node names."""
     app = site_app(SiteConfig, open_site)
     app.query("private_generator")(_take_generator)
     answer_queries(app, hold_counts)
@@ -50,22 +49,20 @@ def client_app() -> ClientApp:
 
 def open_site(config: SiteConfig) -> Site:
     """Open the site that a configuration describes, with labels numbered as in its `classes`."""
-    identity = site_identity(config)
 
     def count(real: Samples) -> NDArray[np.int64]:
-        # As in the sums that a policy is negotiated from: its figures hold for groups.
+        # As in the sums that a target comes from: a group counts once.
         if not config.group:
             return real.counts()
         return site_groups(config, real.data).label_counts(real.labels, len(real.data.classes))
 
     site = open_site_with(config, partial(_generator, config), group_column(config), count)
-    updates = SecureUpdates(lambda: identity, _sums_folder(config), config)
     # The server is told how many units there are: of a person, the number of samples would tell.
     units = len(site_groups(config, site.real.data)) if config.group else None
-    methods = site.methods
-    if UPDATES not in config.allowed:  # nor what methods tell of samples before the first round
+    methods, updates = site.methods, UPDATES in config.allowed
+    if not updates:  # nor what methods tell of samples before the first round
         methods = tuple(name for name in methods or () if name not in _TELLING_METHODS)
-    return replace(site, aggregation=updates, units=units, methods=methods)
+    return replace(site, updates=updates, units=units, methods=methods)
 
 
 def hold_counts(context: Context) -> QueryContext:

@@ -7,7 +7,7 @@ for every sum. Does not import torch: in a deployment every message starts a new
 import json
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -64,11 +64,9 @@ class Sums(NamedTuple):
     left_out: dict[int, str]
 
 
-def answer_secure_sum(
-    app: ClientApp, open_site: Callable[[Context], SumParticipant], stages: Sequence[str] = STAGES
-) -> None:
-    """Have a ClientApp answer the messages of secure sums, or those of some stages."""
-    for stage in (*AGREEMENT, *stages):
+def answer_secure_sum(app: ClientApp, open_site: Callable[[Context], SumParticipant]) -> None:
+    """Have a ClientApp answer the messages of secure sums."""
+    for stage in (*AGREEMENT, *STAGES):
         app.query(f"secure_{stage}")(_handler(stage, open_site))
 
 
@@ -81,25 +79,19 @@ def secure_sum(
     out. There is no sum of fewer than three clients, nor of two thirds or fewer of the members.
     """
     wanted = list(nodes)
-    run = shared_run(grid, wanted, members, timeout)
-    session = new_session(asked, words, run)
-    server = new_server(session, run)
+    run = _shared_run(grid, wanted, members, timeout)
+    session = _new_session(asked, words, run)
+    server = Server(session, _read(session).number, words, run)
     requests = dict.fromkeys((n for n in server.nodes.values() if n in wanted), b"")
     begun = _ask(grid, session, STAGES[0], requests, timeout, server.left_out)
-    return finish_sum(grid, session, server, begun, timeout)
+    return _finish_sum(grid, session, server, begun, timeout)
 
 
-def shared_run(
-    grid: Grid,
-    nodes: Iterable[int],
-    members: Members,
-    timeout: float,
-    names: Mapping[int, str] | None = None,
-) -> Run:
+def _shared_run(grid: Grid, nodes: Iterable[int], members: Members, timeout: float) -> Run:
     """Return the keys that a grid's sums share; where a node is new or lost its own, new ones."""
     asked, run = list(nodes), _RUNS.get(grid)
     if run is None or run.members != members or not run.serves(asked):
-        run = Run(members, names, before=run)
+        run = Run(members, before=run)
         empty = dict.fromkeys(asked, b"")
         # An error would cost a node the whole run. Asking again is safe: a client draws one key a
         # run and meets the others once, keeps its answer before sending it, and gives it again.
@@ -109,7 +101,7 @@ def shared_run(
     return run
 
 
-def new_session(asked: object, words: int, run: Run) -> str:
+def _new_session(asked: object, words: int, run: Run) -> str:
     """Name a sum: what is asked, which sum of a run it is, and what tells it from any other."""
     named = {"run": run.name, "number": run.next_number(), "sum": secrets.token_hex(16)}
     session = json.dumps({"asked": asked, "words": words, **named}, sort_keys=True)
@@ -118,13 +110,7 @@ def new_session(asked: object, words: int, run: Run) -> str:
     return session
 
 
-def new_server(session: str, run: Run, names: Mapping[int, str] | None = None) -> Server:
-    """Return the server's half of a sum."""
-    named = _read(session)
-    return Server(session, named.number, named.words, run, names)
-
-
-def finish_sum(
+def _finish_sum(
     grid: Grid, session: str, server: Server, begun: Iterable[tuple[int, bytes]], timeout: float
 ) -> Sums:
     """Go through the stages after the first, given the clients' replies to that one."""
@@ -136,7 +122,7 @@ def finish_sum(
     return Sums(total, whose, server.left_out)
 
 
-def read_replies(
+def _read_replies(
     stage: str,
     replies: Iterable[tuple[int, Message]],
     asked: Iterable[int],
@@ -178,7 +164,7 @@ def _ask(
         )
         for node, content in requests.items()
     )
-    yield from read_replies(stage, exchange(grid, messages, _WINDOW, timeout), requests, left_out)
+    yield from _read_replies(stage, exchange(grid, messages, _WINDOW, timeout), requests, left_out)
     if tries > 1:
         again = {
             node: content
@@ -202,26 +188,21 @@ def _handler(
             # An error message goes to the server and could hold a count: only its type is sent.
             _LOG.warning("secure sum, %s: %s: %s", stage, type(error).__name__, error)
             raise RefusedError(f"a site could not answer: {type(error).__name__}") from error
-        return reply_with(reply, message)
+        return Message(RecordDict({RECORD: ConfigRecord({"content": reply})}), reply_to=message)
 
     return handle
 
 
-def reply_with(content: bytes, message: Message) -> Message:
-    """Return the reply to a stage."""
-    return Message(RecordDict({RECORD: ConfigRecord({"content": content})}), reply_to=message)
-
-
 def _answer(stage: str, message: Message, site: SumParticipant) -> bytes:
     """Answer a stage from the site's record of this run or sum."""
-    session, content = read_session(message), _content(message)
+    session, content = _read_session(message), _content(message)
     if stage == "keys":
         memory = open_pairs(site.folder, session, begin=True)
         return PairKeys(session, site.identity, memory).keys()
     if stage == "meet":
         return PairKeys(session, site.identity, open_pairs(site.folder, session)).meet(content)
     if stage == STAGES[0]:
-        return begin_sum(session, site)
+        return _begin_sum(session, site)
     named = _read(session)
     client = _client(session, named, site)
     if stage == "masked":
@@ -229,7 +210,7 @@ def _answer(stage: str, message: Message, site: SumParticipant) -> bytes:
     return {"agree": client.agree, "unmask": client.unmask}[stage](content)
 
 
-def begin_sum(session: str, site: SumParticipant) -> bytes:
+def _begin_sum(session: str, site: SumParticipant) -> bytes:
     """Return a client's reply to the first stage; what other sums left on its disk goes.
 
     Without keys of the run the reply is empty: the server then has them agreed on anew.
@@ -277,7 +258,7 @@ def _read(session: str) -> _SumName:
     return named
 
 
-def read_session(message: Message) -> str:
+def _read_session(message: Message) -> str:
     """Return the name of the sum that a message is about."""
     session = _record(message).get("session")
     if not isinstance(session, str) or len(session) > _LONGEST:

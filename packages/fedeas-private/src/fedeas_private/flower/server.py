@@ -4,7 +4,7 @@ The same run is submitted again after a crash of anything, and goes on after its
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,20 +18,16 @@ from fedeas.errors import InputError
 from fedeas.flower.deployed import row_policy
 from fedeas.flower.exchange import log_errors_in_one_line, wait_for_nodes
 from fedeas.flower.roster import ask_sizes
-from fedeas.flower.rounds import PLAIN, Aggregation, Trained
+from fedeas.flower.rounds import Trained
 from fedeas.flower.server import StageResult, check_policy, train_sites
-from fedeas.planning.policies import FedEAS, with_target
+from fedeas.planning.policies import with_target
 from fedeas.planning.targets import FEDERATION, inline_shares
 from fedeas_private.accounting import DELTA, SAMPLE
 from fedeas_private.flower.generator import give_generator
 from fedeas_private.flower.queries import (
     FlowerSums,
-    Negotiated,
     class_prior,
-    negotiate_beta,
-    negotiate_price,
 )
-from fedeas_private.flower.secure_round import SecureAggregation
 from fedeas_private.flower.settings import RunConfig
 from fedeas_private.generator.make import make_once
 from fedeas_private.generator.start import FILE, PrivateStart
@@ -39,18 +35,15 @@ from fedeas_private.queries.query import SampleSum
 from fedeas_private.secure_sum.identity import Members
 from fedeas_private.sums import Release
 
-NEGOTIATE = "negotiate"  # as a policy: the sites settle it, by sums over all of them
 _LOG = logging.getLogger("flwr")  # Flower streams it to `flwr run --stream`
 
 
 def run_server(grid: Grid, config: Mapping[str, object]) -> Trained:
     """Train a deployed federation as its run's configuration says.
 
-    With the policy `negotiate` beta is chosen by the paper's two conditions, with
-    `negotiate(total=5000)` the price of water-filling, from noisy secure sums over the sites.
-    `negotiate(epsilon=4)` has less noise; the default is 1. With `fedeas(beta=12,
-    target=federation)` the federation's class distribution comes from such a sum, at
-    `prior-epsilon`.
+    With `fedeas(beta=12, target=federation)` the federation's class distribution comes from a noisy
+    secure sum over the sites, at `prior-epsilon`. With `generator-epsilon` sites get a generator
+    made from such sums before the first round.
 
     Parameters
     ----------
@@ -63,30 +56,21 @@ def run_server(grid: Grid, config: Mapping[str, object]) -> Trained:
     settings = read_settings(RunConfig, config, "the run's configuration")
     members = _members(settings)
     stages = (partial(_policy, members), partial(_generator, members))
-    aggregation: Aggregation = PLAIN
-    if settings.secure:
-        aggregation = SecureAggregation(
-            members, epsilon=settings.epsilon, delta=settings.delta, unit=settings.unit
-        )
-    return train_sites(grid, settings, stages, aggregation)
+    return train_sites(grid, settings, stages)
 
 
 def _policy(
     members: Members | None, grid: Grid, settings: RunConfig, data: Dataset, folder: Path
 ) -> StageResult:
-    """Settle the policy of the run; one that was negotiated holds for the run that goes on too."""
+    """Settle the policy of the run; its target holds for the run that goes on too."""
     path, classes = folder / "policy.json", data.classes
-    name, asked = parse(settings.policy, "policy")
-    if name != NEGOTIATE and asked.get("target") != FEDERATION:
+    if parse(settings.policy, "policy")[1].get("target") != FEDERATION:
         check_policy(settings.policy, classes)
         return StageResult()
     try:
         agreed = read_json(path)
     except InputError:
-        if name == NEGOTIATE:
-            agreed = _negotiated(grid, settings, asked, len(classes), members)
-        else:
-            agreed = _aimed(grid, settings, classes, members)
+        agreed = _aimed(grid, settings, classes, members)
         write_json(path, {"asked": settings.policy, **agreed})
     began = {"policy": agreed.get("asked", settings.policy), "unit": agreed.get("unit", SAMPLE)}
     for what, before in began.items():
@@ -169,60 +153,12 @@ def _generator(
     return StageResult(name=f"{generator.fingerprint} {start.fingerprint}", weights=str(path))
 
 
-def _negotiated(
-    grid: Grid,
-    settings: RunConfig,
-    asked: Mapping[str, object],
-    classes: int,
-    members: Members | None,
-) -> dict[str, object]:
-    """Settle the policy with the sites, from noisy sums over all of them."""
-    aims = ("total",) if "total" in asked else ("min_reduction", "max_share")
-    if strange := asked.keys() - {"epsilon", *aims}:
-        raise InputError(
-            f"{NEGOTIATE} has no such setting, or not together with the others",
-            got=sorted(strange)[0],
-            allowed="total, or min_reduction and max_share; and epsilon",
-        )
-    needed = _needed(members, "a negotiation")
-    nodes = wait_for_nodes(grid, settings.sites, settings.timeout)
-    ask: Callable[..., Negotiated] = negotiate_price if "total" in asked else negotiate_beta
-    negotiated = ask(
-        grid, nodes, classes, needed, **asked, timeout=settings.timeout, unit=settings.unit
-    )
-    choice, left_out = negotiated.choice, negotiated.left_out
-    if isinstance(choice.policy, FedEAS):
-        policy = f"fedeas(beta={choice.policy.beta!r})"
-    else:
-        policy = f"waterfill(price={choice.policy.price!r})"
-    _LOG.info(
-        "negotiated %s over %s sites: %s samples remove %.1f %% of the imbalance, counted in %ss",
-        policy, choice.sites, round(choice.samples.value), 100 * choice.reduction.value,
-        settings.unit,
-    )  # fmt: skip
-    if choice.met is not True:
-        _LOG.warning("not sure that all conditions are met: %s", choice.sure)
-    for node, why in left_out.items():
-        _LOG.warning("the sums are without node %s: %s", node, why)
-    return {
-        "policy": policy,
-        "sites": choice.sites,
-        "real": round(choice.real.value),
-        "samples": round(choice.samples.value),
-        "reduction": choice.reduction.value,
-        "conditions_met": choice.met,
-        "sure": choice.sure,
-        "unit": settings.unit,
-        "left_out": {str(node): why for node, why in left_out.items()},
-    }
-
-
 def _needed(members: Members | None, purpose: str) -> Members:
     """Return the members of the federation, which private sums cannot do without."""
     if members is None:
         raise InputError(
             f"{purpose} needs the list of members",
-            fix="set `members` to a members.toml, or fix beta: fedeas(beta=12)",
+            fix="set `members` to a members.toml",
         )
     return members
 

@@ -14,7 +14,7 @@ from fedeas.errors import InputError
 from fedeas.flower import site_check as plain
 from fedeas.flower.site_check import Finding
 from fedeas.planning.targets import FEDERATION
-from fedeas_private.accounting import epsilon_of
+from fedeas_private.accounting import epsilon_of, rho_for
 from fedeas_private.flower.deployed import (
     generator_folder,
     group_column,
@@ -22,13 +22,10 @@ from fedeas_private.flower.deployed import (
     site_identity,
 )
 from fedeas_private.flower.generator import taken_generator
-from fedeas_private.flower.queries import TRAIN, asked_rho, not_allowed
-from fedeas_private.flower.secure_round import check_secure
-from fedeas_private.flower.server import NEGOTIATE
-from fedeas_private.flower.settings import EXACT, UPDATES, RoundSum, RunConfig, SiteConfig
+from fedeas_private.flower.settings import UPDATES, RunConfig, SiteConfig
 from fedeas_private.generator.card import PRIVATE
 from fedeas_private.generator.make import queries_for
-from fedeas_private.queries import query_names
+from fedeas_private.queries import QUERIES
 from fedeas_private.secure_sum.identity import Members
 
 _MOST_DELTA = 0.1  # of 1 / N
@@ -56,7 +53,7 @@ def check_site(site: SiteConfig, run: RunConfig | None = None) -> Iterator[Findi
         ("device", plain.check_device),
     )
     run_checks = (
-        plain.same_classes, plain.known_number, _run_members, plain.allowed_training, _run_policy,
+        plain.same_classes, plain.known_number, _run_members, _run_training, _run_policy,
         _run_sums,
     )  # fmt: skip
     return plain.check_with(checks, run_checks, site, run)
@@ -114,15 +111,11 @@ def _budget(site: SiteConfig) -> str:
 
 def _allow(site: SiteConfig) -> str | Finding:
     allowed = " ".join(site.allowed)
-    plain.check_names(allowed, "query", (*query_names(), TRAIN, EXACT, UPDATES))
-    doubts = []
-    if EXACT in site.allowed:
-        doubts.append(f"with `{EXACT}` these sums leave without noise if a server asks so")
-    if UPDATES in site.allowed and site.members:
-        doubts.append(
-            f"with `{UPDATES}` any server that this site answers can learn its exact label counts"
-        )
-    return Finding("allow", "; ".join((allowed, *doubts)), doubtful=bool(doubts))
+    plain.check_names(allowed, "query", (*QUERIES, UPDATES))
+    if UPDATES not in site.allowed or not site.members:
+        return allowed
+    said = f"{allowed}; with `{UPDATES}` any server that this site answers can learn its exact "
+    return Finding("allow", said + "label counts", doubtful=True)
 
 
 def _run_members(site: SiteConfig, run: RunConfig) -> str:
@@ -135,15 +128,6 @@ def _run_members(site: SiteConfig, run: RunConfig) -> str:
             got=" ".join(asked),
             fix="set identity-key and members here, and members in the run's configuration",
         )
-    if not run.secure and UPDATES not in site.allowed:
-        raise InputError(
-            "the run trains with updates as they are, which this site does not allow",
-            got="secure = false",
-            fix=f"set secure = true in the run, or add `{UPDATES}` to `allow` here: then a server "
-            "can learn the site's label counts",
-        )
-    if run.secure and found is not None:
-        check_secure(run.federated(), run, found.members)
     if found is None or not run.members or not Path(run.members).exists():
         return "compare the fingerprint of its members with the server's out of band"
     theirs = Members.load(run.members)
@@ -157,10 +141,22 @@ def _run_members(site: SiteConfig, run: RunConfig) -> str:
     return "has the same members"
 
 
+def _run_training(site: SiteConfig, run: RunConfig) -> str:
+    """Compare how the run trains, if it does, with what the owner allows."""
+    if not run.rounds:
+        return "does not train"
+    if UPDATES not in site.allowed:
+        raise InputError(
+            "the run trains, and this site's updates do not leave it",
+            got=f"rounds = {run.rounds}",
+            fix=f"set rounds = 0 in the run, or add `{UPDATES}` to `allow` here: then a server can "
+            "learn the site's label counts",
+        )
+    return plain.allowed_training(site, run)
+
+
 def _run_policy(site: SiteConfig, run: RunConfig) -> str:
-    name, settings = parse(run.policy, "policy")
-    settled = name == NEGOTIATE or settings.get("target") == FEDERATION
-    if not settled and not plain.generates(run):
+    if not _aims_at_federation(run) and not plain.generates(run):
         return "generates nothing"
     plain.check_has_generator(site, run)
     if site.generator == PRIVATE and not run.generator_epsilon:
@@ -171,39 +167,29 @@ def _run_policy(site: SiteConfig, run: RunConfig) -> str:
 
 
 class _Sum(NamedTuple):
-    """A sum that a run asks for: its query, what an answer costs in rho, how often it is asked."""
+    """A sum that a run asks for: its query, and what an answer costs in rho."""
 
     name: str
     rho: float
-    times: int = 1
 
 
 def _sums(site: SiteConfig, run: RunConfig) -> list[_Sum]:
     """Return the sums that a run asks its sites for, if it begins now."""
     sums = []
-    name, settings = parse(run.policy, "policy")
-    if name == NEGOTIATE:
-        query = "price" if "total" in settings else "beta"
-        sums.append(_Sum(query, asked_rho(_number(settings.get("epsilon", 1.0)))))
-    elif settings.get("target") == FEDERATION:
-        sums.append(_Sum("class-totals", asked_rho(run.prior_epsilon)))
+    if _aims_at_federation(run):
+        sums.append(_Sum("class-totals", rho_for(run.prior_epsilon)))
     if run.generator_epsilon:
         kind = "table" if Path(site.data).is_file() else "image"
         queries = queries_for(kind, run.generator_classifier)
-        rho = asked_rho(run.generator_epsilon)
+        rho = rho_for(run.generator_epsilon)
         # They share the cost unevenly; what counts is the whole.
         sums += [_Sum(query, rho / len(queries)) for query in queries]
-    if run.secure:
-        rho = asked_rho(run.epsilon, run.delta) / run.rounds if run.epsilon else 0.0
-        asked = RoundSum("", 1, "", 1, clip=run.clip_norm, rho=rho)  # refuses noise without clip
-        sums.append(_Sum(TRAIN, asked.rho, run.rounds))
     return sums
 
 
-def _number(value: object) -> float:
-    if not isinstance(value, int | float):
-        raise InputError(f"{NEGOTIATE}'s epsilon is not a number", got=value)
-    return value
+def _aims_at_federation(run: RunConfig) -> bool:
+    """Tell whether the run asks for the federation's class distribution."""
+    return parse(run.policy, "policy")[1].get("target") == FEDERATION
 
 
 def _run_sums(site: SiteConfig, run: RunConfig) -> str:
@@ -218,17 +204,14 @@ def _run_sums(site: SiteConfig, run: RunConfig) -> str:
             allowed=site.unit,
             fix="agree on `unit` in the run's configuration; `group` in site.toml is the owner's",
         )
-    lacking = [each for one in sums for each in not_allowed(one.name, one.rho, allow)]
-    if lacking := list(dict.fromkeys(lacking)):
-        fix = "add that to `allow` if the site is to answer"
-        if EXACT in lacking:
-            fix += (
-                f"; `{EXACT}` is for sums without noise; clip-norm and epsilon in the run add noise"
-            )
-        raise InputError("the run needs what `allow` lacks", got=" ".join(lacking), fix=fix)
+    if lacking := [one.name for one in sums if one.name not in allow]:
+        raise InputError(
+            "the run needs what `allow` lacks",
+            got=" ".join(lacking),
+            fix="add that to `allow` if the site is to answer",
+        )
     names = ", ".join(one.name for one in sums)
     ledger = site.open_ledger()
-    if not (cost := sum(ledger.amount(one.rho) * one.times for one in sums if one.rho)):
-        return f"asks for {names}, without noise"
+    cost = sum(ledger.amount(one.rho) for one in sums)
     ledger.check(f"the whole run ({names})", cost)
     return f"asks for {names}: epsilon {epsilon_of([cost], site.delta):.3g} of {site.epsilon:g}"

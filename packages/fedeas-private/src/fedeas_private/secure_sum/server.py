@@ -50,9 +50,9 @@ Rows = NDArray[np.uint8]
 class _Stages:
     """What stages have in common: who is asked, who is left out and why, when too few are left."""
 
-    def __init__(self, members: Members, names: Mapping[int, str]) -> None:
+    def __init__(self, members: Members, names: Mapping[int, str] | None = None) -> None:
         self._members, self._quorum = members, quorum(len(members))
-        self.names = dict(names)
+        self.names = dict(names or {})
         self.nodes: dict[int, int] = {}  # that are asked, by the member's place
         self.left_out: dict[int, str] = {}
 
@@ -113,13 +113,8 @@ class Run(_Stages):
     A member whose key is missing or malformed is left out of the run, and `left_out` says why.
     """
 
-    def __init__(
-        self,
-        members: Members,
-        names: Mapping[int, str] | None = None,
-        before: "Run | None" = None,
-    ) -> None:
-        super().__init__(members, names or {})
+    def __init__(self, members: Members, before: "Run | None" = None) -> None:
+        super().__init__(members)
         self._silent_before = before.silent if before else set[int]()
         self.name, self.members = secrets.token_hex(16), members
         self.bound, self._sums = bind_run(self.name, members.digest), 0
@@ -200,18 +195,11 @@ class Server(_Stages):
     """One sum of a run: a method per stage, from replies to the requests of the next stage.
 
     A client whose reply is missing or malformed is left out, and `left_out` says why. With too few
-    clients left there is no sum. Errors call nodes by `names`.
+    clients left there is no sum.
     """
 
-    def __init__(
-        self,
-        session: str,
-        number: int,
-        words: int,
-        run: Run,
-        names: Mapping[int, str] | None = None,
-    ) -> None:
-        super().__init__(run.members, run.names | dict(names or {}))
+    def __init__(self, session: str, number: int, words: int, run: Run) -> None:
+        super().__init__(run.members, run.names)
         self.nodes, self._began, self._run = dict(run.nodes), run.began, run
         self.left_out |= run.left_out
         self._session, self._graph = bind_session(session, run.bound, number), run.members.graph

@@ -71,7 +71,7 @@ def augment(
     beta : float, optional
         The strength of FedEAS. Either this or `policy`.
     policy : str or LocalPolicy, optional
-        Any policy that needs only the client's own counts, by name or as an object: a negotiated
+        Any policy that needs only the client's own counts, by name or as an object:
         `"waterfill(price=0.003)"`, for example. Text may come from a server, so it names built-in
         and installed policies only, and no file.
     target : Target, mapping, sequence, str or path, optional

@@ -12,7 +12,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from flwr.app import Message
@@ -33,16 +33,6 @@ from fedeas.training.tensors import (
 )
 
 Line = dict[str, Any]  # the results of a round
-
-
-class RoundMean(Protocol):
-    """What a round's replies come to."""
-
-    weight: int  # of all replies
-
-    def mean(self, like: Tensors) -> Tensors:
-        """Return the mean of the replies, in the dtypes of `like`."""
-        ...
 
 
 class Weights:
@@ -72,17 +62,6 @@ class _Reply:
     trained_on: int
 
 
-@dataclass(frozen=True)
-class RoundSums:
-    """The sums of a round: weights, directions of updates, what the method adds, two counts."""
-
-    weights: RoundMean
-    directions: ExactSum | None
-    added: ExactSum
-    trained_on: int
-    steps: int
-
-
 class RoundAggregator:
     """Adds up the replies of a round; an invalid one is noted and left out."""
 
@@ -107,26 +86,13 @@ class RoundAggregator:
         self._held: list[_Reply] = []  # until the round's median norm is known
         self._norm_cap: float | None = None
         self._clipped: list[int] = []
-        self._sum = ExactSum(samples)
-        self.weights: RoundMean = self._sum
-        self._directions, self._extra = (ExactSum(samples) for _ in range(2))
+        self.weights, self._directions, self._extra = (ExactSum(samples) for _ in range(3))
         # Of all entries of a reply, where some are not trained: statistics and counters.
         self._with_buffers = ExactSum(samples) if before.keys() - self._trained else None
         self.shown: dict[int, Tensors] = {}
         self.good: list[int] = []
         self._wrong = list(wrong)
         self._steps = self._samples = 0
-        self._measures_drift = True
-
-    def take_sums(self, sums: RoundSums, good: Sequence[int], wrong: Sequence[str]) -> None:
-        """Take the sums of a round whose replies nobody saw, and the clients that are in them."""
-        self.weights, self._extra = sums.weights, sums.added
-        self._measures_drift, self._with_buffers = sums.directions is not None, None
-        if sums.directions is not None:
-            self._directions = sums.directions
-        self.good = list(good)
-        self._wrong += wrong
-        self._samples, self._steps = sums.trained_on, sums.steps
 
     def take(self, reply: Message, by_node: Mapping[int, Node], asked: int) -> None:
         """Add a reply if all of it is valid, or note why not; `asked` is the node it comes from."""
@@ -204,7 +170,7 @@ class RoundAggregator:
 
     def _add(self, reply: _Reply) -> None:
         weight = self._weights_of[reply.partition]
-        self._sum.add(reply.after, weight)
+        self.weights.add(reply.after, weight)
         if moved := direction(self._before, reply.after, self._trained):
             self._directions.add(moved, weight)
         if self._with_buffers is not None and (
@@ -247,10 +213,9 @@ class RoundAggregator:
             "samples": self.weights.weight,
             "trained_on": self._samples,
             "steps": self._steps,
+            "drift": self._dissimilarity(self._directions),
+            "refused": self._wrong,
         }
-        if self._measures_drift:
-            line["drift"] = self._dissimilarity(self._directions)
-        line["refused"] = self._wrong
         if self._with_buffers is not None:
             line["drift_all"] = self._dissimilarity(self._with_buffers)
         if self._weights_of.cap is not None:

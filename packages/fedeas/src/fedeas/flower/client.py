@@ -20,7 +20,7 @@ from fedeas._util.seeds import child_rng
 from fedeas._util.settings import Count, Natural, checked, read_settings
 from fedeas.errors import InputError
 from fedeas.flower import records
-from fedeas.flower.settings import INSTALL_PRIVATE, SiteConfig
+from fedeas.flower.settings import SiteConfig
 from fedeas.flower.site import OpenSite, Site, check_method, check_task, check_training
 from fedeas.training.loop import find_optimizer, fit, keep_memory, make_optimizer, use_threads
 from fedeas.training.methods import make_method
@@ -153,7 +153,6 @@ def _size(folder: Path) -> int:
 class _Request:
     """What the server asks of a turn, checked before any of it is acted on."""
 
-    asked: dict[str, Any]
     local: Local
     model: ModelSettings
     threads: int
@@ -188,7 +187,7 @@ class _Request:
         kept = ClientStateStore(site.folder / experiment)
         if site.limits is not None:
             kept.check_policy(policy)
-        return cls(asked, local, settings, threads, method, task, number, seed, last, policy, kept)
+        return cls(local, settings, threads, method, task, number, seed, last, policy, kept)
 
 
 @dataclass(frozen=True)
@@ -219,71 +218,52 @@ class _Result:
     steps: int
 
 
-@dataclass(frozen=True)
-class LocalTraining:
-    """A request to train at a client; all of it is checked before samples are opened."""
-
-    message: Message
-    site: Site
-    request: _Request
-
-    def start(self) -> _Start:
-        """Make the model with the server's weights, or refuse them; no samples are looked at.
-
-        At a deployed site all that can be wrong is found here: what a site refuses later would
-        tell the server about its samples.
-        """
-        site, request, content = self.site, self.request, self.message.content
-        keep_memory()
-        use_threads(request.threads)
-        device = choose_device(site.device)
-        before, received = (records.tensors(content, group) for group in ("weights", "method"))
-        if site.limits is not None:
-            _check_model(site.limits, request, before, received)
-        kept = request.kept.after(request.last) if request.method.stateful else {}
-        model = _model(site, request).to(device)
-        # Rounding to other numbers, or an overflow, would depend on the samples: refused before.
-        check_like(before, dict(model.state_dict()), "weights")
-        check_values(before)
-        before, received, kept = (
-            {k: v.to(device) for k, v in each.items()} for each in (before, received, kept)
-        )
-        start = _Start(before, received, kept, model)
-        if site.limits is not None:
-            _rehearse(site, request, start, site.limits.max_state_mb * 1_000_000)
-        return start
-
-    def run(self, start: _Start) -> _Result:
-        """Train on the client's samples."""
-        return _turn(self.site, self.request, start)
-
-    def reply_in_clear(self) -> Message:
-        """Train, and send the client's weights as they are."""
-        found = self.run(self.start())
-        outcome = found.outcome
-        arrays = {
-            "weights": found.model.state_dict(), "added": outcome.summed, "shown": outcome.upload
-        }  # fmt: skip
-        numbers = {
-            "partition": self.site.partition,
-            "num-examples": self.site.size,
-            "trained-on": found.trained_on,
-            "steps": found.steps,
-        }
-        return Message(records.pack(arrays, numbers=numbers), reply_to=self.message)
-
-
 def train(message: Message, site: Site) -> Message:
     """Train on the client's samples, from the server's weights."""
-    training = LocalTraining(message, site, _Request.read(message, site))
-    if site.aggregation is not None:
-        return site.aggregation.reply(training)
-    if "secure" in training.request.asked:
+    if not site.updates:
         raise InputError(
-            "this site takes part in no secure sums",
-            fix=f"{INSTALL_PRIVATE}, and use the app of fedeas_private.flower",
+            "the owner of this site lets no update of training leave it",
+            fix="add `updates` to `allow` in site.toml; it tells the label counts",
         )
-    return training.reply_in_clear()
+    request = _Request.read(message, site)
+    found = _turn(site, request, _start(message, site, request))
+    outcome = found.outcome
+    arrays = {
+        "weights": found.model.state_dict(), "added": outcome.summed, "shown": outcome.upload
+    }  # fmt: skip
+    numbers = {
+        "partition": site.partition,
+        "num-examples": site.size,
+        "trained-on": found.trained_on,
+        "steps": found.steps,
+    }
+    return Message(records.pack(arrays, numbers=numbers), reply_to=message)
+
+
+def _start(message: Message, site: Site, request: _Request) -> _Start:
+    """Make the model with the server's weights, or refuse them; no samples are looked at.
+
+    At a deployed site all that can be wrong is found here: what a site refuses later would tell the
+    server about its samples.
+    """
+    keep_memory()
+    use_threads(request.threads)
+    device = choose_device(site.device)
+    before, received = (records.tensors(message.content, group) for group in ("weights", "method"))
+    if site.limits is not None:
+        _check_model(site.limits, request, before, received)
+    kept = request.kept.after(request.last) if request.method.stateful else {}
+    model = _model(site, request).to(device)
+    # Rounding to other numbers, or an overflow, would depend on the samples: refused before.
+    check_like(before, dict(model.state_dict()), "weights")
+    check_values(before)
+    before, received, kept = (
+        {k: v.to(device) for k, v in each.items()} for each in (before, received, kept)
+    )
+    start = _Start(before, received, kept, model)
+    if site.limits is not None:
+        _rehearse(site, request, start, site.limits.max_state_mb * 1_000_000)
+    return start
 
 
 def _check_model(limits: SiteConfig, request: _Request, before: Tensors, received: Tensors) -> None:

@@ -2,11 +2,10 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from flwr.app import Message
@@ -18,13 +17,12 @@ from fedeas.flower import records
 from fedeas.flower.aggregation import Line, RoundAggregator, Weights
 from fedeas.flower.client import TRAIN
 from fedeas.flower.exchange import exchange
-from fedeas.flower.roster import Node, Roster
-from fedeas.flower.settings import INSTALL_PRIVATE, Deployment
-from fedeas.generators.card import PrivacyGuarantee
+from fedeas.flower.roster import Roster
+from fedeas.flower.settings import Deployment
 from fedeas.training.loop import use_threads
 from fedeas.training.methods import make_method
-from fedeas.training.methods.method import Method, RoundSummary
-from fedeas.training.models import Classifier, make_model
+from fedeas.training.methods.method import RoundSummary
+from fedeas.training.models import make_model
 from fedeas.training.samples import Task
 from fedeas.training.settings import Federated
 from fedeas.training.simulate import draw_cohort
@@ -37,66 +35,6 @@ from fedeas.training.tensors import (
 
 Evaluate = Callable[[Tensors], Line]
 Report = Callable[[Line], None]
-
-
-@dataclass(frozen=True)
-class RoundRequest:
-    """One round, before its replies: what clients are sent, and which of them."""
-
-    grid: Grid
-    federated: Federated
-    deployment: Deployment | None
-    experiment: str
-    method: Method
-    model: Classifier
-    number: int
-    weights: Tensors  # before the round
-    sent: Tensors  # by the method
-    settings: Mapping[str, Any]  # that all clients of the round get
-    nodes: Mapping[int, Node]  # the clients that are asked, by their nodes
-    samples: int  # the weights of the cohort together
-    weight_cap: int | None  # of one client
-    messages: Callable[[Mapping[str, Any]], Iterable[Message]]  # with more settings for everybody
-
-
-class Aggregation(Protocol):
-    """How the updates of a round reach the server: each by itself, or as a sum."""
-
-    @property
-    def guarantee(self) -> PrivacyGuarantee | None:
-        """What noise promises of the whole run; None without noise."""
-        ...
-
-    def check(self, federated: Federated, deployment: Deployment | None) -> None:
-        """Refuse settings that cannot work, before any client is asked."""
-        ...
-
-    def collect(self, request: RoundRequest, aggregator: RoundAggregator) -> None:
-        """Have the clients of a round train, and give the aggregator what comes back."""
-        ...
-
-
-class PlainAggregation:
-    """The server reads every client's update, and adds it up as it arrives."""
-
-    guarantee = None
-
-    def check(self, federated: Federated, deployment: Deployment | None) -> None:
-        """Refuse a run that is to be secure."""
-        if federated.secure:
-            raise InputError(
-                "a secure run needs secure sums", fix=f"{INSTALL_PRIVATE}, which has them"
-            )
-
-    def collect(self, request: RoundRequest, aggregator: RoundAggregator) -> None:
-        """Send everybody the model, and take the replies one by one."""
-        window, timeout = request.federated.max_in_flight, request.federated.timeout
-        for node, reply in exchange(request.grid, request.messages({}), window, timeout):
-            aggregator.take(reply, request.nodes, node)
-        aggregator.close()
-
-
-PLAIN = PlainAggregation()
 
 
 @dataclass(frozen=True)
@@ -118,7 +56,6 @@ def run_rounds(
     report: Report | None = None,
     resumed: Callable[[Sequence[Line]], None] | None = None,
     deployment: Deployment | None = None,
-    aggregation: Aggregation = PLAIN,
 ) -> Trained:
     """Train a federation, from its checkpoint where there is one.
 
@@ -126,11 +63,10 @@ def run_rounds(
     experiment is refused. `evaluate` measures the server's weights after a round; `report` hears
     every new line, `resumed` those of a run that goes on. With `deployment`, clients may be absent:
     a round goes on with the others while `min_reply_fraction` of its cohort send a valid reply.
-    `aggregation` is how updates reach the server.
     """
     use_threads(federated.threads)  # of the server's own arithmetic too, on every grid
     owners = checkpoint.with_suffix(".nodes.json")
-    server = _Server(grid, federated, task, seed, experiment, deployment, aggregation, owners)
+    server = _Server(grid, federated, task, seed, experiment, deployment, owners)
     now = server.start()
     if checkpoint.exists():
         now = _restore(checkpoint, experiment)
@@ -173,7 +109,6 @@ class _Server:
     seed: int
     experiment: str
     deployment: Deployment | None
-    aggregation: Aggregation
     owners: InitVar[Path]  # file of whose number is whose
 
     def __post_init__(self, owners: Path) -> None:
@@ -182,7 +117,6 @@ class _Server:
         self.method.check_data(task)
         self.model = make_model(federated.model, task, torch_seed(self.seed, "weights"))
         self.members = Roster(self.grid, federated, task, self.seed, deployment, owners)
-        self.aggregation.check(federated, deployment)
         self.members.gather()
         self.request = {
             "seed": self.seed,
@@ -217,23 +151,11 @@ class _Server:
         by_node = {nodes[p].node: nodes[p] for p in there}
         sent = self.method.broadcast(now.method, number, self.seed)
         settings = {**self.request, "round": number}
-        request = RoundRequest(
-            grid=self.grid,
-            federated=federated,
-            deployment=self.deployment,
-            experiment=self.experiment,
-            method=self.method,
-            model=self.model,
-            number=number,
-            weights=now.weights,
-            sent=sent,
-            settings=settings,
-            nodes=by_node,
-            samples=samples,
-            weight_cap=now.weight_cap,
-            messages=partial(self._messages, now, settings, there, sent),
-        )
-        self.aggregation.collect(request, added)
+        messages = self._messages(now, settings, there, sent)
+        window, timeout = federated.max_in_flight, federated.timeout
+        for node, reply in exchange(self.grid, messages, window, timeout):
+            added.take(reply, by_node, node)
+        added.close()
         added.check(number, cohort, federated.min_reply_fraction)
         done = RoundSummary(
             now.weights,
@@ -255,14 +177,13 @@ class _Server:
         settings: Mapping[str, Any],
         there: Sequence[int],
         sent: Tensors,
-        more: Mapping[str, Any],
     ) -> Iterator[Message]:
         """Yield what the clients of a round are asked; tensors are packed once for all of them."""
         content = records.pack({"weights": now.weights, "method": sent})
         nodes, timeout = self.members.nodes, self.federated.timeout
         # The largest first: the last ones to finish are then short.
         for p in sorted(there, key=lambda p: (-nodes[p].real, p)):
-            request = {**settings, **more, "last": now.accepted.get(p, 0)}
+            request = {**settings, "last": now.accepted.get(p, 0)}
             own, round_name = records.with_settings(content, request), str(settings["round"])
             yield Message(own, nodes[p].node, TRAIN, ttl=timeout, group_id=round_name)
 

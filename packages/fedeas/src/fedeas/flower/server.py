@@ -19,9 +19,9 @@ from fedeas.data import Dataset
 from fedeas.flower.aggregation import Line
 from fedeas.flower.deployed import open_part, read_classes, row_policy
 from fedeas.flower.exchange import WAITS, log_errors_in_one_line
-from fedeas.flower.rounds import PLAIN, Aggregation, RoundLog, Trained, run_rounds
+from fedeas.flower.rounds import RoundLog, Trained, run_rounds
 from fedeas.flower.settings import RunConfig
-from fedeas.generators.card import PrivacyGuarantee, TrainingRecord
+from fedeas.generators.card import TrainingRecord
 from fedeas.training.loop import scores
 from fedeas.training.models import make_model
 from fedeas.training.samples import Samples, Task
@@ -60,7 +60,6 @@ def train_sites(
     grid: Grid,
     settings: Config,
     stages: Sequence[Stage[Config]] = (),
-    aggregation: Aggregation = PLAIN,
 ) -> Trained:
     """Train a deployed federation.
 
@@ -72,10 +71,7 @@ def train_sites(
         The run's configuration.
     stages
         What is settled with the sites before the first round.
-    aggregation
-        How updates reach the server.
     """
-    aggregation.check(settings.federated(), settings)  # before a stage costs the sites anything
     WAITS.setLevel(logging.INFO)
     data = _test_data(settings)
     task = Task.of(data)
@@ -90,6 +86,8 @@ def train_sites(
                 first = federated.model.replace(weights=result.weights)
                 federated = federated.replace(model=first)
         check_policy(policy, data.classes)
+        if not settings.rounds:
+            return Trained({}, [])
         columns = () if task.schema is None else (task.schema.to_list(),)
         normalised_by = (task.mean, task.std, *columns)
         experiment = settings.experiment(" ".join([policy, *names]), normalised_by)
@@ -105,12 +103,10 @@ def train_sites(
             log.add,
             log.go_on,
             settings.replace(policy=policy),
-            aggregation,
         )
         save_tensors(folder / "model.safetensors", trained.weights, {"experiment": experiment})
         if settings.federated().model.is_generator:
-            privacy = aggregation.guarantee
-            _save_generator(folder / "generator", trained, settings, task, data.classes, privacy)
+            _save_generator(folder / "generator", trained, settings, task, data.classes)
     return trained
 
 
@@ -125,7 +121,6 @@ def _save_generator(
     settings: RunConfig,
     task: Task,
     classes: Sequence[str],
-    privacy: PrivacyGuarantee | None,
 ) -> None:
     """Write the generator that the sites trained, with a card of how they did."""
     federated = settings.federated()
@@ -134,10 +129,9 @@ def _save_generator(
         steps=sum(int(line["steps"]) for line in trained.history),
         sites=settings.sites,
         rounds=federated.rounds,
-        secure=federated.secure,
     )
     writer = import_extra("fedeas.generators.diffusion", "a generator's folder", "diffusion")
-    writer.save_federated_model(folder, trained.weights, federated, task, classes, record, privacy)
+    writer.save_federated_model(folder, trained.weights, federated, task, classes, record)
     _LOG.info("generator: diffusion(model=%s)", folder)
 
 

@@ -25,7 +25,7 @@ _PRIVATE = (
 # Settings of a site and of a run that only the private wing has.
 PRIVATE_KEYS = dict.fromkeys((
     "allow", "delta", "epsilon", "generator-classifier", "generator-epsilon", "generator-start",
-    "group", "identity-key", "members", "per-group", "prior-epsilon", "secure", "unit",
+    "group", "identity-key", "members", "per-group", "prior-epsilon", "unit",
 ), _PRIVATE)  # fmt: skip
 MOST_SAMPLES = 2**40 - 1  # of one client
 Samples = Annotated[int, Meta(ge=1, le=MOST_SAMPLES)]
@@ -75,7 +75,7 @@ class RunConfig(Deployment, frozen=True, kw_only=True, rename="kebab"):
     out: Place  # folder on the server: checkpoint, log, model
     test_data: Place  # folder of the server's own test images, or the file of its test rows
     classes: str  # names of all classes, with commas between
-    policy: Annotated[str, NOT_IDENTITY] = "none"  # what sites generate; or negotiate
+    policy: Annotated[str, NOT_IDENTITY] = "none"  # what sites generate
     largest: Samples = 1_000_000
     method: str = _FEDERATED.method
     model: str = _FEDERATED.model.name
@@ -97,9 +97,11 @@ class RunConfig(Deployment, frozen=True, kw_only=True, rename="kebab"):
     label: Place = "label"  # of a table: the column of the label
 
     def federated(self) -> Federated:
-        """Return how the federation trains."""
+        """Return how the federation trains, if it does."""
         model, local = ModelSettings(self.model), Local(**self._shared(Local))
-        return Federated(**{**self._shared(Federated), "model": model, "local": local})
+        rounds = max(1, self.rounds)
+        given = self._shared(Federated)
+        return Federated(**{**given, "rounds": rounds, "model": model, "local": local})
 
     def _shared(self, kind: type[Settings]) -> dict[str, Any]:
         """Return the settings that another kind has too."""

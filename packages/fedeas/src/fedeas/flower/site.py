@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
-from flwr.app import Context, Message
+from flwr.app import Context
 from numpy.typing import NDArray
 
 from fedeas._util.blocks import usable_cores
@@ -25,7 +25,6 @@ from fedeas.training.samples import Samples, Task, outputs_of
 from fedeas.training.settings import Local, ModelSettings
 
 if TYPE_CHECKING:
-    from fedeas.flower.client import LocalTraining
     from fedeas.training.models import Classifier
 
 _MODEL_SETTING = 4096  # any number in a model's settings: widths, depths
@@ -36,14 +35,6 @@ _SWITCHES = ("nesterov", "amsgrad", "centered")  # of optimisers; others choose 
 _OTHER_SWITCHES = ("maximize", "foreach", "fused", "capturable", "differentiable")
 _NOT_HERE = ("sparseadam",)  # optimisers that take no step with an ordinary model
 _LEAST_RATE = 1e-12  # of learning
-
-
-class ClientAggregation(Protocol):
-    """How an update leaves a client: as it is, or within a sum of all clients' updates."""
-
-    def reply(self, training: "LocalTraining") -> Message:
-        """Train, and reply; or refuse by what the request and the owner say, not by the samples."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -62,7 +53,7 @@ class Site:
     # The model that it trains, by its settings, where several turns share a process.
     models: "dict[object, Classifier]" = field(default_factory=dict)
     steps: int | None = None  # of a turn, whatever it trains on; None: as the server says
-    aggregation: ClientAggregation | None = None  # None: updates leave it as they are
+    updates: bool = True  # whether its owner lets what it trains leave it
     # Units of privacy that it has, where these are not samples: told in place of N_k.
     units: int | None = None
 

@@ -46,8 +46,6 @@ class TrainingRecord:
         Training samples, and steps of training.
     sites, rounds : int
         Sites of the federation that trained it, and rounds.
-    secure : bool
-        Whether updates left the sites in secure sums only.
     """
 
     data: str = ""
@@ -55,7 +53,6 @@ class TrainingRecord:
     steps: int = 0
     sites: int = 0
     rounds: int = 0
-    secure: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ from fedeas._util.scalars import integer
 from fedeas.errors import InputError, first_line
 from fedeas.generators.card import (
     GeneratorCard,
-    PrivacyGuarantee,
     TrainingData,
     TrainingRecord,
     find_model,
@@ -52,7 +51,6 @@ def save_model(
     classes: Sequence[str],
     shape: Sequence[int],
     training: TrainingRecord,
-    privacy: PrivacyGuarantee | None = None,
 ) -> None:
     """Write a model's folder; weights in half precision, half the size without a loss of quality.
 
@@ -66,7 +64,7 @@ def save_model(
     design.noise().save_pretrained(folder / "scheduler")
     settings = {"design": asdict(design)}
     card = GeneratorCard("diffusion", tuple(classes), tuple(shape), settings, training=training)
-    replace(card, privacy=privacy).save(folder)
+    card.save(folder)
 
 
 def design_of(card: GeneratorCard) -> UNetConfig:
@@ -227,11 +225,10 @@ def save_federated_model(
     task: Task,
     classes: Sequence[str],
     training: TrainingRecord,
-    privacy: PrivacyGuarantee | None = None,
 ) -> Path:
     """Write the weights that a federation trained as `fedeas generator train` writes a model."""
     model = make_model(federated.model, task, 0)
     assert isinstance(model, Denoiser)  # noqa: S101 - only `is_generator` models come here
     model.load_state_dict(weights)
-    save_model(folder, model.network, model.design, classes, task.shape, training, privacy)
+    save_model(folder, model.network, model.design, classes, task.shape, training)
     return folder

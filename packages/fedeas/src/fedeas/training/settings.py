@@ -73,7 +73,6 @@ class Federated(Settings, frozen=True):
     timeout: Seconds = 3600.0  # seconds that a round may take
     max_in_flight: MaxInFlight = 16  # messages in flight at a time
     eval_every: EvalEvery = 1  # rounds between tests of the server's model
-    secure: Annotated[bool, NOT_IDENTITY] = False  # replies under a secure sum; the same bits
     ema_decay: EmaDecay = 0.0  # of a moving average of the weights, tested and kept; 0: none
 
     def __post_init__(self) -> None:

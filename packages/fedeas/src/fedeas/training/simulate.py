@@ -4,7 +4,7 @@ McMahan, Moore, Ramage, Hampson, Aguera y Arcas: Communication-Efficient Learnin
 from Decentralized Data, 2017.
 
 `simulate` is the reference: rounds on Flower give the same weights bit for bit, and add messages,
-checks of what others send, checkpoints and secure sums.
+checks of what others send, and checkpoints.
 """
 
 import math

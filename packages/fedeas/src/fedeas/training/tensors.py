@@ -151,22 +151,15 @@ class ExactSum:
 
     def add(self, tensors: Tensors, weight: int) -> None:
         """Add a term; a tensor that is not finite, or absurdly large, is refused."""
-        for name, term in self.terms(tensors, weight).items():
+        if not 0 < weight <= self._most - self.weight:
+            raise InputError("not a weight", got=weight, allowed=f"1 to {self._most - self.weight}")
+        terms = {name: self._integers(name, tensor, weight) for name, tensor in tensors.items()}
+        for name, term in terms.items():
             if name in self._totals:
                 self._totals[name] += term
             else:
                 self._totals[name] = term
         self.weight += weight
-
-    def terms(self, tensors: Tensors, weight: int) -> Tensors:
-        """Return the integers that a term adds."""
-        if not 0 < weight <= self._most - self.weight:
-            raise InputError("not a weight", got=weight, allowed=f"1 to {self._most - self.weight}")
-        return {name: self._integers(name, tensor, weight) for name, tensor in tensors.items()}
-
-    def take_total(self, totals: Tensors, weight: int) -> None:
-        """Take the sum of all terms, which others added up, and of their weights."""
-        self._totals, self.weight = totals, weight
 
     def total(self) -> Tensors:
         """Return the sum, in double precision."""
