@@ -278,6 +278,8 @@ def test_a_site_without_members_is_there_to_train(sites, tmp_path):  # noqa: F81
     assert not plain_update(
         sites, tmp_path / "x", 0, allow=None, members="", identity_key=""
     ).has_error()
+    # One that lost its list of members is not taken for such a site.
+    assert plain_update(sites, tmp_path / "z", 0, allow=None, members="").has_error()
     # What its owner wrote is obeyed there, too.
     for allow in ("", "class-totals"):
         refused = plain_update(sites, tmp_path / "y", 0, allow=allow, members="", identity_key="")

@@ -49,6 +49,8 @@ def client_app() -> ClientApp:
 
 def open_site(config: SiteConfig) -> Site:
     """Open the site that a configuration describes, with labels numbered as in its `classes`."""
+    # A site with one of key and members must not pass for one without members, which trains.
+    site_identity(config)
 
     def count(real: Samples) -> NDArray[np.int64]:
         # As in the sums that a target comes from: a group counts once.

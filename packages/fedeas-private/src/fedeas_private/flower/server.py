@@ -24,10 +24,7 @@ from fedeas.planning.policies import with_target
 from fedeas.planning.targets import FEDERATION, inline_shares
 from fedeas_private.accounting import DELTA, SAMPLE
 from fedeas_private.flower.generator import give_generator
-from fedeas_private.flower.queries import (
-    FlowerSums,
-    class_prior,
-)
+from fedeas_private.flower.queries import FlowerSums, class_prior
 from fedeas_private.flower.settings import RunConfig
 from fedeas_private.generator.make import make_once
 from fedeas_private.generator.start import FILE, PrivateStart
