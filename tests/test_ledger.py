@@ -29,7 +29,7 @@ from fedeas_private.accounting import (
     rho_for,
 )
 from fedeas_private.flower.queries import ask
-from fedeas_private.flower.settings import RunConfig, SiteConfig
+from fedeas_private.flower.settings import SiteConfig
 from fedeas_private.ledger import LedgerEntry
 from fedeas_private.queries import QUERIES
 
@@ -220,8 +220,7 @@ def test_a_head_is_believed_only_while_the_entries_are_as_it_left_them(folder):
 def test_there_is_one_delta():
     """An epsilon at another delta is another epsilon: 1 at 1e-5 is 1.13 at 1e-6."""
     site = inspect.signature(SiteConfig).parameters["delta"].default
-    run = inspect.signature(RunConfig).parameters["delta"].default
-    assert {DELTA, site, run, Ledger.open("x").delta, inspect_delta(ask)} == {1e-6}
+    assert {DELTA, site, Ledger.open("x").delta, inspect_delta(ask)} == {1e-6}
 
 
 def inspect_delta(function) -> float:
@@ -367,7 +366,7 @@ def test_a_sites_configuration_has_a_budget(tmp_path):
     config = read_settings(SiteConfig, site, "a site")
     assert (config.epsilon, config.delta) == (3.0, 1e-6)
     config = config.replace(members="members.toml")
-    assert list(config.allowed) == [*QUERIES, "train"]
+    assert list(config.allowed) == list(QUERIES)
     assert config.ledger_folder == tmp_path / "ledger"
     for wrong in ({"epsilon": 0.0}, {"epsilon": -1.0}, {"delta": 0.0}, {"delta": 0.5}):
         with pytest.raises(InputError, match=next(iter(wrong))):

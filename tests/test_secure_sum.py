@@ -25,11 +25,10 @@ from fedeas_private.flower.secure_sum import (
     RECORD,
     SumParticipant,
     _answer,
+    _begin_sum,
+    _new_session,
     _read,
     answer_secure_sum,
-    begin_sum,
-    new_server,
-    new_session,
     secure_sum,
 )
 from fedeas_private.secure_sum import client as client_module
@@ -71,7 +70,7 @@ from fedeas_private.secure_sum.messages import (
     RefusedError,
     marks,
 )
-from fedeas_private.secure_sum.server import Run
+from fedeas_private.secure_sum.server import Run, Server
 from sums import ALL_STAGES, Cohort, dropping, give_keys, identities, vectors_of
 
 LENGTH = 5
@@ -509,10 +508,10 @@ def test_a_sum_of_an_unknown_run_does_not_end_the_one_under_way(tmp_path):
     client = Client("first", 0, pairs, open_sum(tmp_path, "first"))
     client.shares(lambda: words[0])
     unknown = json.dumps({"asked": "x", "words": 4, "run": "no such run", "number": 0})
-    assert begin_sum(unknown, site) == b""
+    assert _begin_sum(unknown, site) == b""
     assert open_sum(tmp_path, "first").recall("shares") is not None
     known = json.dumps({"asked": "x", "words": 4, "run": "a run", "number": 1})
-    assert begin_sum(known, site)
+    assert _begin_sum(known, site)
     assert open_sum(tmp_path, "first").recall("shares") is None
 
 
@@ -536,10 +535,10 @@ def test_no_site_answers_a_stage_twice_while_its_record_is_removed(tmp_path):
     run = Run(who[0].members)
     asked = run.roster([(10 + k, send(k, "keys", run.name, b"")) for k in range(4)])
     run.met([(node, send(node - 10, "meet", run.name, c)) for node, c in asked.items()])
-    first, following = (new_session(name, 4, run) for name in ("first", "next"))
+    first, following = (_new_session(name, 4, run) for name in ("first", "next"))
     shares = [(10 + k, send(k, "shares", first, b"")) for k in range(4)]
-    all_four = new_server(first, run).deliver(shares)
-    without = new_server(first, run).deliver([said for said in shares if said[0] != 10])
+    all_four = Server(first, 0, 4, run).deliver(shares)
+    without = Server(first, 0, 4, run).deliver([said for said in shares if said[0] != 10])
 
     def race(asked, key):
         racing.append(key)
@@ -602,11 +601,11 @@ def test_requests_that_no_sum_begins_with_leave_nothing_on_disk(tmp_path):
     before = set(tmp_path.iterdir())
     for run, number in (("no such run", 0), ("a run", 2000)):
         named = {"asked": "x", "words": 4, "run": run, "number": number}
-        assert begin_sum(json.dumps(named), site) == b""
+        assert _begin_sum(json.dumps(named), site) == b""
     with pytest.raises(RefusedError):
         Client("late", 0, pairs, open_sum(tmp_path, "late")).masked(b"")
     assert set(tmp_path.iterdir()) == before
-    assert begin_sum(json.dumps({**named, "number": 0}), site)
+    assert _begin_sum(json.dumps({**named, "number": 0}), site)
     assert len(set(tmp_path.iterdir()) - before) == 1
 
 
