@@ -22,7 +22,7 @@ import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedeas import FedEAS, InputError, WaterFill
+from fedeas import FedEAS, InputError, LabelCounts
 from fedeas._util.settings import read_settings
 from fedeas.cache.database import open_database
 from fedeas.flower import client as client_module
@@ -355,27 +355,23 @@ def test_refusals_do_not_tell_which_classes_a_site_has(site):
 
 
 def test_refusals_do_not_tell_whether_anything_is_wanted(site):
-    """Bisect water-filling's price to where nothing is wanted any more: the sum of squares."""
-    squares = sum(n * n for n in COUNTS) / sum(COUNTS) ** 2
+    """Bisect beta to where the first sample is wanted: 1 over the client's size and skew."""
+    first = 1 / (math.sqrt(sum(COUNTS) / CLASSES) * float(skew.skewness(LabelCounts([COUNTS]))[0]))
 
-    def bisect(refused: Callable[[str], bool]) -> float:
-        low, high = 1e-3, 1.0
-        for _ in range(34):
+    def bisect(wanted: Callable[[str], bool]) -> float:
+        low, high = 1e-3, 1e3
+        for _ in range(50):
             middle = math.sqrt(low * high)
-            low, high = (middle, high) if refused(f"waterfill(price={middle!r})") else (low, middle)
+            low, high = (low, middle) if wanted(f"fedeas(beta={middle!r})") else (middle, high)
         return low
 
     old = bisect(lambda spec: bool(row_policy(spec).local(COUNTS).any()))
-    assert old == pytest.approx(squares, rel=1e-9)
+    assert 0 in COUNTS
+    assert old == pytest.approx(first, rel=1e-9)
     # At a site without a generator every policy but `none` is refused, wanted or not.
-    prices = (0.99, squares * 1.01, squares * 0.99, 0.01)
-    assert [bool(WaterFill(price=p).local(COUNTS).any()) for p in prices] == [
-        False,
-        False,
-        True,
-        True,
-    ]
-    assert all(site.refuses(policy=f"waterfill(price={p!r})") for p in prices)
+    betas = (first / 2, first * 0.99, first * 1.01, 12.0)
+    assert [bool(FedEAS(b).local(COUNTS).any()) for b in betas] == [False, False, True, True]
+    assert all(site.refuses(policy=f"fedeas(beta={b!r})") for b in betas)
 
 
 class Squares:

@@ -159,7 +159,6 @@ def test_there_are_many_of_them():
         ["--out", "/"],
         ["--policy", "full-balance", "--total", "100"],
         ["--policy", "full-balance", "--beta", "3"],
-        ["--policy", "waterfill(price=0.1)", "--total", "100"],
         ["--policy", "uniform", "--total", "100", "--beta", "3"],
         ["--cost", "free"],
         ["--cost", "1EUR", "--spend", "3h"],
@@ -192,12 +191,7 @@ def test_an_empty_client_is_no_error_and_is_named(tmp_path, fedeas):
 
 
 def test_options_that_would_be_ignored_are_refused(fedeas, paper_csv):
-    for arguments in (
-        ["compare", paper_csv, "--beta", 5, "--total", 7],
-        ["plan", paper_csv, "--betas", "4,8", "--out", "plan.csv"],
-        ["plan", paper_csv, "--betas", "4,-8"],
-        ["plan", paper_csv, "--betas", "4", "--policy", "full-balance"],
-    ):
+    for arguments in (["compare", paper_csv, "--beta", 5, "--total", 7],):
         result = fedeas(*arguments)
         assert result.code == 2
         assert len(result.err.splitlines()) == 1

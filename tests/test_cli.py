@@ -1,7 +1,6 @@
 import importlib
 import json
 import os
-import signal
 import subprocess
 import sys
 
@@ -10,7 +9,6 @@ from typer.main import get_command
 
 from fedeas import FedEAS, LabelCounts, Partition, Plan
 from fedeas.cli import add_installed_commands, app
-from paths import python_path
 from under_way import interrupted
 
 
@@ -91,20 +89,6 @@ def test_names_are_shown_as_they_are(fedeas, tmp_path):
     result = fedeas("plan", path)
     assert "[bold]x[/bold]" in result.out
     assert "dog" in result.out
-
-
-def test_a_table_of_betas(fedeas, paper_csv):
-    result = fedeas("plan", paper_csv, "--betas", "4,8")
-    assert "beta = 12" in result.out
-    assert "from beta = 11.374 to 13.286" in result.out
-    found = json.loads(fedeas("plan", paper_csv, "--betas", "4,8", "--json").out)
-    assert found["beta"] == 12
-    by_time = json.loads(
-        fedeas("plan", paper_csv, "--betas", "4,8", "--cost", "0.8s", "--spend", "3h", "--json").out
-    )
-    assert by_time["interval"] is None
-    chosen = next(point for point in by_time["path"] if point["beta"] == by_time["beta"])
-    assert chosen["total"] <= 13500
 
 
 def test_partition_writes_indices_and_counts(fedeas, paper, tmp_path):
@@ -222,63 +206,6 @@ def test_ctrl_c_stops_with_one_word_and_leaves_nothing(tmp_path):
     assert not list(place.iterdir())
 
 
-SWALLOWS = """
-import time
-from fedeas.cli import interrupt
-interrupt._PATIENCE = 0.5
-with interrupt.HeardInterrupts():
-    try:
-        print("ready", flush=True)
-        time.sleep(60)
-    except KeyboardInterrupt:
-        pass  # as a library does that is interrupted in the middle of an import
-    try:
-        time.sleep(60)
-    finally:
-        time.sleep(1.5)  # stopping takes its time, and is not interrupted once more
-        print("stopped in order", flush=True)
-"""
-
-
-def test_an_interrupt_that_a_library_loses_is_heard_all_the_same():
-    process = subprocess.Popen([sys.executable, "-c", SWALLOWS], stdout=subprocess.PIPE, text=True,
-                               stderr=subprocess.PIPE)  # fmt: skip
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=50)  # of the second minute of sleep
-    assert out == "stopped in order\n"
-    assert err.strip().endswith("KeyboardInterrupt")
-
-
-IMPORTS = """
-import sys, time
-from fedeas.cli.interrupt import HeardInterrupts
-with HeardInterrupts():
-    import slow_to_import
-    print("imported", flush=True)
-    time.sleep(60)
-"""
-SLOW = """
-import time
-print("ready", flush=True)
-for _ in range(100):
-    time.sleep(0.01)  # C++ that calls Python here would abort the process
-"""
-
-
-def test_an_import_is_completed_before_an_interrupt_is_raised(tmp_path):
-    (tmp_path / "slow_to_import.py").write_text(SLOW)
-    process = subprocess.Popen(
-        [sys.executable, "-c", IMPORTS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | {"PYTHONPATH": python_path(tmp_path)},
-    )  # fmt: skip
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=50)
-    assert out == "imported\n"
-    assert err.strip().endswith("KeyboardInterrupt")
-
-
 def test_odd_terminals(paper_csv, tmp_path):
     names = tmp_path / "counts.csv"
     names.write_text("client,éléphant,dog\nx,9000000,1\n", encoding="utf-8")
@@ -289,7 +216,6 @@ def test_odd_terminals(paper_csv, tmp_path):
         for arguments in (
             ["plan", names],
             ["compare", paper_csv],
-            ["plan", paper_csv, "--betas", "4,8"],
         ):
             done = subprocess.run(
                 [*command, *arguments], env=environment, capture_output=True, text=True, check=True
@@ -306,18 +232,6 @@ def test_nothing_asked_shows_the_help(fedeas):
         result = fedeas(*arguments)
         assert "Usage" in result.out + result.err
         assert "fedeas: " not in result.err
-
-
-def test_what_select_prints_can_be_used(fedeas, paper_csv, paper):
-    for total in (1137, 5000, 13437):
-        printed = fedeas("plan", paper_csv, "--betas", "4,8", "--total", total).out.splitlines()[-1]
-        assert FedEAS(beta=float(printed.removeprefix("beta = "))).plan(paper).total <= total
-    line = fedeas("plan", paper_csv, "--betas", "4,8").out.splitlines()[-2]
-    low, high = (float(word) for word in line.partition(" = ")[2].split(" to "))
-    for beta in (low, high):
-        plan = FedEAS(beta=beta).plan(paper)
-        assert plan.reduction >= 0.5
-        assert plan.synthetic_share < 0.25
 
 
 def test_a_wrong_number_of_the_paper_fails(reproduction, monkeypatch):

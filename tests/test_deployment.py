@@ -167,7 +167,7 @@ def test_a_server_cannot_ask_a_site_for_anything(sites, tmp_path, policy, messag
 
 
 def test_policies_that_need_one_row_alone_are_taken():
-    for spec in ("fedeas", "waterfill(price=0.2)", "full-balance", "none"):
+    for spec in ("fedeas", "full-balance", "none"):
         assert row_policy(spec).local([90, 10, 0]).shape == (3,)
 
 

@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 from cached import contents
 from counting import drawn
 from drawn import CLASSES, Bars
-from fedeas import FedEAS, InputError, WaterFill, augment, report_real_num_examples
+from fedeas import FedEAS, FullBalance, InputError, augment, report_real_num_examples
 from fedeas.augmentation import examples
 from fedeas.augmentation.synthetic import picture
 from fedeas.flower.backends import InlineGrid
@@ -209,13 +209,12 @@ def test_a_client_that_needs_nothing_keeps_its_data_and_opens_no_generator(kind,
     assert not options["cache"].exists()
 
 
-@pytest.mark.parametrize("policy", ["waterfill(price=0.003)", WaterFill(price=0.003)])
+@pytest.mark.parametrize("policy", ["full-balance", FullBalance()])
 def test_any_policy_of_one_client_alone(policy, bars, options):
-    """A price of water-filling, for example."""
     own = {**options, "beta": None, "policy": policy}
     _, labels = augment(images(), labels=LABELS, generator=bars, **own)
     n = np.bincount(LABELS, minlength=10)
-    wanted = WaterFill(price=0.003).local(n)
+    wanted = FullBalance().local(n)
     assert wanted.sum() > 0
     np.testing.assert_array_equal(np.bincount(labels, minlength=10), n + wanted)
 

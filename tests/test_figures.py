@@ -107,7 +107,7 @@ def test_the_same_picture_is_the_same_file(paper, tmp_path):
 
 
 def test_commands_draw(fedeas, paper_csv, tmp_path):
-    for command in (["plan"], ["compare"], ["plan", "--betas", "4,8"]):
+    for command in (["plan"], ["compare"]):
         file = tmp_path / f"{len(command)}-{command[0]}.png"
         assert fedeas(command[0], paper_csv, *command[1:], "--plot", file).code == 0
         assert file.read_bytes().startswith(PNG)

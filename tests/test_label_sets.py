@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import LinearConstraint, linprog, milp
 
-from fedeas import FedEAS, FullBalance, InputError, LabelCounts, MissingOnly, WaterFill, plan
+from fedeas import FedEAS, FullBalance, InputError, LabelCounts, MissingOnly, plan
 from fedeas.planning import covering, skew
 from fedeas.planning.covering import least_cover
 from fedeas.planning.label_set_plan import (
@@ -225,7 +225,7 @@ def test_larger_programs_are_as_good_as_those_of_scipy():
 
 POLICIES = [
     None, FedEAS(beta=12), FedEAS(beta=8, target="federation"), FedEAS(beta=5, below_mean=False),
-    "waterfill(total=40)", FullBalance(), MissingOnly(total=30), WaterFill(price=0.05),
+    "waterfill(total=40)", FullBalance(), MissingOnly(total=30),
 ]  # fmt: skip
 
 
@@ -513,7 +513,7 @@ def test_a_policy_without_a_target_is_measured_against_it(sets_file):
 
 
 def test_options_for_single_labels_are_refused(sets_file):
-    for option in ("--cost", "--spend", "--betas"):
+    for option in ("--cost", "--spend"):
         assert run(sets_file, option, "3").exit_code != 0
 
 

@@ -309,7 +309,6 @@ shares = st.lists(
 ).map(lambda drawn: ":".join(map(str, drawn)))
 POLICIES = {
     "fedeas": ("beta", "size_exponent", "entropy", "below_mean", "quality", "target", "limits"),
-    "waterfill": ("price", "total", "quality", "target", "costs"),
     "full-balance": ("target",),
     "none": ("target",),
 }
@@ -337,7 +336,7 @@ SOUND: dict[str, tuple[Any, ...]] = {
     "optimizer": ("sgd", "adam(eps=0)", "sgd(momentum=1)", "rprop", "adam", "rmsprop(alpha=0)"),
     "policy": (
         "none", "full-balance", "fedeas(beta=12)", "fedeas(beta=9999)",
-        "waterfill(price=0.01)", "waterfill(price=1e-6)", "fedeas(beta=1e4, quality=0.01)",
+        "fedeas(beta=1e4, quality=0.01)",
     ),
     "batch": (2, 3, 16, 64), "epochs": (1, 3), "steps": (1, 20), "learning_rate": RATES,
     "weight_decay": (1e-300, 1.0), "round": (1, 2**31), "seed": (0, 2**62),
@@ -475,7 +474,7 @@ def test_turns_are_mostly_sound(kinds, kind):
 
 def test_sound_training_is_not_refused(sites):
     """The control: the sites do train, so that equal refusals are not refusals of everything."""
-    for policy in ("none", "full-balance", "fedeas(beta=12)", "waterfill(price=0.01)"):
+    for policy in ("none", "full-balance", "fedeas(beta=12)"):
         assert not equal(sites, training(policy=policy))
     for method in ("moon", "scaffold", "class-weights", "fedlc"):
         assert not equal(sites, training(method=method, policy="full-balance"))

@@ -85,19 +85,11 @@ LOCAL = {
     "fedeas-printed": lambda c: FedEAS(beta=9, target=c.target, below_mean=False),
     "full-balance": lambda c: FullBalance(target=c.target),
     "none": lambda c: NoGeneration(target=c.target),
-    "waterfill-price": lambda c: WaterFill(price=1e-2, target=c.target),
-    "effective-price": lambda c: WaterFill(
-        price=1e-3, target=c.target, costs=c.costs, limits=c.limits, quality=c.quality
-    ),
-    "copies-price": lambda c: HeldClassesOnly(price=1e-2, target=c.target),
 }
 # Whole samples that are left over go to somebody: to whom may depend on the order.
 WHOLE = {
-    "waterfill": lambda c: WaterFill(total=3000, target=c.target),
-    "effective": lambda c: WaterFill(
-        total=3000, target=c.target, costs=c.costs, limits=c.limits, quality=c.quality
-    ),
-    "copies": lambda c: HeldClassesOnly(total=3000, target=c.target),
+    "waterfill": lambda c: WaterFill(total=3000),
+    "copies": lambda c: HeldClassesOnly(total=3000),
     "greedy": lambda c: Greedy(total=200, target=c.target),
     "uniform": lambda c: Uniform(total=3001, target=c.target),
     "missing-only": lambda c: MissingOnly(total=3001, target=c.target),
@@ -145,7 +137,6 @@ def test_what_goes_by_name_is_refused_where_nothing_says_which_one_it_is():
         FedEAS(limits={"north": 5}),
         FedEAS(quality={"cat": 0.5, "dog": 1}),
         FedEAS(target={"cat": 1, "dog": 2}),
-        WaterFill(price=0.1, costs={"north": 5}),
         FullBalance(target={"cat": 1, "dog": 2}),
     ):
         with pytest.raises(InputError) as error:
@@ -158,7 +149,7 @@ def test_what_goes_by_name_is_refused_where_nothing_says_which_one_it_is():
     with pytest.raises(InputError):
         FedEAS().local([90, 10], ["cat"])
     with pytest.raises(InputError):
-        WaterFill(price=0.1, costs={"north": 5}).local([90, 10], client="south")
+        FedEAS(quality={"cat": 0.5, "dog": 1}).local([90, 10], ["cat", "cow"])
     with pytest.raises(InputError):
         skew.imbalance([[90, 10]], target={"cat": 1, "dog": 2})
 
@@ -210,7 +201,7 @@ def test_a_comparison_is_the_same_in_any_order(case):
 def test_streams_are_the_same_in_any_order(tmp_path_factory, case):
     folder = tmp_path_factory.mktemp("stream")
     case.other_counts.save(folder / "counts.parquet")
-    for name in ("fedeas", "effective-price"):
+    for name in ("fedeas", "full-balance"):
         policy = LOCAL[name](case)
         plan_stream(folder / "counts.parquet", policy, folder / "plan.parquet")
         plan = policy.plan(case.counts)
@@ -252,9 +243,7 @@ def test_data_sets_are_filled_with_the_same_classes_in_any_order(tmp_path, targe
 COMMANDS = (
     ("plan", "--target", "target.csv", "--quality", "quality.csv", "--limits", "limits.csv"),
     ("plan", "--target", "target.csv", "--cost", "costs.csv", "--spend", "900s"),
-    ("plan", "--policy", "waterfill", "--target", "target.csv", "--total", "500"),
-    ("plan", "--betas", "4,8", "--target", "target.csv", "--quality", "quality.csv"),
-    ("plan", "--betas", "4,8", "--target", "target.csv", "--total", "800"),
+    ("plan", "--target", "target.csv", "--total", "800"),
     ("compare", "--target", "target.csv"),
     ("compare", "--target", "target.csv", "--total", "800"),
 )
@@ -279,9 +268,7 @@ def test_commands_answer_the_same_in_any_order(fedeas, tmp_path, monkeypatch, co
         answers.append(json.loads(result.out))
     first, same, other = answers
     assert same == first
-    if "--betas" in command:
-        assert other["beta"] == pytest.approx(first["beta"])
-    elif command[0] == "compare":
+    if command[0] == "compare":
         assert [row["total"] for row in other] == [row["total"] for row in first]
     else:
         plans = {row["client"]: row["samples"] for row in other["clients"]}
@@ -300,11 +287,11 @@ def test_a_hundred_thousand_names_are_matched_in_a_moment():
     assert ordered.values[:2] == (3.0, 3.0)
 
 
-@pytest.mark.parametrize("kind", ["quality", "limits", "costs"])
+@pytest.mark.parametrize("kind", ["quality", "limits"])
 def test_a_series_says_neither_order_nor_names(kind):
     """Its index names its values, but a list of them would be taken in order."""
     pd = pytest.importorskip("pandas")
     series = pd.Series({"b": 0.5, "a": 1.0})
     with pytest.raises(InputError, match="to_dict"):
-        WaterFill(total=10, **{kind: series})
-    assert getattr(WaterFill(total=10, **{kind: series.to_dict()}), kind).names == ("b", "a")
+        FedEAS(**{kind: series})
+    assert getattr(FedEAS(**{kind: series.to_dict()}), kind).names == ("b", "a")

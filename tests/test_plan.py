@@ -16,6 +16,7 @@ from fedeas import (
     InputError,
     LabelCounts,
     MissingExtraError,
+    MissingOnly,
     Plan,
     Uniform,
     WaterFill,
@@ -233,7 +234,7 @@ def test_a_target_that_nobody_holds_is_refused_everywhere():
     target = [0, 0, 1, 1]
     for ask in (
         lambda: Greedy(total=5, target=target).plan(counts),
-        lambda: WaterFill(total=5, target=target).plan(counts),
+        lambda: Uniform(total=5, target=target).plan(counts),
         lambda: FedEAS(target=target).plan(counts),
         lambda: FedEAS().plan(counts).scored_for(counts, target),
         lambda: diagnose(counts, target),
@@ -289,8 +290,8 @@ def test_one_verb_plans(paper):
     assert within == FedEAS(beta=choose_beta(paper, total=9000).beta).plan(paper)
     assert 8000 < within.total <= 9000
     assert fedeas.plan(paper, "waterfill", total=900) == WaterFill(total=900).plan(paper)
-    aimed = fedeas.plan(paper, WaterFill(total=900), target="federation", cost="2s")
-    expected = WaterFill(total=900, target="federation").plan(paper)
+    aimed = fedeas.plan(paper, MissingOnly(total=900), target="federation", cost="2s")
+    expected = MissingOnly(total=900, target="federation").plan(paper)
     assert aimed == expected.with_cost(Cost(2.0))
     for wrong in ({"policy": "full-balance"}, {"policy": "fedeas(beta=8)"}, {"policy": FedEAS()}):
         with pytest.raises(InputError):

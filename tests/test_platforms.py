@@ -3,7 +3,6 @@
 import ast
 import io
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path, PureWindowsPath
@@ -12,7 +11,6 @@ import pytest
 
 from fedeas import FedEAS, InputError, LabelCounts, Partition, Plan, make_partition
 from fedeas._util.files import owner_only_folder, read_json, write_json
-from fedeas.cli import interrupt
 from fedeas.data.count_sources import _is_object, read_counts
 
 ROOT = Path(__file__).parents[1]
@@ -146,7 +144,6 @@ def test_partitions_are_the_same_where_lines_end_in_two_characters(windows_newli
         ["plan", "counts.csv", "--out", "plan.csv", "--cost", "0.8s"],
         ["plan", "counts.csv", "--json"],
         ["compare", "counts.csv"],
-        ["plan", "counts.csv", "--betas", "4,8"],
         ["partition", "balanced:10x600", "--recipe", "iid", "--clients", "4", "--out", "p.npz"],
     ],
     ids=lambda a: " ".join(a[:1]),
@@ -190,20 +187,6 @@ def test_secure_sums_say_that_they_need_posix(monkeypatch, tmp_path):
     if os.name == "posix":
         owner_only_folder(tmp_path / "state")
         assert (tmp_path / "state").is_dir()
-
-
-def test_a_lost_interrupt_is_raised_again_without_ending_the_process(monkeypatch):
-    """`os.kill` on Windows ends a process at once, whatever the signal."""
-    heard = []
-    before = signal.signal(signal.SIGINT, lambda *_: heard.append("SIGINT"))
-    try:
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "name", "nt")
-            patch.setattr(os, "kill", lambda *_: heard.append("killed"))
-            interrupt._raise_interrupt()
-        assert heard == ["SIGINT"]
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_training_goes_on_without_the_switches_of_glibc(monkeypatch):

@@ -31,7 +31,6 @@ local_policies = st.one_of(
         below_mean=st.booleans(),
     ),
     st.sampled_from([FullBalance(), NoGeneration()]),
-    st.builds(WaterFill, price=st.floats(1e-6, 1)),
 )
 total_policies = st.builds(
     lambda kind, total: kind(total=total),
@@ -155,7 +154,6 @@ def test_nonsense_of_a_third_party_is_refused_by_name(paper):
 
 def test_policies_by_name():
     assert make_policy("fedeas(beta=8, entropy=false)") == FedEAS(beta=8, entropy=False)
-    assert make_policy("waterfill(price=0.1)", total=5) == WaterFill(price=0.1)
     assert make_policy("waterfill", total=5) == WaterFill(total=5)
     assert isinstance(make_policy("full-balance", total=5), LocalPolicy)
 
@@ -176,9 +174,7 @@ def test_policies_by_name():
         ("fedeas(beta=many)", "beta out of range"),
         ("uniform(total=1.5)", "not a total"),
         ("uniform(total=-1)", "not a total"),
-        ("waterfill", "a total or a price"),
-        ("waterfill(total=1, price=1)", "a total or a price"),
-        ("waterfill(price=0)", "price out of range"),
+        ("waterfill", "needs 'total'"),
         ("no.such.module:Policy", "cannot import"),
         ("os:nothing", "cannot import"),
         ("os:sep", "is not a policy"),
@@ -213,7 +209,7 @@ def test_numbers_of_numpy_are_numbers(paper):
 @pytest.mark.parametrize(
     "policy",
     [FedEAS(), FullBalance(), Uniform(total=9), MissingOnly(total=9), WaterFill(total=9),
-     WaterFill(price=0.1), Greedy(total=9)],
+     Greedy(total=9)],
 )  # fmt: skip
 def test_policies_take_matrices_and_data_frames(policy):
     import pandas as pd
@@ -270,7 +266,7 @@ def test_numbers_are_kept_as_plain_ones():
         assert repr(FedEAS(beta=number)) in (repr(FedEAS(beta=8)), repr(FedEAS(beta=8.0)))
     assert FedEAS(entropy=np.False_) == FedEAS(entropy=False)
     assert repr(Uniform(total=np.int32(5))) == "Uniform(total=5)"
-    assert repr(WaterFill(price=np.float64(0.5))) == repr(WaterFill(price=0.5))
+    assert repr(FedEAS(beta=np.float64(0.5))) == repr(FedEAS(beta=0.5))
     for wrong in (
         {"beta": True},
         {"beta": np.True_},

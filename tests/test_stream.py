@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedeas import Cost, FedEAS, FullBalance, InputError, LabelCounts, Plan, WaterFill
+from fedeas import Cost, FedEAS, FullBalance, InputError, LabelCounts, Plan
 from fedeas.planning.stream import client_count, plan_stream
 from limited import attempt
 
@@ -24,7 +24,7 @@ def many(tmp_path_factory):
     return path, counts
 
 
-@pytest.mark.parametrize("policy", [FedEAS(beta=12), FullBalance(), WaterFill(price=0.05)])
+@pytest.mark.parametrize("policy", [FedEAS(beta=12), FullBalance()])
 def test_a_streamed_plan_is_the_plan(many, policy, tmp_path):
     path, counts = many
     done = []

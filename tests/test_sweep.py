@@ -184,7 +184,6 @@ def test_a_list_of_references_is_one_more_list(tmp_path):
 
 def test_a_total_is_written_only_where_one_is_missing():
     assert with_total("waterfill", 7) == "waterfill(total=7)"
-    assert with_total("waterfill(price=0.1)", 7) == "waterfill(price=0.1)"
     assert with_total("uniform(total=3)", 7) == "uniform(total=3)"
     assert with_total("full-balance", 7) == "full-balance"
 

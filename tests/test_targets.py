@@ -3,9 +3,7 @@
 import json
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
@@ -24,22 +22,20 @@ from fedeas import (
     Plan,
     Target,
     Uniform,
-    WaterFill,
     compare,
 )
 from fedeas.planning import skew
 from fedeas.planning.beta import admissible_betas, beta_for_total, path, steps
 from fedeas.planning.plan import overfilled
-from fedeas.planning.policies import make_policy, price_for_total, settled_spec
-from fedeas.planning.policies.levels import Levels, TargetLevels
+from fedeas.planning.policies import make_policy, settled_spec
 from fedeas.planning.stream import plan_stream
 from fedeas.planning.targets import make_target
 from greedy import Greedy
 from strategies import counts
 
 EVERY_POLICY = [
-    FedEAS(beta=7), FullBalance(), NoGeneration(), WaterFill(price=0.01),
-    WaterFill(total=40), Greedy(total=40), Uniform(total=40), MissingOnly(total=40),
+    FedEAS(beta=7), FullBalance(), NoGeneration(), Greedy(total=40),
+    Uniform(total=40), MissingOnly(total=40),
 ]  # fmt: skip
 
 
@@ -120,21 +116,10 @@ def test_a_uniform_target_gives_the_same_plan_to_the_last_digit(paper, policy, t
     assert aimed_at.target_name == "uniform"
 
 
-@given(counts, st.integers(0, 10**5))
-def test_the_general_water_levels_are_the_uniform_ones_for_equal_shares(c, total):
-    n = c.n.astype(float)
-    plain, general = Levels(n), TargetLevels(n, np.full(c.C, 1 / c.C))
-    np.testing.assert_allclose(general.filled, plain.filled, rtol=1e-9, atol=1e-6)
-    np.testing.assert_allclose(general.prices, plain.prices, rtol=1e-6, atol=1e-9)
-    assert (general.most == plain.most).all()
-
-
-@given(aimed(), st.floats(0.5, 50), st.floats(1e-4, 0.5))
-def test_a_clients_local_answer_is_its_row_for_any_target(given_, beta, price):
+@given(aimed(), st.floats(0.5, 50))
+def test_a_clients_local_answer_is_its_row_for_any_target(given_, beta):
     c, t = given_
-    for policy in (
-        FedEAS(beta, target=t), FullBalance(t), WaterFill(price=price, target=t),
-    ):  # fmt: skip
+    for policy in (FedEAS(beta, target=t), FullBalance(t)):
         plan = policy.plan(c)
         for n, row in zip(c.n, plan.samples, strict=True):
             np.testing.assert_array_equal(policy.local(n), row)
@@ -146,12 +131,8 @@ def test_a_client_that_is_at_the_target_generates_nothing(c, beta, entropy):
         if (n > 0).sum() < 2:
             continue
         t = Target(n)
-        for policy in (
-            FedEAS(beta, entropy=entropy, target=t), FullBalance(t),
-            WaterFill(price=1e-6, target=t), WaterFill(price=1e-3, target=t),
-        ):  # fmt: skip
+        for policy in (FedEAS(beta, entropy=entropy, target=t), FullBalance(t)):
             assert not policy.local(n).any(), policy
-        assert WaterFill(total=100, target=t).plan(LabelCounts([n])).total == 0
         assert skew.imbalance([n], target=t) == pytest.approx(0, abs=1e-15)
 
 
@@ -174,66 +155,6 @@ def test_fedeas_fills_scarce_classes_up_to_their_part_of_the_budget(given_, beta
                 assert abs(x + made - up_to) <= 1
             elif x < N[k] * share * (1 - 1e-9):
                 assert up_to <= x + 1
-
-
-def rounding(c: LabelCounts, t: Target, samples: np.ndarray) -> float:
-    """What whole samples can cost: raised classes are off by up to one, and so is a client."""
-    kept = t.array > 0
-    n = c.n[:, kept]
-    M = np.maximum((n + samples[:, kept]).sum(axis=1), 1)
-    return float((skew.weights(n) * (kept.sum() / 4 + 1) / M**2).sum()) + 1e-12
-
-
-@given(aimed(), st.integers(1, 3000), st.integers(0, 2**32 - 1), st.sampled_from([1, 1000]))
-def test_no_policy_of_the_same_total_has_a_lower_score_for_any_target(given_, total, seed, scale):
-    c, t = given_
-    c, total = LabelCounts(c.n * scale), total * scale
-    rng = np.random.default_rng(seed)
-    kept = t.array > 0
-    pairs = (c.n[:, kept].any(axis=1)[:, None] & kept).reshape(-1)
-    others = [
-        rng.multinomial(total, pairs / pairs.sum()).reshape(c.n.shape),
-        FedEAS(beta=rng.uniform(1, 30), target=t).plan(c).samples,
-    ]
-    with suppress(InfeasibleError):
-        others.append(MissingOnly(total=total, target=t).plan(c).samples)
-    if scale == 1:
-        others.append(Greedy(total=min(total, 300), target=t).plan(c).samples)
-    for samples in others:
-        water = WaterFill(total=int(samples.sum()), target=t).plan(c)
-        assert water.score_after <= skew.imbalance(c, samples, t) + rounding(c, t, water.samples)
-
-
-def test_water_filling_is_the_best_of_all_plans_of_small_federations_for_any_target():
-    """Against all plans of whole samples, by dynamic programming over clients."""
-    rng = np.random.default_rng(0)
-    excess = []
-    for _ in range(120):
-        c = LabelCounts(np.maximum(rng.integers(0, 10, (rng.integers(1, 4), 3)), [[0, 0, 1]]))
-        total, t = int(rng.integers(1, 8)), Target(rng.dirichlet([1, 1, 1]))
-        found = WaterFill(total=total, target=t).plan(c)
-        if found.total == total:
-            excess.append((found.score_after - best_score(c, total, t)) / found.score_before)
-    assert len(excess) > 100
-    assert -1e-12 < min(excess) <= max(excess) < 1e-9
-
-
-def best_score(c: LabelCounts, total: int, t: Target) -> float:
-    """The lowest score of any plan of a total: all ways of each client, best shared out."""
-    best = np.array([0.0, *[np.inf] * total])
-    ways = [np.array(w) for w in product(range(total + 1), repeat=c.C) if sum(w) <= total]
-    for p, n in zip(skew.weights(c), c.n, strict=True):
-        own = np.full(total + 1, np.inf)
-        far = skew.deviation(n + np.array(ways), t)
-        np.minimum.at(own, [w.sum() for w in ways], p * far)
-        best = np.array([min(best[m - i] + own[i] for i in range(m + 1)) for m in range(total + 1)])
-    return float(best[total])
-
-
-def test_one_broadcast_price_spends_a_total_for_a_target(paper):
-    t = Target(np.arange(1, 11))
-    price = price_for_total(paper, 5000, t)
-    assert abs(WaterFill(price=price, target=t).plan(paper).total - 5000) <= paper.K
 
 
 def test_the_federation_s_own_distribution_is_that_of_all_clients(paper):
@@ -290,7 +211,7 @@ def test_a_target_for_other_classes_is_refused():
 
 def test_a_target_goes_into_a_spec_and_into_what_a_run_is_known_by(tmp_path):
     assert make_policy("fedeas(beta=8, target=federation)").target.shares is None
-    policy = make_policy("waterfill(price=0.01, target=2:1:1)")
+    policy = make_policy("full-balance(target=2:1:1)")
     assert policy.target.shares == (0.5, 0.25, 0.25)
     file = tmp_path / "t.csv"
     file.write_text("0,2\n1,1\n2,1\n")
@@ -379,20 +300,21 @@ def test_policies_are_compared_against_one_target(paper):
             return np.ones(c.n.shape, np.int64)
 
     t = Target.federation(paper)
-    table = compare(paper, ["fedeas", "uniform", "waterfill", Mine()], FedEAS(target=t))
+    table = compare(paper, ["fedeas", "uniform", Mine()], FedEAS(target=t))
     for row, samples in zip(
         table,
         [
             FedEAS(target=t).plan(paper).samples,
             Uniform(total=table.total).plan(paper).samples,
-            WaterFill(total=table.total, target=t).plan(paper).samples,
             np.ones(paper.n.shape),
         ],
         strict=True,
     ):
         removed = 1 - skew.imbalance(paper, samples, t) / skew.imbalance(paper, target=t)
         assert row.reduction == pytest.approx(removed, abs=1e-9)
-    assert table.rows[2].reduction >= table.rows[0].reduction
+    (water,) = compare(paper, ["waterfill"], FedEAS(target=t))
+    assert water.total is None
+    assert "uniform target only" in water.note
 
 
 @pytest.mark.parametrize("target", ["federation", [0, 3, 2, 1], {"a": 4, "c": 2, "d": 1, "b": 0}])
@@ -403,7 +325,7 @@ def test_a_stream_is_planned_as_memory_is_for_a_target(tmp_path, target):
     c = LabelCounts(n, classes=["a", "b", "c", "d"])
     file, out = tmp_path / "c.parquet", tmp_path / "plan.parquet"
     c.save(file)
-    for policy in (FedEAS(beta=9, target=target), WaterFill(price=0.02, target=target)):
+    for policy in (FedEAS(beta=9, target=target), FullBalance(target=target)):
         plan, streamed = policy.plan(c), plan_stream(file, policy, out)
         assert streamed.total == plan.total
         assert streamed.real == plan.real == c.total
@@ -464,10 +386,11 @@ def test_the_command_line_takes_a_target(tmp_path, paper):
         assert (shown["target"], shown["total"]) == (name, plan.total)
         assert shown["score_after"] == plan.score_after
     assert json.loads(run("plan", str(file), "--beta", "8", "--json").stdout)["target"] == "uniform"
-    shown = json.loads(
-        run("plan", str(file), "--betas", "4", "--target", "federation", "--json").stdout
+    shown = json.loads(run("plan", str(file), "--target", "federation", "--json").stdout)
+    assert (
+        shown["settings"]["beta"]
+        == admissible_betas(paper, policy=FedEAS(target="federation")).choice
     )
-    assert shown["beta"] == admissible_betas(paper, policy=FedEAS(target="federation")).choice
     rows = json.loads(run("compare", str(file), "--target", "federation", "--json").stdout)
     assert rows[0]["total"] == FedEAS(target="federation").plan(paper).total
     bad = run("plan", str(file), "--target", "unifrom")

@@ -11,14 +11,12 @@ from fedeas import (
     FedEAS,
     FullBalance,
     InfeasibleError,
-    InputError,
     LabelCounts,
     MissingOnly,
     Uniform,
     WaterFill,
 )
 from fedeas.planning import skew
-from fedeas.planning.policies import price_for_total
 from greedy import Greedy
 from strategies import counts
 
@@ -132,23 +130,6 @@ def test_tied_clients_share_a_total_in_order():
     np.testing.assert_array_equal(np.unique(plan.per_client), [1, 2])
 
 
-@given(counts, st.floats(1e-5, 0.9))
-def test_at_a_price_clients_buy_every_sample_that_is_worth_more(c, price):
-    for n, g in zip(c.n, WaterFill(price=price).plan(c).samples, strict=True):
-        if not n.any():
-            continue
-        m = n + g
-        # The worth of one more sample, in the units of the price, once a whole level is reached.
-        worth = n.sum() / m.sum() * ((m / m.sum()) @ (m / m.sum()) - m.min() / m.sum())
-        assert worth <= price + (c.C + 2) / m.sum()
-        if g.any():  # and the last one that was bought was worth its price
-            before = m.copy()
-            before[np.flatnonzero(g)[m[g > 0].argmax()]] -= 1
-            q = before / before.sum()
-            last = n.sum() / before.sum() * (q @ q - before.min() / before.sum())
-            assert last >= price - (c.C + 2) / before.sum()
-
-
 def test_its_time_does_not_grow_with_the_total(paper):
     """Greedy takes a step a sample; water-filling a bisection, whatever the total."""
 
@@ -163,35 +144,3 @@ def test_its_time_does_not_grow_with_the_total(paper):
     few, many = (WaterFill(total=total) for total in (10**4, 10**6))
     c = LabelCounts(paper.n * 10)
     assert seconds(many, c) < 5 * seconds(few, c)
-
-
-def test_one_broadcast_price_spends_a_total(paper):
-    for total in PAPER:
-        price = price_for_total(paper, total)
-        by_price = WaterFill(price=price).plan(paper)
-        assert abs(by_price.total - total) <= paper.K
-        assert by_price.reduction == pytest.approx(
-            WaterFill(total=total).plan(paper).reduction, abs=1e-3
-        )
-
-
-def test_one_client_cannot_know_its_part_of_a_total():
-    with pytest.raises(InputError, match="use a price"):
-        WaterFill(total=10).local([3, 1])
-
-
-def test_no_client_ends_further_from_a_target_than_it_was():
-    plan = WaterFill(total=9, target=[0.287, 0.713]).plan([[1, 3]])
-    assert plan.score_after <= plan.score_before
-    assert plan.total == 0
-
-
-@given(st.integers(0, 10**6), st.integers(0, 12), st.booleans())
-def test_few_samples_never_make_it_worse(seed, total, limited):
-    rng = np.random.default_rng(seed)
-    n = rng.integers(0, 6, (3, 3)) + np.eye(3, dtype=int)
-    target = rng.dirichlet([1] * 3).clip(0.01)
-    rule = WaterFill(total=total, target=target, limits=5 if limited else None)
-    plan = rule.plan(n)
-    before, after = skew.deviation(n, target), skew.deviation(n + plan.samples, target)
-    assert (after <= before + 1e-9).all()

@@ -222,7 +222,7 @@ def with_total(policy: str, total: int | None, seed: int = 0) -> str:
     matched = make_policy(policy, **({} if total is None else {"total": total}))
     takes = getattr(matched, "__dataclass_fields__", {})
     added: dict[str, object] = {}
-    if total is not None and "total" in takes and not settings.keys() & {"total", "price"}:
+    if total is not None and "total" in takes and "total" not in settings:
         added["total"] = total
     if "seed" in takes and "seed" not in settings:
         added["seed"] = seed

@@ -72,7 +72,7 @@ def augment(
         The strength of FedEAS. Either this or `policy`.
     policy : str or LocalPolicy, optional
         Any policy that needs only the client's own counts, by name or as an object:
-        `"waterfill(price=0.003)"`, for example. Text may come from a server, so it names built-in
+        `"full-balance"`, for example. Text may come from a server, so it names built-in
         and installed policies only, and no file.
     target : Target, mapping, sequence, str or path, optional
         With beta: the class distribution to aim at, uniform by default. A client does not know the

@@ -18,7 +18,6 @@ from fedeas.cli.fill import fill
 from fedeas.cli.generator import generator
 from fedeas.cli.generator_sample import sample_generator
 from fedeas.cli.init import init
-from fedeas.cli.interrupt import HeardInterrupts
 from fedeas.cli.partition import partition
 from fedeas.cli.plan import plan
 from fedeas.cli.profile import profile
@@ -121,8 +120,7 @@ def run_app(app: typer.Typer) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        with HeardInterrupts():
-            code = app(standalone_mode=False)
+        code = app(standalone_mode=False)
         sys.stdout.flush()
     except FedeasError as error:
         code = _fail(str(error))

@@ -3,19 +3,18 @@
 import json
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.text import Text
 
 from fedeas._util.progress import progress
 from fedeas.cli import label_counts, label_sets, show
 from fedeas.errors import InputError
 
 if TYPE_CHECKING:
-    from fedeas import BetaChoice, Cost, Diagnosis, FedEAS, LabelCounts, Plan, Policy, Target
+    from fedeas import BetaChoice, Cost, Diagnosis, LabelCounts, Plan, Policy, Target
     from fedeas.planning.stream import StreamedPlan
 
 # Above this many clients a Parquet file is planned as a stream and only the sums are shown.
@@ -36,10 +35,6 @@ def plan(
     ),
     beta: float | None = typer.Option(
         None, help="FedEAS's budget parameter; chosen by default.", rich_help_panel=_POLICY
-    ),
-    betas: str | None = typer.Option(
-        None, metavar="4,8,12", help="Instead of a plan: what these betas buy.",
-        rich_help_panel=_POLICY,
     ),
     target: str | None = label_counts.target_option(_POLICY),
     quality: Path | None = label_counts.quality_option(_POLICY),
@@ -62,7 +57,7 @@ def plan(
     out: Path | None = typer.Option(
         None, metavar="FILE", help="Write the plan: .csv, .tsv, .json or .parquet."
     ),
-    plot: Path | None = show.plot_option("counts before and after; with --betas, the choice"),
+    plot: Path | None = show.plot_option("counts before and after"),
     rows: int = typer.Option(
         20, min=1, metavar="N", show_default=False, help="Number of clients to show (default 20)."
     ),
@@ -82,7 +77,7 @@ def plan(
 
     Example: `fedeas plan counts.csv --cost 0.8s --out plan.csv`
     """
-    from fedeas import FedEAS, diagnose
+    from fedeas import diagnose
     from fedeas.countfiles.sidecar import written_files
     from fedeas.planning.beta import choose_policy
     from fedeas.planning.named_values import make_named_values
@@ -92,16 +87,20 @@ def plan(
     if plot is not None:
         show.check_picture(plot)
     aim = make_target(target)
-    sweep = _read_betas(betas, out)
     if _is_stream(counts_file):
-        unused = {"total": total, "spend": spend, "limits": limits, "quality": quality}
-        unused |= {"plot": plot, "betas": betas}
+        unused = {
+            "total": total,
+            "spend": spend,
+            "limits": limits,
+            "quality": quality,
+            "plot": plot,
+        }
         if asked := [f"--{name}" for name, value in unused.items() if value is not None]:
             raise _not_streamed(asked[0])
         _plan_stream(counts_file, policy, beta, aim, _read_cost(cost, None), out, as_json)
         return
     if label_sets.holds_label_sets(counts_file):
-        unused = {"betas": betas, "cost": cost, "spend": spend, "quality": quality, "plot": plot}
+        unused = {"cost": cost, "spend": spend, "quality": quality, "plot": plot}
         label_sets.plan_sets(
             counts_file, policy, beta, aim, total, limits, out, rows, unused, as_json
         )
@@ -115,12 +114,6 @@ def plan(
         counts, policy, budget, costs, beta=beta, target=aim, quality=worth,
         limits=make_named_values(limits, "limits"),
     )  # fmt: skip
-    if sweep:
-        if not isinstance(rule, FedEAS):
-            raise InputError("only FedEAS has a beta", got=rule)
-        label_counts.note_counts(counts_file, source)
-        _show_betas(counts, rule, choice, sweep, price, plot, as_json)
-        return
     answer = make_plan(rule, counts)
     if aim or worth:
         answer = answer.scored_for(counts, answer.target or aim, worth)
@@ -186,21 +179,6 @@ def _read_cost(text: str | None, clients: Sequence[str] | None) -> "Cost | None"
     return Cost.load(text, clients)
 
 
-def _read_betas(text: str | None, out: Path | None) -> list[float]:
-    """Read '4,8,12'."""
-    if text is None:
-        return []
-    if out is not None:
-        raise InputError("give --betas or --out, not both", got=text)
-    try:
-        betas = [float(part) for part in text.split(",")]
-    except ValueError:
-        betas = []
-    if not betas or not all(0 < beta < float("inf") for beta in betas):
-        raise InputError("not a list of betas", got=text, allowed="numbers above 0: 4,8,12")
-    return betas
-
-
 # Files of any length
 
 
@@ -261,7 +239,7 @@ def _not_streamed(option: str) -> InputError:
     return InputError(
         f"more than {_STREAM_FROM:,} clients are planned as a stream",
         got=option,
-        allowed="a local policy by beta or price, with --target and one --cost for all",
+        allowed="a local policy, with --target and one --cost for all",
     )
 
 
@@ -323,7 +301,7 @@ def _title(plan: "Plan", advice: str) -> str:
     """Return the policy, its settings and its total."""
     from fedeas.planning.diagnosis import COPIES, NOTHING
 
-    scalars = {key: plan.settings.get(key) for key in ("beta", "total", "price")}
+    scalars = {key: plan.settings.get(key) for key in ("beta", "total")}
     if plan.settings.get("costs") and plan.cost and plan.cost.by_client:
         scalars["spend"] = scalars.pop("total")
     settings = [f"{key} {value:g}" for key, value in scalars.items() if value]
@@ -449,85 +427,3 @@ def _summary(
         "advice_text": diagnosis.advice_text,
         "diagnosis": diagnosis.to_dict(),
     }
-
-
-# Which beta
-
-
-def _show_betas(
-    counts: "LabelCounts", rule: "FedEAS", choice: "BetaChoice | None", betas: Sequence[float],
-    cost: "Cost | None", plot: Path | None, as_json: bool,
-) -> None:  # fmt: skip
-    """Show what the chosen beta buys, and what others would."""
-    if choice is not None and choice.nothing:
-        if as_json:
-            show.print_json({"beta": None, "total": 0, "reason": choice.reason})
-        else:
-            typer.echo(f"nothing to generate: {choice.reason}")
-        return
-    interval = choice.interval if choice else None
-    if plot is not None:
-        from fedeas.plots import figures
-
-        figures.beta_selection(counts, plot, rule.beta, interval, rule)
-    plans = {beta: replace(rule, beta=beta).plan(counts) for beta in sorted({*betas, rule.beta})}
-    plan = plans[rule.beta]
-    label_counts.note_plan(counts, plan)
-    records = [
-        {
-            "beta": beta,
-            "total": each.total,
-            "reduction": each.reduction,
-            "synthetic_share": each.synthetic_share,
-            "cost": cost.amount(each.per_client) if cost else None,
-        }
-        for beta, each in plans.items()
-    ]
-    if as_json:
-        show.print_json(
-            {
-                "beta": rule.beta,
-                "target": plan.target_name,
-                "interval": interval and asdict(interval),
-                "overfilled": asdict(plan.overfilled) if plan.overfilled else None,
-                "path": records,
-            }
-        )
-    else:
-        _print_betas(records, rule.beta, cost, choice)
-    if plot is not None:
-        show.note(f"wrote {plot}")
-
-
-def _print_betas(
-    records: Sequence[dict[str, Any]], beta: float, cost: "Cost | None", best: "BetaChoice | None"
-) -> None:
-    from fedeas.planning.cost import cost_text
-
-    columns = [("beta", True), ("samples", True), ("removed", True), ("", False), ("share", True)]
-    table = show.new_table(
-        "What each beta buys", *columns, *([("cost", True)] if cost else []), ("", False)
-    )
-    for record in records:
-        row: list[str | Text] = [
-            f"{record['beta']:.9g}",
-            f"{record['total']:,}",
-            show.percent(record["reduction"]),
-            show.bar(record["reduction"]),
-            show.percent(record["synthetic_share"]),
-        ]
-        if cost:
-            row.append(cost_text(record["cost"], cost.unit))
-        table.add_row(*row, "<- chosen" if record["beta"] == beta else "")
-    show.print_table(table)
-    if best is not None and best.interval is not None:
-        low, high = best.interval.rounded()
-        typer.echo(
-            f"at least {best.min_reduction:.3g} of the imbalance removed and a synthetic share "
-            f"below {best.max_share:.3g}:\nboth hold from beta = {low:.12g} to {high:.12g}"
-        )
-        if best.interval.others:
-            typer.echo(f"and for {len(best.interval.others):,} shorter intervals (see --json)")
-    elif best is not None and best.chosen_by != _TOTAL:
-        typer.echo(str(best))
-    typer.echo(f"beta = {beta:.12g}")

@@ -41,7 +41,6 @@ from fedeas.planning.policies import (
     FullBalance,
     LocalPolicy,
     NoGeneration,
-    WaterFill,
 )
 from fedeas.planning.resolve import with_quality
 from fedeas.planning.targets import Target, aim_at_classes, inline_target, least_share
@@ -50,7 +49,7 @@ from fedeas.training.samples import Samples
 Config = TypeVar("Config", bound=SiteConfig)
 REFUSAL = "this site refuses the request; its own log says why"
 SITES = "FEDEAS_SITES"  # names the folder of simulated sites' configurations
-_POLICIES = {p.name: p for p in (FedEAS, WaterFill, FullBalance, NoGeneration)}
+_POLICIES = {p.name: p for p in (FedEAS, FullBalance, NoGeneration)}
 _LONGEST = 20_000  # characters of a policy, which may have a share per class
 # Of a number in one that is not 0. Beyond, a plan may be impossible to compute, by the counts.
 _RANGES = {"size_exponent": (1e-6, 1.0), "quality": (1e-2, 1.0)}

@@ -12,6 +12,7 @@ from fedeas.planning.policies import (
     FedEAS,
     HeldClassesOnly,
     Policy,
+    WaterFill,
     copyable,
     make_plan,
     make_policy,
@@ -135,6 +136,9 @@ def compare(
     for given in policies:
         policy = _make(given, reference, total, target) if isinstance(given, str) else given
         label = given if isinstance(given, str) else policy_name(given)
+        if isinstance(policy, WaterFill | HeldClassesOnly) and target is not None:
+            rows.append(Row(label, note="plans for the uniform target only"))
+            continue
         try:
             row = _row(label, make_plan(policy, counts).scored_for(counts, target))
             copies = isinstance(policy, HeldClassesOnly)

@@ -49,10 +49,11 @@ def reduction_picture(
         top = max(replace(rule, beta=last).plan(counts).total, 2 * (mark or 0), 10)
         totals = np.unique(np.linspace(0, top, 49).astype(int)).tolist()
         makers: list[tuple[str, Callable[[int], Policy], str, str]] = [
-            ("water-filling (the optimum)", lambda t: WaterFill(total=t, target=aim), GREY, "--"),
             ("missing-only", lambda t: MissingOnly(total=t, target=aim), GREEN, "-."),
             ("uniform", lambda t: Uniform(total=t, target=aim), ORANGE, ":"),
         ]
+        if aim is None:
+            makers.insert(0, ("water-filling (the optimum)", WaterFill, GREY, "--"))
         for label, make, colour, line in makers:
             try:
                 removed = [make(total).plan(counts).reduction for total in totals]

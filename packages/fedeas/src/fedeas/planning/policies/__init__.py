@@ -19,7 +19,6 @@ from fedeas.planning.policies.waterfill import (
     HeldClassesOnly,
     WaterFill,
     copyable,
-    price_for_total,
     reachable_reduction,
 )
 from fedeas.planning.targets import FEDERATION, UNIFORM, inline_shares
@@ -41,7 +40,6 @@ __all__ = [
     "make_plan",
     "make_policy",
     "policy_names",
-    "price_for_total",
     "reachable_reduction",
     "settled_spec",
     "with_target",
@@ -86,9 +84,7 @@ def make_installed_policy(spec: str) -> Policy:
 
 
 def _make(spec: str, defaults: dict[str, object], by_owner: bool) -> Policy:
-    name, settings = parse(spec, "policy")
-    if "price" in settings:
-        defaults.pop("total", None)  # a price already says how much
+    name, _ = parse(spec, "policy")
     if defaults.get("costs") is not None and not {"beta", "costs"} & _REGISTRY.parameters(
         name, by_owner=by_owner
     ):
