@@ -104,7 +104,7 @@ def test_absent_classes_are_said_and_a_federations_generator_makes_them(tmp_path
         assert [(marks == grade).sum() for grade in GRADES] == [len(own), *wanted[1:]]
         assert (more.dtypes == own.dtypes).all()
     own.loc[own.index[0], "home"] = "boat"
-    with pytest.raises(InputError, match="'home' has a category that the generator does not know"):
+    with pytest.raises(InputError, match="'home' has a category that the schema does not know"):
         FedEASSampler(generator=federation).fit_resample(own, good)
 
 

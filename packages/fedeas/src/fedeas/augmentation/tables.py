@@ -17,8 +17,9 @@ from fedeas._util.frames import is_frame
 from fedeas._util.specs import parse
 from fedeas.augmentation.synthetic import Arrays, synthesize
 from fedeas.cache import ClientSamples
-from fedeas.data.columns import numbers_name_rows, texts_name_rows
-from fedeas.data.schema import Column, Schema, all_whole
+from fedeas.data.columns import encode_column, infer_column, names_rows
+from fedeas.data.parquet import Values
+from fedeas.data.schema import Column, Schema
 from fedeas.errors import InputError
 from fedeas.generators import Classes, Generator, LocalArrays
 
@@ -52,7 +53,7 @@ class Frame:
         series = [_column(data, at) for at in range(len(names))]
         by_name = {} if schema is None else {column.name: column for column in schema.columns}
         for name, values in zip(names, series, strict=True):
-            if name not in by_name and _names_rows(name, values):
+            if name not in by_name and names_rows(name, _values(name, values)[0]):
                 raise InputError(
                     f"column {name!r} names its rows, and a synthetic row has no name",
                     fix="drop the column; a model learns nothing from it",
@@ -94,19 +95,6 @@ class Frame:
         return library.concat([frame, library.DataFrame(series)])
 
 
-def _names_rows(name: str, values: Any) -> bool:
-    """Tell whether a column names its rows."""
-    numbers = _numbers(values)
-    if numbers is not None:
-        return numbers_name_rows(name, numbers)
-    items = [item for item in _items(name, values) if item is not None]
-    if all(isinstance(item, str) for item in items):
-        return texts_name_rows(name, len(set(items)), len(items))
-    if all(type(item) in (int, float) for item in items):  # of an array of objects
-        return numbers_name_rows(name, np.array(items, np.float64))
-    return False
-
-
 def column_names(data: Any) -> tuple[str, ...]:
     """Return the names of columns; an array has numbers."""
     if isinstance(data, np.ndarray):
@@ -121,27 +109,38 @@ def _column(data: Any, at: int) -> Any:
 
 
 def _read(
-    name: str, values: Any, declaration: Column | None
+    name: str, series: Any, declaration: Column | None
 ) -> tuple[Column, tuple[Any, ...], NDArray[np.float64]]:
     """Return what a column holds, its categories as they are, and its values as rows have them."""
-    numbers = None if declaration is not None and declaration.categories else _numbers(values)
+    values, items = _values(name, series, texts=bool(declaration and declaration.categories))
+    if values.numbers is not None and np.isinf(values.numbers).any():
+        raise InputError(f"column {name!r} has infinity", allowed="numbers, or gaps")
+    if values.numbers is None and declaration is not None and not declaration.categories:
+        raise InputError(f"column {name!r} holds texts", allowed="numbers, as the generator has")
+    column = declaration or infer_column(name, values)
+    categories = tuple(items.get(text, text) for text in column.categories)
+    return column, categories, encode_column(column, values)
+
+
+def _values(name: str, series: Any, texts: bool = False) -> tuple[Values, dict[str, Any]]:
+    """Return a column's values, and what each of its texts is in the frame.
+
+    Numbers are numbers, unless a schema says that they are categories: `texts`.
+    """
+    numbers = None if texts else _numbers(series)
     if numbers is not None:
-        present = numbers[~np.isnan(numbers)]
-        if not np.isfinite(present).all():
-            raise InputError(f"column {name!r} has infinity", allowed="numbers, or gaps")
-        whole = all_whole(present)
-        return declaration or Column(name, whole=whole), (), numbers
-    items = _items(name, values)
-    present_items = {item for item in items if item is not None}
-    declared = (
-        list(values.cat.categories) if hasattr(values, "iloc") and hasattr(values, "cat") else []
-    )
-    categories = declared or sorted(present_items, key=lambda item: (type(item).__name__, item))
-    if declaration is not None:
-        categories = _in_order(name, categories, present_items, declaration)
-    place = {item: float(code) for code, item in enumerate(categories)}
-    codes = np.array([place.get(item, np.nan) for item in items], np.float64)
-    return declaration or Column(name, tuple(map(str, categories))), tuple(categories), codes
+        return Values("number", len(numbers), numbers=numbers), {}
+    items = _items(name, series)
+    if not texts and items and all(type(item) in (int, float, type(None)) for item in items):
+        found = np.array([np.nan if item is None else item for item in items], np.float64)
+        return Values("number", len(items), numbers=found), {}
+    declared = hasattr(series, "iloc") and hasattr(series, "cat")
+    known = list(series.cat.categories) if declared else {i for i in items if i is not None}
+    originals = {str(item): item for item in known}
+    place = {item: code for code, item in enumerate(known)}
+    codes = np.array([-1 if item is None else place[item] for item in items], np.int64)
+    texts_ = tuple(map(str, known))
+    return Values("text", len(items), codes=codes, texts=texts_, ordered=declared), originals
 
 
 def _numbers(values: Any) -> NDArray[np.float64] | None:
@@ -171,20 +170,6 @@ def _items(name: str, values: Any) -> list[Any]:
             f"column {name!r} holds {kind}", got=odd[0], allowed="numbers, texts, true or false"
         )
     return items
-
-
-def _in_order(
-    name: str, categories: Sequence[Any], present: set[Any], declaration: Column
-) -> list[Any]:
-    """Return a column's categories in the order of a schema; one that it lacks is a text."""
-    by_text = {str(item): item for item in categories}
-    if strange := sorted(str(item) for item in present if str(item) not in declaration.categories):
-        raise InputError(
-            f"column {name!r} has a category that the generator does not know",
-            got=strange[0],
-            allowed=", ".join(declaration.categories[:10]),
-        )
-    return [by_text.get(text, text) for text in declaration.categories]
 
 
 def _written(values: Rows, categories: tuple[Any, ...]) -> list[Any] | NDArray[np.float64]:

@@ -140,7 +140,7 @@ def encode_known(table: OpenTable, schema: Schema) -> Encoded:
     encoded = Encoded()
     for column in schema.columns:
         table.check_column(column.name)
-        encoded.add(column, _values_of(column, table.read(column.name)))
+        encoded.add(column, encode_column(column, table.read(column.name)))
     return encoded
 
 
@@ -195,18 +195,22 @@ def _encode_inferred(name: str, values: Values, options: TableOptions, encoded: 
     elif why := _useless(name, values):
         encoded.notes.append(f"{name} is left out: {why}")
         return
+    column = infer_column(name, values)
+    encoded.add(column, encode_column(column, values))
+
+
+def infer_column(name: str, values: Values) -> Column:
+    """Return what a column is by its values: numbers, whole or not, or categories."""
     if values.numbers is not None:
-        column = Column(name, whole=all_whole(values.numbers[~np.isnan(values.numbers)]))
-    elif values.codes is not None:
-        column = Column(name, _in_order(values))
-    else:
-        raise InputError(
-            f"column {name!r} cannot be learnt from: it holds {values.kind}", fix="leave it out"
-        )
-    encoded.add(column, _values_of(column, values))
+        return Column(name, whole=all_whole(values.numbers[~np.isnan(values.numbers)]))
+    if values.codes is not None:
+        return Column(name, _in_order(values))
+    raise InputError(
+        f"column {name!r} cannot be learnt from: it holds {values.kind}", fix="leave it out"
+    )
 
 
-def _values_of(column: Column, values: Values) -> NDArray[np.float64]:
+def encode_column(column: Column, values: Values) -> NDArray[np.float64]:
     """Return values as rows hold them; what does not fit the column is refused."""
     if values.kind == "nothing":
         return np.full(values.size, np.nan)
@@ -237,7 +241,7 @@ def _useless(name: str, values: Values) -> str:
             return "it has no values"
         if present.size == values.size and (present == present[0]).all():
             return f"it is {present[0]:g} in every row"
-        return "it numbers the rows" if numbers_name_rows(name, values.numbers) else ""
+        return "it numbers the rows" if names_rows(name, values) else ""
     if values.codes is None:
         return f"it holds {values.kind}"
     present_rows, distinct = int((values.codes >= 0).sum()), len(values.texts)
@@ -245,7 +249,7 @@ def _useless(name: str, values: Values) -> str:
         return "it has no values"
     if distinct == 1 and present_rows == values.size:
         return f"it is {values.texts[0][:40]!r} in every row"
-    if texts_name_rows(name, distinct, present_rows):
+    if names_rows(name, values):
         return f"{distinct:,} different texts in {present_rows:,} rows, as of an identifier"
     if any(len(text) > _LONGEST or not text.isprintable() for text in values.texts):
         return f"it holds texts of more than {_LONGEST} or with unprintable characters"
@@ -281,12 +285,21 @@ def _codes(values: Values, names: Sequence[str]) -> Codes:
     return np.array([*(index[text] for text in values.texts), -1], np.int64)[values.codes]
 
 
-def texts_name_rows(name: str, distinct: int, present: int) -> bool:
+def names_rows(name: str, values: Values) -> bool:
+    """Tell whether the values of a column name their rows, as a patient's number does."""
+    if values.numbers is not None:
+        return numbers_name_rows(name, values.numbers)
+    if values.codes is None:
+        return False
+    return _texts_name_rows(name, len(values.texts), int((values.codes >= 0).sum()))
+
+
+def _texts_name_rows(name: str, distinct: int, present: int) -> bool:
     """Tell whether texts name their rows, from how many different ones how many rows have.
 
-    >>> [texts_name_rows("code", distinct, 200) for distinct in (200, 100, 30)]
+    >>> [_texts_name_rows("code", distinct, 200) for distinct in (200, 100, 30)]
     [True, True, False]
-    >>> texts_name_rows("patient", 30, 200), texts_name_rows("patient", 3, 200)
+    >>> _texts_name_rows("patient", 30, 200), _texts_name_rows("patient", 3, 200)
     (True, False)
     """
     if 0 < distinct == present or distinct > max(_FEW, present / 4):
