@@ -1,6 +1,5 @@
 """What a reader can take from a page: its tables as text, and counts as ranges."""
 
-import re
 from html.parser import HTMLParser
 
 
@@ -37,9 +36,3 @@ def table_of(html: str, *headings: str):
         if (names[0], names[-1]) == headings:
             return names, rows
     raise AssertionError(headings)
-
-
-def span(text: str) -> tuple[int, int]:
-    """The range that a count is shown as."""
-    ends = [int(part.replace(",", "")) for part in re.split("\u2013", text)]
-    return ends[0], ends[-1]

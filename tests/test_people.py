@@ -5,7 +5,6 @@ import itertools
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from flwr.clientapp import ClientApp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedeas import InfeasibleError, InputError, profile
+from fedeas import InfeasibleError, InputError
 from fedeas._util.settings import read_settings
 from fedeas.data import Dataset
 from fedeas.flower import records
@@ -25,7 +24,6 @@ from fedeas.flower.backends import InlineGrid
 from fedeas.flower.client import HELLO
 from fedeas.generators.card import CARD
 from fedeas.planning.policies import FedEAS
-from fedeas.planning.published import NoisyCounts
 from fedeas_private.accounting import ADDED, DELTA, REPLACED, epsilon_of, rho_for, sigma_for
 from fedeas_private.flower import run_server
 from fedeas_private.flower.deployed import open_site, site_groups
@@ -460,16 +458,6 @@ def test_the_command_names_the_unit(fedeas, tmp_path):
 def test_a_refusal_names_the_unit(tmp_path):
     with pytest.raises(InputError, match=ADDED["group"]):
         Ledger.open(tmp_path, 1.0, group="patient").check("beta", 100.0)
-
-
-def test_a_page_of_noisy_counts_names_the_unit():
-    raw = np.array([[90.0, 10.0, 4.0], [30.0, 400.0, 30.0]])
-    noisy = NoisyCounts(raw, 2.0, 1.0, 1e-6, 2, ("a", "b"), ("x", "y", "z"), "group")
-    html = profile(noisy).html
-    assert ">groups</dt>" in html and "Counts are of groups" in html
-    for wrong in (">samples</dt>", "of all samples", "Counts are of samples"):
-        assert wrong not in html
-        assert wrong in profile(replace(noisy, unit="sample")).html or "of all" in wrong
 
 
 # A site's settings, and real sites

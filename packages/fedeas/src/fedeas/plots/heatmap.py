@@ -140,31 +140,6 @@ def draw_heatmap(
         caption(figure, _sentence(counts, plan, cells))
 
 
-def prevalence_height(sites: int) -> float:
-    """Return the height of a picture of prevalences in inches."""
-    return 2.2 + 0.25 * sites
-
-
-def draw_prevalence(
-    figure: Any, shares: NDArray[np.float64], sites: list[str], labels: list[str]
-) -> None:
-    """Draw the share of each site's samples that has each label; one below zero is withheld."""
-    axes, withheld = figure.subplots(), shares < 0
-    most = max(float(shares.max()), 1e-9)
-    norm = np.clip(shares / most, 0, 1)
-    colours = _shades("Blues")(norm)
-    colours[withheld], colours[shares == 0] = 0.9, 1
-    axes.imshow(colours, aspect="auto", interpolation="nearest")
-    for (k, c), share in np.ndenumerate(shares):
-        text = "…" if share < 0 else f"{100 * share:.0f}" if share >= 0.01 or not share else "<1"
-        colour = _EMPTY if norm[k, c] > 0.6 else _DARK
-        axes.text(c, k, text, ha="center", va="center", size=8, color=colour)
-    axes.set_xticks(np.arange(len(labels)), [shortened(n) for n in labels], rotation=90, size=_SIZE)
-    axes.set_yticks(np.arange(len(sites)), [shortened(name) for name in sites], size=_SIZE)
-    axes.tick_params(length=0)
-    axes.set_title("Share with each label, % of each site", size=10, loc="right")
-
-
 # What is drawn
 
 
