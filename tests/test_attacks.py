@@ -30,6 +30,7 @@ from fedeas.flower import records
 from fedeas.flower.backends import InlineGrid
 from fedeas.flower.client import make_client_app
 from fedeas.flower.deployed import REFUSAL, RefusalLog, row_policy
+from fedeas.planning import skew
 from fedeas.training.models import make_model
 from fedeas.training.samples import Samples, Task
 from fedeas.training.settings import Local, ModelSettings

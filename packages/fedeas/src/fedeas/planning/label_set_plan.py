@@ -52,7 +52,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 FEDERATION, CLIENT = "federation", "client"
-_FORMAT = "label-set-plan/1"
+_FORMAT = "label-set-plan/2"
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,6 @@ class LabelSetPlan:
         Clients x label sets, the samples to generate.
     wanted : Plan
         The positives of each label that the policy asks for.
-    bound : int
-        A number of samples that no plan for `wanted` from these label sets is below.
     obstacles : tuple of Obstacle
         What cannot be reached, or not without raising other labels.
 
@@ -109,7 +107,6 @@ class LabelSetPlan:
     counts: LabelSetCounts
     samples: Ints
     wanted: Plan
-    bound: int
     obstacles: tuple[Obstacle, ...] = ()
 
     @cached_property
@@ -122,11 +119,6 @@ class LabelSetPlan:
     def total(self) -> int:
         """The number of samples of all clients together."""
         return int(self.samples.sum())
-
-    @property
-    def gap(self) -> float:
-        """By how much the total may be above the least possible, as a part of it."""
-        return self.total / self.bound - 1.0 if self.bound else 0.0
 
     @cached_property
     def added(self) -> Ints:
@@ -194,7 +186,6 @@ class LabelSetPlan:
                 },
                 "wanted": {"samples": self.wanted.samples.tolist(), **self.wanted.facts()},
                 "rows": content_hash(self.rows()),
-                "bound": self.bound,
                 "obstacles": [vars(each) for each in self.obstacles],
             },
         )  # fmt: skip
@@ -216,7 +207,6 @@ class LabelSetPlan:
                 counts,
                 _read_samples(read_label_sets(Path(path), table), counts),
                 Plan.from_facts(wanted["samples"], *columns, wanted),
-                int(facts["bound"]),
                 obstacles,
             )
             if content_hash(plan.rows()) != facts["rows"]:
@@ -274,7 +264,6 @@ class LabelSetPlan:
             "target": self.wanted.target_name,
             "total": self.total,
             "wanted": self.wanted.total,
-            "bound": self.bound,
             "reduction": self.reduction,
             "synthetic_share": self.synthetic_share,
             "score_before": self.score_before,
@@ -364,20 +353,18 @@ def plan_label_sets(
     order = np.argsort(-counts.n.sum(axis=0), kind="stable")
     holds = counts.holds[:, order]
     frequent = (counts.n.sum(axis=0)[order] >= min_samples) | (holds.sum(axis=0) < 2)
-    samples, bound = np.zeros_like(counts.n), 0
+    samples = np.zeros_like(counts.n)
     obstacles: list[Obstacle] = []
     for k in np.flatnonzero(wanted.per_client):
         known = np.ones(len(order), bool) if sets == FEDERATION else counts.n[k, order] > 0
         demand = wanted.samples[k].copy()
         usable, alone = _usable(holds & known, demand, frequent)
         demand[~usable.any(axis=1)] = 0
-        cover = least_cover(usable, demand)
-        chosen = _without_excess(usable, demand, cover.samples)
+        chosen = _without_excess(usable, demand, least_cover(usable, demand))
         samples[k, order] = chosen
-        bound += cover.bound
         obstacles += _obstacles(counts, int(k), wanted.samples[k], holds, chosen, alone)
     samples.setflags(write=False)
-    return LabelSetPlan(counts, samples, wanted, bound, tuple(obstacles))
+    return LabelSetPlan(counts, samples, wanted, tuple(obstacles))
 
 
 def _read_samples(table: Mapping[str, Any], counts: LabelSetCounts) -> Ints:
