@@ -148,9 +148,9 @@ def tables(
     chosen = [table for table in every_table if not only or table.grid in only]
     print_tables(chosen, as_json)
     if not as_json:
-        codes = sweeps[sweep].codes
-        listed = ", ".join(f"{table.grid} {codes[table.grid]}" for table in chosen)
-        typer.echo(f"code version: {listed}")
+        versions = sweeps[sweep].versions
+        listed = ", ".join(f"{table.grid} {versions[table.grid]}" for table in chosen)
+        typer.echo(f"versions: {listed}")
 
 
 @app.command()

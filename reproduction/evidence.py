@@ -198,9 +198,9 @@ class Evidence:
         return cls(read_runs(folder, read_index(folder))[0])
 
     @property
-    def codes(self) -> dict[str, str]:
-        """The short name of the code behind the runs of a grid, by grid."""
-        return {run.entry.grid: run.result["code_hash"][:8] for run in self.runs}
+    def versions(self) -> dict[str, str]:
+        """The versions behind the runs of a grid, by grid."""
+        return {run.entry.grid: run.result["versions"] for run in self.runs}
 
     @cached_property
     def rates(self) -> dict[str, float]:
@@ -214,7 +214,7 @@ class Evidence:
         for run in self.runs:
             flat = flat_settings(run.result["settings"])
             common = {k: v for k, v in flat.items() if k not in _FREE}
-            common["code"] = run.result["code_hash"]
+            common["versions"] = run.result["versions"]
             key = json.dumps(common, sort_keys=True)
             runs_of = members.setdefault(key, (common, {}))[1]
             # A run that is in two grids counts once; the entry that names a threshold is kept.

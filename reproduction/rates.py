@@ -48,7 +48,7 @@ def rates(folders: Sequence[Path]) -> Iterator[RateRun]:
                     settings["federated"]["local"]["learning_rate"],
                     result["seed"],
                     round(last_tenth(result["curves"]["accuracy"]), 5),
-                    result["code_hash"],
+                    result["versions"],
                 )
 
 

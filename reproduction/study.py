@@ -155,7 +155,7 @@ def _row(run: FinishedRun) -> StudyRun:
         _mean(curve[-2 * tenth : -tenth]),
         run.entry.grid,
         result["experiment"],
-        result["code_hash"],
+        result["versions"],
         None if run.path is None else steps_taken(run.path),
     )
 

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import torch._dynamo  # noqa: F401 - the first optimizer of every fork would load it
 
-from fedeas_lab.code import code_hash
 from fedeas_lab.config import read_config
 from fedeas_lab.experiment import run
 
@@ -29,7 +28,6 @@ def rounds_done(out: str) -> int:
 def main(config: str, out: str, kills: int, longest: float) -> int:
     """Fork, so that the seconds of importing are paid once; the kills are real ones."""
     chance = random.Random(0)
-    code_hash()
     settings = read_config(Path(config))
     done = 0
     for _ in range(10 * kills):

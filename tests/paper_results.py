@@ -114,7 +114,9 @@ def write_results(
             describe=lambda: "as the paper's",
             data=SimpleNamespace(classes=classes, fingerprint="", sites=None),
         )
-        resolved = Run(config, None, federation, plan, drawn_by, None, None, None, codes=("code",))
+        resolved = Run(
+            config, None, federation, plan, drawn_by, None, None, None, versions="fedeas"
+        )
         series = curves(history(cell, flip))
         made = {"made": plan.total, "seconds": 0.0}
         result = {

@@ -214,8 +214,8 @@ def test_runs_are_not_compared_across_codes_rates_or_protocols():
 
     def other(run: FinishedRun, where: str, value: object) -> FinishedRun:
         result = json.loads(json.dumps(run.result))
-        if where == "code_hash":
-            result["code_hash"] = value
+        if where == "versions":
+            result["versions"] = value
         else:
             *above, last = where.split(".")
             place = result["settings"]
@@ -232,7 +232,7 @@ def test_runs_are_not_compared_across_codes_rates_or_protocols():
     rest = [r for r in own if r.entry.policy != "fedeas(beta=8)"]
     assert speaks(own)
     for where, value in (
-        ("code_hash", "0" * 64),
+        ("versions", "fedeas 99"),
         ("federated.local.learning_rate", 0.02),
         ("data.protocol", "paper"),
         ("partition.clients", 100),
@@ -328,10 +328,10 @@ def test_the_recorded_runs_can_stand_in_their_tables():
         for table in make_tables(evidence.runs):  # refuses what cannot be compared
             assert table.rows
             assert not table.notes
-            codes = {r.result["code_hash"] for r in evidence.runs if r.entry.grid == table.grid}
+            codes = {r.result["versions"] for r in evidence.runs if r.entry.grid == table.grid}
             assert len(codes) == 1
         for group in evidence.groups:
-            assert len({run.result["code_hash"] for run in group.runs}) == 1
+            assert len({run.result["versions"] for run in group.runs}) == 1
     grids = {run.entry.grid for run in known["cifar10"].runs}
     assert grids >= {"policies", "skew", "budget", "methods", "combined"}
     policies = {
@@ -346,7 +346,7 @@ def test_a_gain_is_never_over_a_run_of_another_code():
     runs = recorded()["cifar10"].runs
     own = [r for r in runs if r.entry.grid == "budget"]
     other = [
-        FinishedRun(r.entry, r.result | {"code_hash": "0" * 64})
+        FinishedRun(r.entry, r.result | {"versions": "fedeas 99"})
         for r in runs
         if r.entry.grid == "policies"
     ]
@@ -361,9 +361,9 @@ def test_the_recorded_tables_are_printed(reproduction):
     assert shown.code == 0
     assert "waterfill" in shown.out
     (code,) = {
-        r.result["code_hash"] for r in recorded()["cifar10"].runs if r.entry.grid == "policies"
+        r.result["versions"] for r in recorded()["cifar10"].runs if r.entry.grid == "policies"
     }
-    assert f"code version: policies {code[:8]}" in (" ".join(shown.out.split()))
+    assert f"versions: policies {code}" in (" ".join(shown.out.split()))
     assert "unknown sweep" in reproduction("tables", "mnist").err
     assert "unknown grid" in reproduction("tables", "cifar10", "--grid", "x").err
 

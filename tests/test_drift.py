@@ -88,7 +88,7 @@ def run(policy: str, drift_all: float | None) -> FinishedRun:
     result = {
         "experiment": policy, "settings": settings, "method": "fedavg", "policy": policy,
         "generated": 0, "seed": 1,
-        "generator": "", "generator_hash": "", "counts_hash": "c", "code_hash": "h", "data": "x",
+        "generator": "", "generator_hash": "", "counts_hash": "c", "versions": "h", "data": "x",
         "classes": ["a"], "generation": {"made": 0, "seconds": 0.0},
         "on": {"machine": "m", "device": "cpu", "threads": 1, "torch": "2"},
         "curves": curves(history),

@@ -132,12 +132,12 @@ def test_claims_are_judged_from_all_folders_also_of_one_name(tmp_path, reproduct
 
 def test_runs_of_two_codes_are_mixed_when_asked_for(tmp_path, fedeas, folder):
     own = copied(folder, tmp_path / "runs")
-    changed(next(own.iterdir()), code_hash="0" * 64)
+    changed(next(own.iterdir()), versions="fedeas 99")
     refused = fedeas("report", own, "--out", tmp_path / "r")
     assert refused.code == 2
     assert "--mixed" in refused.err
     assert fedeas("report", own, "--out", tmp_path / "r", "--mixed").code == 0
-    assert "runs of different code" in (tmp_path / "r" / "report.md").read_text()
+    assert "runs of different versions" in (tmp_path / "r" / "report.md").read_text()
 
 
 def test_copies_of_a_run_are_one_seed(tmp_path, fedeas, folder):

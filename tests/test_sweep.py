@@ -17,7 +17,7 @@ import pytest
 from fedeas import InfeasibleError, InputError
 from fedeas._util.files import locked, read_json, write_json
 from fedeas.cache.store import work
-from fedeas_lab import code, estimate
+from fedeas_lab import estimate
 from fedeas_lab.experiment import run as run_config
 from fedeas_lab.results import (
     PLUS_MINUS,
@@ -36,6 +36,7 @@ from fedeas_lab.results import (
 from fedeas_lab.runner import FAILED, FINISHED, finished_result, run_cells
 from fedeas_lab.sweep import make_cells, read_sweep, run_specs, with_total
 from fedeas_lab.tables import generations, make_tables
+from fedeas_lab.versions import versions
 from federations import write_shapes
 from paths import python_path
 
@@ -633,7 +634,7 @@ def test_the_cost_of_generation_is_there_also_where_no_run_made_an_image(finishe
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("code_hash", "runs of different code"),
+        ("versions", "runs of different versions"),
         ("counts_hash", "runs on different label counts"),
         ("generator_hash", "runs with samples of different generators"),
     ],
@@ -698,65 +699,20 @@ def test_rounds_are_counted_from_one():
 # The code's name
 
 
-def test_every_module_that_a_run_loads_is_in_the_codes_name():
-    script = (
-        "import json, sys, fedeas_lab.experiment;"
-        "print(json.dumps([m for m in sys.modules if m.split('.')[0] in ('fedeas', 'fedeas_lab')]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=True
-    )
-    loaded = set(json.loads(done.stdout))
-    named = set(code.code_modules())
-    assert loaded - named == {
-        "fedeas", "fedeas_lab", "fedeas.errors", "fedeas._util.files",
-        "fedeas.planning.cost",
-        "fedeas_lab.code", "fedeas_lab.results",
-    }  # fmt: skip
-    # What is imported later counts too, and commands and reports do not.
-    later = {
-        "fedeas.generators.diffusion",
-        "fedeas.generators.turbo",
-        "fedeas.training.methods.client_drift",
-    }
-    assert later <= named
-    assert not any(m.startswith(("fedeas.cli", "fedeas_lab.report")) for m in named)
+# Versions
 
 
-def test_comments_do_not_change_the_codes_name_and_code_does(tmp_path, monkeypatch):
-    package = Path(shutil.copytree(code._folder("fedeas"), tmp_path / "fedeas"))
-    others = {name: code._folder(name) for name in code._PACKAGES}
-    monkeypatch.setattr(code, "_folder", (others | {"fedeas": package}).get)
-    known = code.code_hash.__wrapped__()
-    assert known == code.code_hash()
-    path = package / "training" / "loop.py"
-    text = path.read_text()
-    path.write_text(text.replace('"""Return the loss of a batch."""', '"""Changed."""  # more'))
-    (package / "cli" / "plan.py").write_text("")
-    assert code.code_hash.__wrapped__() == known
-    path.write_text(text.replace("steps += 1", "steps += 2"))
-    assert code.code_hash.__wrapped__() != known
-
-
-def test_a_run_of_other_code_goes_on_when_allowed_and_says_so(tmp_path, finished, monkeypatch):
+def test_a_run_of_other_versions_goes_on_and_says_so(tmp_path, finished, monkeypatch, caplog):
     config = finished[1][0].config
     cut_off(config, tmp_path / "run")
-    known = code.code_hash()
-    monkeypatch.setattr("fedeas_lab.resolve.code_hash", lambda: "a" * 64)
-    result = run_config(config, tmp_path / "run", allow_other_code=True)
-    assert result["codes"] == [known, "a" * 64]
-    assert result["code_hash"] not in result["codes"]  # it is in no table with runs of either
-    assert run_config(config, tmp_path / "run", allow_other_code=True) == result
+    now = versions()
+    monkeypatch.setattr("fedeas_lab.resolve.versions", lambda: "fedeas 99")
+    result = run_config(config, tmp_path / "run")
+    assert result["versions"] == f"{now}; then fedeas 99"  # it is in no table with runs of either
+    assert "goes on with fedeas 99" in caplog.text
+    assert run_config(config, tmp_path / "run") == result
     straight = read_result(finished[0] / finished[1][0].name / "result.json")
     assert result["accuracy"] == straight["accuracy"]
     other = config.replace(seed=config.seed + 1)
     with pytest.raises(InputError, match="holds another run"):
-        run_config(other, tmp_path / "run", allow_other_code=True)
-
-
-def test_a_run_of_other_code_is_not_gone_on_with(tmp_path, finished, monkeypatch):
-    config = finished[1][0].config
-    cut_off(config, tmp_path / "run")
-    monkeypatch.setattr("fedeas_lab.resolve.code_hash", lambda: "another")
-    with pytest.raises(InputError, match="was begun by another version of the code"):
-        run_config(config, tmp_path / "run")
+        run_config(other, tmp_path / "run")

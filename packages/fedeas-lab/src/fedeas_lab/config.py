@@ -76,9 +76,9 @@ class Config(Settings, frozen=True):
     backend: Place = "inline"  # or ray
     device: Place = "auto"  # cpu, cuda, ...
 
-    def experiment(self, data: str, generator: str, weights: str, code: str) -> str:
-        """Name what the outcome depends on: settings, the contents behind names and paths, code."""
-        held: dict[str, Any] = self.identity() | {"code": code}
+    def experiment(self, data: str, generator: str, weights: str) -> str:
+        """Name what the outcome depends on: settings, and the contents behind names and paths."""
+        held: dict[str, Any] = self.identity()
         held["data"]["name"] = data
         held["augment"]["generator"] = generator
         held["federated"]["model"]["weights"] = weights

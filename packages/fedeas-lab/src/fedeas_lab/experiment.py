@@ -4,7 +4,7 @@ A result holds all that tables and figures need, and its own checksum. It follow
 checkpoint, which has one too; the other files are for readers, and are written anew on every start.
 """
 
-import hashlib
+import logging
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -31,12 +31,13 @@ from fedeas.flower.site import OpenSite
 from fedeas.training.loop import keep_memory, scores, use_threads
 from fedeas.training.samples import Samples
 from fedeas.training.tensors import Tensors
-from fedeas_lab.code import library_version
 from fedeas_lab.config import Config, read_config
 from fedeas_lab.resolve import Run, resolve
 from fedeas_lab.results import Result, curves, read_result, summarise
+from fedeas_lab.versions import library_version
 
 _CLIENTS_PER_GPU = 4  # on Ray, at a time
+_LOG = logging.getLogger("fedeas")
 _SCALARS = ("accuracy", "drift", "seconds", "trained_on", "clients")  # that TensorBoard shows
 
 OnRound = Callable[[Line], None]
@@ -49,7 +50,6 @@ def run(
     on_round: OnRound | None = None,
     progress: Progress | None = None,
     tensorboard: bool = False,
-    allow_other_code: bool = False,
 ) -> Result:
     """Train a federation and return the result; run again, it resumes.
 
@@ -67,9 +67,6 @@ def run(
         Is given the number of samples made and to be made, before the first round.
     tensorboard : bool
         Also log rounds for TensorBoard, in the run's folder.
-    allow_other_code : bool
-        Go on with a run that another version of the code or its libraries began, which is refused
-        otherwise. Its result names all of them.
 
     Returns
     -------
@@ -87,9 +84,9 @@ def run(
         _check_tensorboard()
     resolved, folder = resolve(config), Path(out)
     with run_lock(folder):
-        resolved = claim_folder(folder, resolved, allow_other_code)
         if (result := _finished(folder, resolved)) is not None:
             return result
+        resolved = claim_folder(folder, resolved)
         if log is not None:
             _describe(resolved, log)
         _write_inputs(folder, resolved)
@@ -183,30 +180,28 @@ def run_lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def claim_folder(folder: Path, run: Run, allow_other_code: bool) -> Run:
-    """Write the config down, or see that the folder is of the same run, with the code it began by.
+def claim_folder(folder: Path, run: Run) -> Run:
+    """Write the config down, or see that the folder is of the same run, and with which versions.
 
     A damaged config is written anew: result and checkpoint name their experiment themselves.
     """
-    path, (code,) = folder / "config.json", run.codes
+    path = folder / "config.json"
+    record = {
+        "experiment": run.experiment, "versions": run.versions, "config": run.config.to_dict(),
+    }  # fmt: skip
     try:
-        record = read_json(path)
+        before = read_json(path)
     except InputError:
-        record = {"experiment": run.experiment, "code": code, "config": run.config.to_dict()}
         write_json(path, record)
-    codes = tuple(dict.fromkeys([record["code"], *record.get("later_code", ()), code]))
-    if codes != run.codes:
-        run = replace(run, codes=codes)
-    if record["experiment"] != run.experiment:
+        return run
+    if before.get("experiment") != run.experiment:
         raise InputError(f"{folder} holds another run", fix="choose another folder")
-    if len(codes) > 1:
-        if not allow_other_code:
-            raise InputError(
-                f"{folder} was begun by another version of the code or its libraries",
-                fix="run it again in another folder, or go on with --allow-other-code",
-            )
-        write_json(path, {**record, "later_code": list(codes[1:])})
-    return run
+    used = str(before.get("versions"))
+    if used.rpartition("; then ")[2] != run.versions:
+        _LOG.warning("%s was begun with %s; it goes on with %s", folder, used, run.versions)
+        used += f"; then {run.versions}"
+        write_json(path, record | {"versions": used})
+    return replace(run, versions=used)
 
 
 def _describe(run: Run, log: Callable[[str], None]) -> None:
@@ -291,8 +286,7 @@ def about(run: Run) -> dict[str, Any]:
         "generator_hash": run.generator_hash,
         "generator_trained_on": run.trained_on,
         **({} if run.start is None else {"start_made_of": str(run.start)}),
-        "code_hash": _code_name(run.codes),
-        "codes": list(run.codes),
+        "versions": run.versions,
         "generated": plan.total,
         "reduction": plan.reduction,
         "synthetic_share": plan.synthetic_share,
@@ -303,11 +297,6 @@ def about(run: Run) -> dict[str, Any]:
             "torch": library_version("torch"),
         },
     }
-
-
-def _code_name(codes: tuple[str, ...]) -> str:
-    """Name the code of a run; one that several versions made is comparable with no other."""
-    return codes[0] if len(codes) == 1 else hashlib.sha256(" ".join(codes).encode()).hexdigest()
 
 
 # TensorBoard

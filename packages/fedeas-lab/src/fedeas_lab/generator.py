@@ -17,7 +17,6 @@ def train_generator(
     out: Path | str,
     log: Callable[[str], None] | None = None,
     on_round: OnRound | None = None,
-    allow_other_code: bool = False,
 ) -> Path:
     """Train a diffusion model in rounds and return the generator's folder; run again, it resumes.
 
@@ -31,8 +30,6 @@ def train_generator(
         Is given a line about the data.
     on_round : callable, optional
         Is given a dict after every round, as in `log.jsonl`.
-    allow_other_code : bool
-        Go on with a training that another version of the code began, which is refused otherwise.
     """
     if not isinstance(config, Config):
         config = read_config(config)
@@ -51,7 +48,7 @@ def train_generator(
             fix='set policy = "none" in [augment]',
         )
     with run_lock(folder):
-        run = claim_folder(folder, run, allow_other_code)
+        run = claim_folder(folder, run)
         if log is not None:
             log(run.federation.describe())
         run.federation.partition.save(folder / "partition.npz")

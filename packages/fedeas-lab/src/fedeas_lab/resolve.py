@@ -42,8 +42,8 @@ from fedeas.training.methods.method import Method
 from fedeas.training.models import Classifier, make_model
 from fedeas.training.samples import Task
 from fedeas.training.tensors import choose_device
-from fedeas_lab.code import code_hash
 from fedeas_lab.config import Config, PartitionConfig
+from fedeas_lab.versions import versions
 
 if TYPE_CHECKING:
     from fedeas_private.generator.start import PrivateStart
@@ -72,15 +72,15 @@ class Run:
     start: "PrivateStart | None" = None  # what the first weights are made of, if of anything
     weights: str = ""  # file with the first weights, which a start writes before the first round
     weights_hash: str = ""  # of what the first weights are, if the config names any
-    codes: tuple[str, ...] = ()  # hashes of the code that began it, and that went on with it
+    versions: str = ""  # that began it, and those that went on with it
 
     @cached_property
     def experiment(self) -> str:
-        """The name of all that the outcome depends on, with the code that began it."""
+        """The name of all that the outcome depends on, but for versions."""
         policy = settled_spec(self.config.augment.policy, self.plan)
         config = self.config.replace(augment=self.config.augment.replace(policy=policy))
         data = self.federation.data.fingerprint
-        return config.experiment(data, self.generator_hash, self.weights_hash, self.codes[0])
+        return config.experiment(data, self.generator_hash, self.weights_hash)
 
     @cached_property
     def generator_hash(self) -> str:
@@ -146,7 +146,7 @@ def resolve(config: Config) -> Run:
     return Run(
         config, table, federation, plan, generator, method, task,
         model.to(config.device), spec, generator_settings(config, table), trained_on, note, steps,
-        start, weights, _weights_hash(start, weights), (code_hash(),),
+        start, weights, _weights_hash(start, weights), versions(),
     )  # fmt: skip
 
 

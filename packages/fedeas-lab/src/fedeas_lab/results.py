@@ -247,7 +247,7 @@ class _ResultForm(_Form, frozen=True):
     generator: _Text
     generated: _Count
     generation: _GenerationForm
-    code_hash: _Text
+    versions: _Text
     counts_hash: _Text
     generator_hash: _Text
     experiment: _Text

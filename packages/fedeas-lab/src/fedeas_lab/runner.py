@@ -52,7 +52,6 @@ def run_cells(
     root: Path,
     jobs: int | None = None,
     on_progress: OnProgress | None = None,
-    allow_other_code: bool = False,
 ) -> list[RunProgress]:
     """Run unfinished cells, resuming interrupted ones; `on_progress` is called repeatedly.
 
@@ -74,7 +73,7 @@ def run_cells(
             free = (n for n in environments if n not in workers or not workers[n].busy)
             for name, run in zip(free, waiting, strict=False):
                 if name not in workers:
-                    workers[name] = _Worker(root, environments[name], allow_other_code)
+                    workers[name] = _Worker(root, environments[name])
                 workers[name].start(run)
             if on_progress is not None:
                 on_progress(runs)
@@ -124,8 +123,8 @@ def _visible_gpus() -> list[str]:
 class _Worker:
     """A process that runs one cell after the other, and the thread that reads its output."""
 
-    def __init__(self, root: Path, environment: dict[str, str], allow_other_code: bool) -> None:
-        self._root, self._allow_other_code = root, allow_other_code
+    def __init__(self, root: Path, environment: dict[str, str]) -> None:
+        self._root = root
         root.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=".worker-", dir=root)
         self._errors = Path(name)
@@ -161,7 +160,6 @@ class _Worker:
         self._run, self._outcome = run, {}
         run.state, run.begun = RUNNING, time.monotonic()
         job: dict[str, object] = {"config": run.cell.config.to_dict(), "folder": str(folder)}
-        job["allow_other_code"] = self._allow_other_code
         with suppress(BrokenPipeError):  # it has died already: `poll` says why
             self._pipe.write(json.dumps(job).encode() + b"\n")
             self._pipe.flush()

@@ -116,8 +116,8 @@ def _row_key(entry: SweepEntry) -> _Key:
 def _not_comparable(runs: Sequence[FinishedRun]) -> list[str]:
     """Return why runs cannot share a table."""
     notes = []
-    if len(codes := {run.result["code_hash"][:8] for run in runs}) > 1:
-        notes.append(f"runs of different code: {', '.join(sorted(codes))}")
+    if len(used := {run.result["versions"] for run in runs}) > 1:
+        notes.append(f"runs of different versions: {' and '.join(sorted(used))}")
     groups: dict[tuple[Any, ...], list[FinishedRun]] = {}
     for run in runs:
         groups.setdefault((run.entry.column, run.entry.seed), []).append(run)
@@ -141,11 +141,11 @@ def _without_generation(runs: Iterable[FinishedRun]) -> dict[str, float]:
 
 
 def common_setting(result: Result) -> str:
-    """Return what a run and its FedAvg have in common, including the code."""
+    """Return what a run and its FedAvg have in common, including versions."""
     settings = dict(result["settings"])
     settings.pop("augment")
     federated = {k: v for k, v in settings["federated"].items() if k != "method"}
-    shared = [settings | {"federated": federated}, result["code_hash"]]
+    shared = [settings | {"federated": federated}, result["versions"]]
     return json.dumps(shared, sort_keys=True)
 
 

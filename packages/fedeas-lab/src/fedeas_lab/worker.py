@@ -40,8 +40,7 @@ def _run(job: dict[str, Any]) -> None:
     # then wait, and find what it leaves.
     with locked(folder):
         pass
-    allowed = bool(job.get("allow_other_code"))
-    run(config, folder, on_round=_send_round, progress=_send_progress, allow_other_code=allowed)
+    run(config, folder, on_round=_send_round, progress=_send_progress)
 
 
 def _send_round(line: dict[str, Any]) -> None:

@@ -29,9 +29,6 @@ def run(
     tensorboard: bool = typer.Option(
         False, "--tensorboard", help="Also log rounds for TensorBoard, in the output folder."
     ),
-    allow_other_code: bool = typer.Option(
-        False, "--allow-other-code", help="Resume a run started by another version."
-    ),
     as_json: bool = show.json_option(),
 ) -> None:
     """Train a federation, with or without synthetic samples; run again to resume.
@@ -58,7 +55,6 @@ def run(
             on_round=partial(_show_round, update, config.federated.rounds),
             progress=lambda done, total: update(done, total, "samples generated"),
             tensorboard=tensorboard,
-            allow_other_code=allow_other_code,
         )
     if as_json:
         show.print_json(result)

@@ -44,9 +44,6 @@ def sweep(
     mixed: bool = typer.Option(
         False, "--mixed", help="Allow runs in one table that differ in code, counts or generator."
     ),
-    allow_other_code: bool = typer.Option(
-        False, "--allow-other-code", help="Resume runs started by another version."
-    ),
     export: Path | None = typer.Option(
         None, help="Write all finished runs to one file (.jsonl), with their curves."
     ),
@@ -83,7 +80,7 @@ def sweep(
         return
     entries = [cell.entry for cell in cells]
     finished.write_index(root, config.name, config.title, entries)
-    failed = [] if tables_only else _run(runner, chosen, root, jobs, allow_other_code)
+    failed = [] if tables_only else _run(runner, chosen, root, jobs)
     runs, missing = finished.read_runs(root, entries)
     for line in (line for line in missing if "not finished" not in line):
         show.note(line)
@@ -96,12 +93,10 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _run(
-    runner: Any, cells: Sequence[Any], root: Path, jobs: int | None, allow_other_code: bool
-) -> list[Any]:
+def _run(runner: Any, cells: Sequence[Any], root: Path, jobs: int | None) -> list[Any]:
     """Run what is not finished, and return what failed."""
     with live_table() as on_progress:
-        runs = runner.run_cells(cells, root, jobs, on_progress, allow_other_code)
+        runs = runner.run_cells(cells, root, jobs, on_progress)
     failed = [run for run in runs if run.state == runner.FAILED]
     for run in failed:
         show.note(f"{run.cell.name} failed: {run.error}")

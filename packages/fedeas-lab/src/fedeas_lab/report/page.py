@@ -236,7 +236,7 @@ def _what_ran(runs: Sequence[FinishedRun]) -> Grid:
             ("hardware", spread([f"{o['machine']}, {o['device']}, {_threads(o['threads'])} per run"
                                  for o in on])),
             ("PyTorch", spread([o["torch"] for o in on])),
-            ("code", spread([result["code_hash"][:8] for result in results])),
+            ("versions", spread([result["versions"] for result in results])),
             ("total training time", duration(seconds)),
             ("samples generated", _generated(results)),
         ],

@@ -176,6 +176,7 @@ class LabelSetPlan:
         names = counts.client_names, counts.label_names
         write_label_sets(Path(path), *names, counts.sets[used], numbers)
         people = None if counts.people is None else counts.people.tolist()
+        wanted: dict[str, Any] = {"samples": self.wanted.samples.tolist(), **self.wanted.facts()}
         write_json(
             facts_file(Path(path)),
             {
@@ -184,7 +185,7 @@ class LabelSetPlan:
                     "sets": counts.sets.astype(int).tolist(), "n": counts.n.tolist(),
                     "clients": counts.clients, "labels": counts.labels, "people": people,
                 },
-                "wanted": {"samples": self.wanted.samples.tolist(), **self.wanted.facts()},
+                "wanted": wanted,
                 "rows": content_hash(self.rows()),
                 "obstacles": [vars(each) for each in self.obstacles],
             },
