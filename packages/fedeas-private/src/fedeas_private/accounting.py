@@ -25,6 +25,7 @@ from typing import Final, Literal
 
 import numpy as np
 
+from fedeas._util.scalars import positive, share
 from fedeas.errors import InputError
 from fedeas_private.noise import SumNoise
 
@@ -85,8 +86,7 @@ def sigma_for(rho: float, sensitivity: float, *, honest: int, words: int) -> flo
     40.0
     """
     _check(sensitivity, words)
-    if not (math.isfinite(rho) and rho > 0):
-        raise InputError("rho is out of range", got=rho, allowed="above 0")
+    positive(rho, "rho")
     e = math.sqrt(2 * rho)
     # tau falls when sigma grows, so tau at the smaller sigma is enough; then rounding errors.
     excess = min(_excess(SumNoise(sensitivity / e, honest), words), _MOST_EXCESS * e)
@@ -141,10 +141,8 @@ def rho_for(epsilon: float, delta: float = DELTA) -> float:
     >>> round(rho, 3), epsilon_of([rho], 1e-6) <= 3.0
     (0.185, True)
     """
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise InputError("epsilon is out of range", got=epsilon, allowed="above 0")
-    if not 0 < delta < 1:
-        raise InputError("delta is out of range", got=delta, allowed="above 0 and below 1")
+    positive(epsilon, "epsilon")
+    share(delta, "delta")
     low, high = 0.0, epsilon
     while epsilon_of([high], delta) <= epsilon:
         high *= 2
@@ -163,7 +161,6 @@ def _excess(noise: SumNoise, words: int) -> float:
 
 
 def _check(sensitivity: float, words: int) -> None:
-    if not (math.isfinite(sensitivity) and sensitivity > 0):
-        raise InputError("the sensitivity is out of range", got=sensitivity, allowed="above 0")
+    positive(sensitivity, "sensitivity")
     if words < 1:
         raise InputError("a sum has at least one word", got=words)

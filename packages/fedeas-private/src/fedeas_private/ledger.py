@@ -15,7 +15,6 @@ takes as long as the first one did; otherwise every line is read and checked.
 
 import hashlib
 import logging
-import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +33,7 @@ from fedeas._util.files import (
     unwritable,
     write_json,
 )
+from fedeas._util.scalars import positive
 from fedeas.errors import InputError
 from fedeas_private.accounting import (
     ADDED,
@@ -205,9 +205,7 @@ class Ledger:
 
     def amount(self, rho: float) -> float:
         """Return what an answer is entered with: a server cannot fill the disk with tiny ones."""
-        if not (math.isfinite(rho) and rho > 0):
-            raise InputError("the cost of an answer is out of range", got=rho, allowed="above 0")
-        return max(rho, self.budget / _MOST_ANSWERS)
+        return max(positive(rho, "the cost of an answer"), self.budget / _MOST_ANSWERS)
 
     def _check_budget(self, query: str, rho: float, spent: Fraction) -> None:
         if spent + Fraction(rho) > self.budget * (1 + 1e-12):

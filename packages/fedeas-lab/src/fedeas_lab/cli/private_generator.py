@@ -6,9 +6,9 @@ from pathlib import Path
 import typer
 
 from fedeas._util.progress import progress
+from fedeas._util.scalars import share
 from fedeas._util.specs import quoted
 from fedeas.cli import show
-from fedeas.errors import InputError
 
 
 def private_generator(
@@ -43,8 +43,7 @@ def private_generator(
     config = read_config(config_file)
     make = import_extra("fedeas_private.generator.make", "the generator 'private'", "private")
     delta = make.DELTA if delta is None else delta
-    if not 0 < delta < 1:
-        raise InputError("delta is out of range", got=delta, allowed="above 0 and below 1")
+    share(delta, "delta")
     federation = partition_data(config)
     show.note(federation.describe())
     with progress("making the generator") as update:

@@ -22,6 +22,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from numpy.typing import ArrayLike, NDArray
 
+from fedeas._util.scalars import choice
 from fedeas.errors import InputError
 from fedeas_private.accounting import ADDED, DELTA, GROUP, SAMPLE, rho_for, sigma_for
 from fedeas_private.flower.secure_sum import SumParticipant, answer_secure_sum, secure_sum
@@ -180,8 +181,7 @@ def ask(
 
 def _named_unit(unit: str) -> dict[str, str]:
     """Return how a request names its unit; none is a sample, as earlier versions ask."""
-    if unit not in ADDED:
-        raise InputError("unknown unit of privacy", got=unit, allowed=" or ".join(ADDED))
+    choice(unit, "unit of privacy", ADDED)
     return {} if unit == SAMPLE else {"unit": unit}
 
 

@@ -6,19 +6,19 @@ command line, in code. Text that was read from a file, a message, a card, a reco
 built-in and installed components only. `by_owner` says whose text a spec is.
 """
 
-import difflib
 import importlib
 import inspect
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from fedeas._util.scalars import unknown_name
 from fedeas.errors import FedeasError, InputError
 
 _SPEC = re.compile(r"\s*([\w.:-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
@@ -104,12 +104,8 @@ class Registry:
                     allowed=f"the name of a built-in or installed {self.kind}",
                 )
             return self._import(name)
-        raise InputError(
-            f"unknown {self.kind}",
-            got=name,
-            allowed=", ".join(self.names()) + ", or a dotted path package.module:Name",
-            fix=did_you_mean(name, self.names()),
-        )
+        also = ", or a dotted path package.module:Name"
+        raise unknown_name(name, self.kind, self.names(), also)
 
     def _import(self, path: str) -> Callable[..., Any]:
         factory = import_object(path, self.kind)
@@ -118,12 +114,6 @@ class Registry:
                 f"{path!r} is not a {self.kind}", allowed="a class, or a function that makes one"
             )
         return factory  # type: ignore[no-any-return]
-
-
-def did_you_mean(given: object, names: Iterable[str]) -> str | None:
-    """Suggest the known name that is nearest to what was given, if any is near."""
-    close = difflib.get_close_matches(given, [*names], n=1) if isinstance(given, str) else ()
-    return f"did you mean {close[0]!r}?" if close else None
 
 
 def import_object(path: str, kind: str) -> Any:

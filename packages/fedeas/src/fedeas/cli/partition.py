@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from fedeas._util.progress import progress
+from fedeas._util.scalars import ending
 from fedeas.cli import show
-from fedeas.errors import InputError
 
 if TYPE_CHECKING:
     from fedeas import LabelCounts, Partition
@@ -45,8 +45,8 @@ def partition(
     """
     from fedeas.partition import make_partition, site_column
 
-    if out is not None and out.suffix.lower() != ".npz":
-        raise InputError("unknown kind of file", got=out.name, allowed=".npz")
+    if out is not None:
+        ending(out, ".npz")
     site = site_column(recipe)
     maker = make_partition(
         recipe,

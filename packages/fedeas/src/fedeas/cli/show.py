@@ -14,7 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from fedeas.errors import InputError
+from fedeas._util.scalars import choice, ending
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
@@ -124,12 +124,9 @@ def seconds_text(seconds: float) -> str:
 def check_known(kind: str, given: Sequence[str] | None, known: Sequence[str]) -> None:
     """Refuse a name that is not among the known ones."""
     for name in given or ():
-        if name not in known:
-            allowed = ", ".join(dict.fromkeys(known))
-            raise InputError(f"unknown {kind}", got=name, allowed=allowed)
+        choice(name, kind, dict.fromkeys(known))
 
 
 def check_picture(path: Path) -> None:
     """Refuse an unsupported image format before any work is done."""
-    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise InputError("unknown image format", got=path.name, allowed=".png, .svg, .pdf")
+    ending(path, ".png", ".svg", ".pdf")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fedeas._util.scalars import share
 from fedeas.data.parquet import OpenTable, Values
 from fedeas.data.schema import LARGEST_WHOLE, Column, Schema, all_whole
 from fedeas.errors import InputError
@@ -64,10 +65,7 @@ class TableOptions:
     schema: str = ""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.test_share < 1:
-            raise InputError(
-                "test_share is out of range", got=self.test_share, allowed="from 0, below 1"
-            )
+        share(self.test_share, "test_share", from_zero=True)
         named = [self.label, self.site, *self.numbers, *self.categories, *self.drop_columns]
         for name in filter(None, named):
             if named.count(name) > 1:

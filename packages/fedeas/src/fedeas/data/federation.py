@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fedeas._util.scalars import choice
 from fedeas._util.seeds import child_rng
 from fedeas.data.dataset import Dataset
 from fedeas.errors import InputError
@@ -154,8 +155,7 @@ def validation_indices(data: Dataset, pool: Ints) -> Ints:
 
 def _shared_size(data: Dataset, split: str) -> int:
     """Return how many of the samples, from the first on, are shared out."""
-    if split not in SPLITS:
-        raise InputError("unknown split", got=split, allowed=" or ".join(SPLITS))
+    choice(split, "split", SPLITS)
     return len(data.labels) if split == "merged" else data.train_size
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedeas._util.scalars import choice
 from fedeas.errors import InputError
 
 Array = NDArray[Any]  # samples, in the dtype of their kind
@@ -106,6 +107,4 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in (Image(), Tabular())}
 
 def find_kind(name: str) -> Kind:
     """Return a kind of data by its name."""
-    if name not in KINDS:
-        raise InputError("unknown kind of data", got=name, allowed=", ".join(KINDS))
-    return KINDS[name]
+    return KINDS[choice(name, "kind of data", KINDS)]

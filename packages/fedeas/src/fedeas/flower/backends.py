@@ -23,6 +23,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fedeas._util.blocks import usable_cores
+from fedeas._util.scalars import choice
 from fedeas._util.specs import place_of
 from fedeas.errors import FedeasError, InputError, MissingExtraError
 from fedeas.flower.exchange import wait_for_nodes
@@ -77,8 +78,7 @@ def _caused_by_client(grid: Any) -> Iterator[None]:
 
 def check_backend(kind: str) -> None:
     """Refuse a backend that is unknown, or not installed."""
-    if kind not in BACKENDS:
-        raise InputError("unknown backend", got=kind, allowed=", ".join(BACKENDS))
+    choice(kind, "backend", BACKENDS)
     if kind == "ray":
         for name, value in _QUIET.items():
             os.environ.setdefault(name, value)  # before its first import

@@ -26,7 +26,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch.nn import functional
 
-from fedeas._util.scalars import integer
+from fedeas._util.scalars import choice, integer
 from fedeas.errors import InputError, first_line
 from fedeas.generators.card import (
     GeneratorCard,
@@ -96,8 +96,7 @@ class Diffusion:
         precision_name: str = "float32",
         device: torch.device | str = "auto",
     ) -> None:
-        if sampler not in _SAMPLERS:
-            raise InputError("unknown sampler", got=sampler, allowed=", ".join(_SAMPLERS))
+        choice(sampler, "sampler", _SAMPLERS)
         design = design_of(card)
         most = design.timesteps
         steps = min(_SAMPLERS[sampler], most) if steps is None else steps

@@ -19,6 +19,7 @@ from diffusers import UNet2DModel
 from diffusers.training_utils import EMAModel
 from numpy.typing import NDArray
 
+from fedeas._util.scalars import choice
 from fedeas._util.seeds import child_rng
 from fedeas.data.dataset import Dataset
 from fedeas.errors import InputError
@@ -71,9 +72,7 @@ PRESETS = {
 
 def preset(name: str) -> Training:
     """Return a preset by name."""
-    if name not in PRESETS:
-        raise InputError("unknown preset", got=name, allowed=", ".join(PRESETS))
-    return PRESETS[name]
+    return PRESETS[choice(name, "preset", PRESETS)]
 
 
 @dataclass(frozen=True)

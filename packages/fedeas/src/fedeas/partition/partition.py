@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedeas._util.files import LARGEST_LABEL, atomic_write, check_cells, check_regular, unreadable
+from fedeas._util.scalars import ending
 from fedeas.errors import InputError, MissingExtraError
 from fedeas.planning.counts import LabelCounts, names
 
@@ -247,9 +248,7 @@ class Partition:
 
     def save(self, path: Path | str) -> None:
         """Write the partition to a file ending in .npz."""
-        path = Path(path)
-        if path.suffix.lower() != ".npz":
-            raise InputError("unknown kind of file", got=path.name, allowed=".npz")
+        path = ending(Path(path), ".npz")
         head = {
             "format": _FORMAT,
             "labels_hash": self.labels_hash,

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedeas._util.scalars import integer, number, set_frozen
+from fedeas._util.scalars import integer, positive, set_frozen, share, unknown_name
 from fedeas._util.seeds import check_seed, child_rng
 from fedeas.errors import InfeasibleError, InputError
 from fedeas.partition.partition import Partition, Recipe, check_labels
@@ -32,12 +32,10 @@ _CHECKS: dict[str, Callable[[Any], object]] = {
     "shards_per_client": lambda x: integer(
         x, "not a number of shards", "a whole number from 1", low=1
     ),
-    "alpha": lambda x: number(
-        x, "alpha out of range", "a number above 0", lambda a: 0 < a < math.inf
-    ),
+    "alpha": lambda x: positive(x, "alpha"),
     "seed": check_seed,
     "min_samples": lambda x: integer(x, "not a number of samples", "a whole number from 0", low=0),
-    "test_ratio": lambda x: number(x, "test_ratio out of range", "0 up to 1", lambda r: 0 <= r < 1),
+    "test_ratio": lambda x: share(x, "test_ratio", from_zero=True),
 }
 
 
@@ -403,7 +401,7 @@ def make_partition(name: str, **settings: object) -> Recipe:
         name, settings = name.partition("(")[0].strip(), {**settings, "column": column}
     versions = [key for key in _RECIPES if name in (key, key.partition("@")[0])]
     if not versions:
-        raise InputError("unknown recipe", got=name, allowed=", ".join(_RECIPES))
+        raise unknown_name(name, "recipe", _RECIPES)
     factory = _RECIPES[versions[-1]]
     parameters = inspect.signature(factory).parameters
     settings = {k: v for k, v in settings.items() if v is not None}

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fedeas._util.blocks import class_major, in_order, row_slices
 from fedeas._util.frames import html_lines, record_frame
+from fedeas._util.scalars import share
 from fedeas._util.specs import parse
 from fedeas.errors import InfeasibleError, InputError
 from fedeas.planning import skew
@@ -261,8 +262,7 @@ def _past_share(counts: LabelCounts, max_share: float, policy: FedEAS) -> float:
 def check_conditions(min_reduction: float, max_share: float) -> None:
     """Refuse conditions that are not between 0 and 1."""
     for name, value in (("min_reduction", min_reduction), ("max_share", max_share)):
-        if not 0 < value < 1:
-            raise InputError(f"{name} out of range", got=value, allowed="between 0 and 1")
+        share(value, name)
 
 
 def beta_for_total(

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from fedeas._util.files import content_hash, read_json, write_json
 from fedeas._util.frames import html_lines
-from fedeas._util.scalars import integer
+from fedeas._util.scalars import choice, integer
 from fedeas.countfiles.label_sets import (
     find_label_sets,
     read_label_sets,
@@ -346,8 +346,7 @@ def plan_label_sets(
             got=type(counts).__name__,
             fix="use LabelSetCounts, or fedeas.plan for one label per sample",
         )
-    if sets not in (FEDERATION, CLIENT):
-        raise InputError("unknown choice of sets", got=sets, allowed=f"{FEDERATION}, {CLIENT}")
+    choice(sets, "choice of sets", (FEDERATION, CLIENT))
     integer(min_samples, "not a number of samples", "a whole number from 0", low=0)
     wanted = plan(counts.positives, policy, target, total)
     # The most frequent sets come first: of equally good ones these are taken.

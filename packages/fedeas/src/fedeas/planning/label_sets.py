@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedeas._util.files import check_cells
 from fedeas._util.frames import html_lines, is_frame
+from fedeas._util.scalars import choice
 from fedeas.countfiles.label_sets import (
     NO_LABEL,
     SEPARATOR,
@@ -166,8 +167,8 @@ class LabelSetCounts:
         given = [split_labels(each) for each in lists]
         found = sorted({label for each in given for label in each})
         columns = list(map(str, found if labels is None else labels))
-        if unknown := [label for label in found if label not in columns]:
-            raise InputError("unknown label", got=unknown[0], allowed=", ".join(columns[:20]))
+        for label in found:
+            choice(label, "label", columns)
         check_cells(len(given) * len(columns), f"{len(given):,} samples x {len(columns):,} labels")
         place = {label: c for c, label in enumerate(columns)}
         held = np.zeros((len(given), len(columns)), bool)
@@ -284,8 +285,8 @@ class LabelSetCounts:
         client : str, optional
             Count this client's samples alone.
         """
-        if client is not None and client not in self.client_names:
-            raise InputError("unknown client", got=client, allowed=", ".join(self.client_names[:9]))
+        if client is not None:
+            choice(client, "client", self.client_names)
         n = self.n.sum(axis=0) if client is None else self.n[self.client_names.index(client)]
         sets = self.sets.astype(np.int64)
         pairs: Ints = sets.T @ (n[:, np.newaxis] * sets)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas._util.files import atomic_write
-from fedeas._util.scalars import integer
+from fedeas._util.scalars import ending, integer
 from fedeas.errors import InputError
 from fedeas.planning import beta
 from fedeas.planning.cost import Cost, cost_text
@@ -54,9 +54,7 @@ class LabelReport:
 
 def check_page(path: Path) -> Path:
     """Return the path of a page, or refuse another kind of file."""
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise InputError("unknown kind of file", got=path.name, allowed=".html")
-    return path
+    return ending(path, ".html", ".htm")
 
 
 def profile(

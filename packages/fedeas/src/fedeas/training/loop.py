@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch.optim import Optimizer
 
+from fedeas._util.scalars import choice
 from fedeas._util.specs import parse
 from fedeas.countfiles.label_sets import LabelSets
 from fedeas.data.dataset import Sites
@@ -96,9 +97,7 @@ def find_optimizer(local: Local) -> tuple[type[Any], dict[str, Any]]:
     name, given = parse(local.optimizer, "optimizer")
     shared = {k: v for k in ("momentum", "weight_decay") if (v := getattr(local, k))}
     optimizers = _optimizers()
-    if name.lower() not in optimizers:
-        raise InputError("unknown optimizer", got=name, allowed=", ".join(optimizers))
-    kind = optimizers[name.lower()]
+    kind = optimizers[choice(name.lower(), "optimizer", optimizers)]
     takes = [k for k in inspect.signature(kind).parameters if k not in ("params", "lr")]
     for key in (*given, *shared):
         if key not in takes:

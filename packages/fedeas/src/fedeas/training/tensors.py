@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from fedeas._util.files import atomic_write, check_regular, unreadable
+from fedeas._util.scalars import choice
 from fedeas._util.seeds import child_rng
 from fedeas.errors import InputError
 
@@ -68,9 +69,7 @@ def choose_device(name: str = "auto") -> torch.device:
 
 def precision(name: str) -> torch.dtype:
     """Return the number format of forward passes by name."""
-    if name not in PRECISIONS:
-        raise InputError("unknown precision", got=name, allowed=" or ".join(PRECISIONS))
-    return PRECISIONS[name]
+    return PRECISIONS[choice(name, "precision", PRECISIONS)]
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:

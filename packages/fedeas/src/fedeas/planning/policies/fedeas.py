@@ -1,13 +1,12 @@
 """The FedEAS rule: an entropy-adaptive budget per client, spent on its scarce classes only."""
 
-import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
 from fedeas._util.blocks import outer_sum
-from fedeas._util.scalars import check_bool, number, set_frozen
+from fedeas._util.scalars import check_bool, number, positive, set_frozen
 from fedeas.planning.named_values import NamedValuesLike, make_named_values
 from fedeas.planning.policies.policy import Floats, LocalPolicy
 from fedeas.planning.resolve import OPTIONAL, quality_of
@@ -67,9 +66,7 @@ class FedEAS(LocalPolicy):
         exponent = self.size_exponent
         set_frozen(
             self,
-            beta=number(
-                self.beta, "beta out of range", "a number above 0", lambda x: 0 < x < math.inf
-            ),
+            beta=positive(self.beta, "beta"),
             size_exponent=number(
                 exponent, "size_exponent out of range", "0 to 2", lambda x: 0 <= x <= 2
             ),

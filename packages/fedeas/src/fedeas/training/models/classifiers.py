@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from fedeas._util.scalars import choice
 from fedeas.data import Schema
 from fedeas.errors import InputError
 from fedeas.training.samples import Task
@@ -306,10 +307,8 @@ class ResNet18(Classifier):
     ) -> None:
         _check_image_size(task)
         super().__init__(task)
-        for name, value, allowed in (("norm", norm, tuple(_NORMS)), ("stem", stem, _STEMS)):
-            if value not in allowed:
-                raise InputError(f"unknown {name}", got=value, allowed=", ".join(allowed))
-        norm_layer = _NORMS[norm]
+        choice(stem, "stem", _STEMS)
+        norm_layer = _NORMS[choice(norm, "norm", _NORMS)]
         colours = task.shape[2]
         self._pooled = stem == "imagenet"
         size, stride, padding = (7, 2, 3) if self._pooled else (3, 1, 1)

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from fedeas._util.scalars import choice
 from fedeas.errors import InputError, MissingExtraError
 from fedeas.training.models.classifiers import Classifier
 from fedeas.training.samples import Task
@@ -216,9 +217,7 @@ class Denoiser(Classifier):
 
 def _design(preset: str, channels: str) -> UNetConfig:
     """Return a preset's design, with other channels where they are named."""
-    if preset not in DESIGNS:
-        raise InputError("unknown preset", got=preset, allowed=", ".join(DESIGNS))
-    design = DESIGNS[preset]
+    design = DESIGNS[choice(preset, "preset", DESIGNS)]
     if not channels:
         return design
     levels = tuple(int(p) if p.isdigit() else 0 for p in channels.split(":"))
