@@ -125,13 +125,13 @@ def test_a_spent_budget_is_told(sites, tmp_path, fedeas):  # noqa: F811
     [
         ({}, {"classes": NAMES.replace("bar", "bars")}, "bars"),
         ({"allow": "class-totals"}, {}, "rounds = 0"),
-        ({"allow": ""}, {}, "`updates`"),
-        ({"allow": "image-moments image-products"}, {"generator-epsilon": 1.0}, "`updates`"),
+        ({"allow": ""}, {}, " updates\""),
+        ({"allow": "image-moments image-products"}, {"generator-epsilon": 1.0}, " updates\""),
         ({}, {"batch": 4096}, "4096"),
         ({"methods": "fedavg"}, {"method": "moon"}, "moon"),
         ({"generator": ""}, {}, "fedeas(beta=12)"),
         ({}, {"members": "OTHERS"}, "another list of members"),
-        ({}, {"policy": "waterfill(total=5)"}, "cannot know its part"),
+        ({}, {"policy": "waterfill(total=5)"}, "not a policy for a site alone"),
         ({"generator": "private"}, {}, "has not come to this site"),
         # What the owner does not allow
         ({"allow": "class-totals"}, NOISY, "'image-moments image-products'"),

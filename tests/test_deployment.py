@@ -133,7 +133,7 @@ def test_a_server_whose_policy_every_site_would_refuse_asks_nobody(sites, tmp_pa
         def get_node_ids(self):
             raise AssertionError("a site was asked")
 
-    with pytest.raises(InputError, match="cannot know its part"):
+    with pytest.raises(InputError, match="not a policy for a site alone"):
         run_server(Nobody(), settings(sites, tmp_path / "run", policy="waterfill(total=5)"))
 
 
@@ -144,7 +144,7 @@ def test_a_server_whose_policy_every_site_would_refuse_asks_nobody(sites, tmp_pa
         ("federations:Shapes", "not a policy for a site alone"),
         ("uniform(total=5)", "not a policy for a site alone"),
         ("missing-only(total=5)", "not a policy for a site alone"),
-        ("waterfill(total=5)", "cannot know its part"),
+        ("waterfill(total=5)", "not a policy for a site alone"),
         ("fedeas(beta=nan)", "out of range"),
         ("fedeas(beta=inf)", "out of range"),
         ("fedeas(beta=1e300)", "out of range"),

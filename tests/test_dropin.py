@@ -349,7 +349,7 @@ def tensors(*more):
         (images, OWN | {"beta": None}, "pass either beta or policy"),
         (images, OWN | {"policy": "fedeas(beta=8)"}, "pass either beta or policy"),
         (images, OWN | {"beta": None, "policy": "uniform(total=9)"}, "for one client alone"),
-        (images, OWN | {"beta": None, "policy": "waterfill(total=9)"}, "cannot know its part"),
+        (images, OWN | {"beta": None, "policy": "waterfill(total=9)"}, "for one client alone"),
         (hugging_face, {"generator": Large()}, "choose a generator of the same size"),
         (hugging_face, {"transform": to_tensor}, "with_transform"),
         (lambda: hugging_face(place=Value("int64")), {}, "got ['image', 'label', 'place']"),

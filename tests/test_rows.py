@@ -167,7 +167,7 @@ def test_a_share_of_every_class_is_held_out(tmp_path):
     assert sorted(found.samples[:, 0]) == sorted(table["x"].astype(np.float32))
     assert found.fingerprint != other.fingerprint
     assert load_table(table, test_share=0.0).train_size == 151
-    with pytest.raises(InputError, match="test_share is out of range; got 1"):
+    with pytest.raises(InputError, match="test_share out of range; got 1"):
         load_table(table, test_share=1.0)
 
 

@@ -55,6 +55,10 @@ for name in ("dots", "noise"):
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(rng.integers(0, 255, (16, 16), dtype=np.uint8)).save(path)
 """
+LABEL_SETS = """
+from fedeas import LabelSetCounts, plan_label_sets
+print(plan_label_sets(LabelSetCounts([[1, 0], [0, 1], [1, 1]], [[90, 10, 30], [5, 70, 9]])))
+"""
 WORKBOOK = """
 import openpyxl
 book = openpyxl.Workbook()
@@ -79,6 +83,7 @@ TRIALS: dict[str, list[list[str]]] = {
     "polars": [["python", "import fedeas; fedeas.LabelCounts([[1, 2]]).to_polars()"]],
     "excel": [["python", WORKBOOK], ["plan", "counts.xlsx"]],
     "parquet": [["plan", str(COUNTS), "--out", "plan.parquet"]],
+    "label-sets": [["python", LABEL_SETS]],
     "data": [["python", "from fedeas.data import load_images; load_images('tiny', 'images')"]],
     "flower": [["python", "from fedeas import Partition; import flwr_datasets"]],
     "torch": [["python", "import fedeas.training.tensors, fedeas.training.models"]],

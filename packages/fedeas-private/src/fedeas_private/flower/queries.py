@@ -22,7 +22,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from numpy.typing import ArrayLike, NDArray
 
-from fedeas._util.scalars import choice
+from fedeas._util.names import choice
 from fedeas.errors import InputError
 from fedeas_private.accounting import ADDED, DELTA, GROUP, SAMPLE, rho_for, sigma_for
 from fedeas_private.flower.secure_sum import SumParticipant, answer_secure_sum, secure_sum

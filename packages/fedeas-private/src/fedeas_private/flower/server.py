@@ -84,10 +84,7 @@ def _policy(
 def _aimed(
     grid: Grid, settings: RunConfig, names: Sequence[str], members: Members | None
 ) -> dict[str, object]:
-    """Aim the policy at the federation's class distribution, from a noisy sum over the sites.
-
-    The entries that `fedeas profile` reads are `noisy_counts` to `sites`.
-    """
+    """Aim the policy at the federation's class distribution, from a noisy sum over the sites."""
     spec, epsilon, classes = settings.policy, settings.prior_epsilon, len(names)
     like = inline_shares([1 / classes] * classes)
     row_policy(with_target(spec, like)).local([1] * classes)  # before anything is spent
@@ -102,7 +99,6 @@ def _aimed(
         "policy": policy,
         "shares": prior.shares.tolist(),
         "errors": prior.errors.tolist(),
-        **prior.noisy_counts(names),
         "epsilon": epsilon,
         "delta": DELTA,
         "sites": len(nodes),

@@ -149,10 +149,15 @@ def _run_training(site: SiteConfig, run: RunConfig) -> str:
         raise InputError(
             "the run trains, and this site's updates do not leave it",
             got=f"rounds = {run.rounds}",
-            fix=f"set rounds = 0 in the run, or add `{UPDATES}` to `allow` here: then a server can "
-            "learn the site's label counts",
+            fix=f"set rounds = 0 in the run; or here allow = {_allowing(site, UPDATES)}: then a "
+            "server can learn the site's exact label counts",
         )
     return plain.allowed_training(site, run)
+
+
+def _allowing(site: SiteConfig, *more: str) -> str:
+    """Return the value of `allow` in site.toml that also has these words, to be pasted."""
+    return '"' + " ".join(dict.fromkeys([*site.allowed, *more])) + '"'
 
 
 def _run_policy(site: SiteConfig, run: RunConfig) -> str:
@@ -208,7 +213,7 @@ def _run_sums(site: SiteConfig, run: RunConfig) -> str:
         raise InputError(
             "the run needs what `allow` lacks",
             got=" ".join(lacking),
-            fix="add that to `allow` if the site is to answer",
+            fix=f"if the site is to answer, set allow = {_allowing(site, *lacking)}",
         )
     names = ", ".join(one.name for one in sums)
     ledger = site.open_ledger()

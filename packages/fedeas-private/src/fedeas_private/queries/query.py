@@ -9,7 +9,6 @@ largest norm that a row can have.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -247,20 +246,6 @@ class Prior(NamedTuple):
     raw: Floats
     total: float
     total_error: float
-
-    def noisy_counts(self, classes: Sequence[str]) -> dict[str, object]:
-        """Return the count of every class and its standard deviation, as `fedeas profile` reads it.
-
-        >>> shares, errors = np.array([0.9, 0.1]), np.full(2, 0.01)
-        >>> Prior(shares, errors, shares, 900.0, 14.2).noisy_counts(["flu", "cold"])
-        {'noisy_counts': {'all sites': {'flu': 810.0, 'cold': 90.0}}, 'std': 10.04}
-        """
-        counts = [round(count, 2) for count in (self.raw * self.total).tolist()]
-        std = round(self.total_error / math.sqrt(len(counts)), 2)
-        return {
-            "noisy_counts": {"all sites": dict(zip(classes, counts, strict=True))},
-            "std": std,
-        }
 
     def known_shares(self) -> list[float]:
         """Return shares to four digits, none below its error: a rare class is not an absent one.

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from fedeas._util.files import read_toml
-from fedeas._util.scalars import did_you_mean
+from fedeas._util.names import did_you_mean
 from fedeas.errors import InputError
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from fedeas._util.scalars import unknown_name
+from fedeas._util.names import unknown_name
 from fedeas.errors import FedeasError, InputError
 
 _SPEC = re.compile(r"\s*([\w.:-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)

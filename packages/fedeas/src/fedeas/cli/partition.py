@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from fedeas._util.names import ending
 from fedeas._util.progress import progress
-from fedeas._util.scalars import ending
 from fedeas.cli import show
 
 if TYPE_CHECKING:

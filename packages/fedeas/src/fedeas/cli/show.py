@@ -14,7 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from fedeas._util.scalars import choice, ending
+from fedeas._util.names import choice, ending
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas._util.scalars import choice
+from fedeas._util.names import choice
 from fedeas._util.seeds import child_rng
 from fedeas.data.dataset import Dataset
 from fedeas.errors import InputError

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas._util.scalars import choice
+from fedeas._util.names import choice
 from fedeas.errors import InputError
 
 Array = NDArray[Any]  # samples, in the dtype of their kind

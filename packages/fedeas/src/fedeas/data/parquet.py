@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedeas._util.arrow import most_frequent_delimiter, open_file, pyarrow, readable, text_columns
 from fedeas._util.files import MAX_TEXT, check_cells, check_regular
-from fedeas._util.scalars import did_you_mean
+from fedeas._util.names import did_you_mean
 from fedeas.errors import InputError, first_line
 
 TABLE_FILES = (".parquet", ".csv", ".tsv")

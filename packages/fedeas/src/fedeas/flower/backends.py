@@ -23,7 +23,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fedeas._util.blocks import usable_cores
-from fedeas._util.scalars import choice
+from fedeas._util.names import choice
 from fedeas._util.specs import place_of
 from fedeas.errors import FedeasError, InputError, MissingExtraError
 from fedeas.flower.exchange import wait_for_nodes

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from fedeas._util.blocks import usable_cores
 from fedeas._util.files import owner_only_folder
-from fedeas._util.scalars import did_you_mean
+from fedeas._util.names import did_you_mean
 from fedeas.data import Dataset
 from fedeas.errors import FedeasError, InputError
 from fedeas.flower.deployed import RefusalLog, open_part, read_classes, row_policy

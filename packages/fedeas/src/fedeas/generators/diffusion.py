@@ -26,7 +26,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch.nn import functional
 
-from fedeas._util.scalars import choice, integer
+from fedeas._util.names import choice
+from fedeas._util.scalars import integer
 from fedeas.errors import InputError, first_line
 from fedeas.generators.card import (
     GeneratorCard,

@@ -19,7 +19,7 @@ from diffusers import UNet2DModel
 from diffusers.training_utils import EMAModel
 from numpy.typing import NDArray
 
-from fedeas._util.scalars import choice
+from fedeas._util.names import choice
 from fedeas._util.seeds import child_rng
 from fedeas.data.dataset import Dataset
 from fedeas.errors import InputError

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedeas._util.files import LARGEST_LABEL, atomic_write, check_cells, check_regular, unreadable
-from fedeas._util.scalars import ending
+from fedeas._util.names import ending
 from fedeas.errors import InputError, MissingExtraError
 from fedeas.planning.counts import LabelCounts, names
 

@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedeas._util.scalars import integer, positive, set_frozen, share, unknown_name
+from fedeas._util.names import unknown_name
+from fedeas._util.scalars import integer, positive, set_frozen, share
 from fedeas._util.seeds import check_seed, child_rng
 from fedeas.errors import InfeasibleError, InputError
 from fedeas.partition.partition import Partition, Recipe, check_labels

@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 
 from fedeas._util.files import content_hash, read_json, write_json
 from fedeas._util.frames import html_lines
-from fedeas._util.scalars import choice, integer
+from fedeas._util.names import choice
+from fedeas._util.scalars import integer
 from fedeas.countfiles.label_sets import (
     find_label_sets,
     read_label_sets,

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedeas._util.files import check_cells
 from fedeas._util.frames import html_lines, is_frame
-from fedeas._util.scalars import choice
+from fedeas._util.names import choice
 from fedeas.countfiles.label_sets import (
     NO_LABEL,
     SEPARATOR,

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas._util.scalars import did_you_mean
+from fedeas._util.names import did_you_mean
 from fedeas.errors import InputError
 from fedeas.planning.counts import CountsLike, LabelCounts, names
 from fedeas.planning.named_values import match_names

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas._util.files import atomic_write
-from fedeas._util.scalars import ending, integer
+from fedeas._util.names import ending
+from fedeas._util.scalars import integer
 from fedeas.errors import InputError
 from fedeas.planning import beta
 from fedeas.planning.cost import Cost, cost_text

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch.optim import Optimizer
 
-from fedeas._util.scalars import choice
+from fedeas._util.names import choice
 from fedeas._util.specs import parse
 from fedeas.countfiles.label_sets import LabelSets
 from fedeas.data.dataset import Sites

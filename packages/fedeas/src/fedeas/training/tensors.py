@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from fedeas._util.files import atomic_write, check_regular, unreadable
-from fedeas._util.scalars import choice
+from fedeas._util.names import choice
 from fedeas._util.seeds import child_rng
 from fedeas.errors import InputError
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedeas._util.scalars import choice
+from fedeas._util.names import choice
 from fedeas.data import Schema
 from fedeas.errors import InputError
 from fedeas.training.samples import Task

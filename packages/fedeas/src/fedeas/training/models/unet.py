@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedeas._util.scalars import choice
+from fedeas._util.names import choice
 from fedeas.errors import InputError, MissingExtraError
 from fedeas.training.models.classifiers import Classifier
 from fedeas.training.samples import Task
