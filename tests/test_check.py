@@ -125,8 +125,8 @@ def test_a_spent_budget_is_told(sites, tmp_path, fedeas):  # noqa: F811
     [
         ({}, {"classes": NAMES.replace("bar", "bars")}, "bars"),
         ({"allow": "class-totals"}, {}, "rounds = 0"),
-        ({"allow": ""}, {}, " updates\""),
-        ({"allow": "image-moments image-products"}, {"generator-epsilon": 1.0}, " updates\""),
+        ({"allow": ""}, {}, 'updates"'),
+        ({"allow": "image-moments image-products"}, {"generator-epsilon": 1.0}, 'updates"'),
         ({}, {"batch": 4096}, "4096"),
         ({"methods": "fedavg"}, {"method": "moon"}, "moon"),
         ({"generator": ""}, {}, "fedeas(beta=12)"),
