@@ -62,7 +62,7 @@ def plan(
         rich_help_panel=_BUDGET,
     ),
     out: Path | None = typer.Option(
-        None, metavar="FILE", help="Write the plan: .json or .parquet; .csv holds its numbers alone."
+        None, metavar="FILE", help="Write the plan: .json, .parquet; .csv holds the numbers only."
     ),
     plot: Path | None = show.plot_option("counts before and after; with --betas, the choice"),
     rows: int = typer.Option(

@@ -105,7 +105,8 @@ class CellReader:
             elif self.two_signs and sign is not None:
                 yield text, "and others are written with another sign of thousands"
             elif thousands is not None and sign in (".", ",") and SIGNS[thousands] != sign:
-                if not (thousands == "none" and text.endswith("000")):
+                zeros = text.endswith("000")
+                if thousands != "none" or not zeros:
                     yield text, f"not a count with --thousands {thousands}"
         if self.suppressed and self.suppressed_range[0] > self.suppressed_range[1]:
             yield self.suppressed[0], "and others are suppressed to other ranges"

@@ -93,6 +93,6 @@ def _checked(frame: Any, table: Table) -> Table:
 def _refusal(what: str) -> InputError:
     return InputError(
         f"the data frame: {what}",
-        fix="leave it out of the frame, or use LabelCounts(matrix, clients, classes); for a row per "
-        "sample LabelCounts.from_labels",
+        fix="leave it out of the frame, or use LabelCounts(matrix, clients, classes); a row per "
+        "sample is for LabelCounts.from_labels",
     )

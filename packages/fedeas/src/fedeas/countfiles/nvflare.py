@@ -27,7 +27,7 @@ Histogram = dict[tuple[float, float], int]  # the ends of a bin, and how many
 
 
 def features_of(content: object) -> list[str]:
-    """Return the features that have a histogram; none in a file that is no statistics of NVFlare."""
+    """Return the features that have a histogram; none where the file is no statistics."""
     if not isinstance(content, dict):
         return []
     return [

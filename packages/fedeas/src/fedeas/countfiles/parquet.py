@@ -58,9 +58,9 @@ class Source:
         self.meta = _load_meta(path, self._file.metadata.metadata)
         digest = (schema.metadata or {}).get(_SAVED)
         self.written_hash = None if digest is None else digest.decode(errors="replace")
-        if problem := heading_problem([self.id_column or "client", *self.columns]):
-            if self.written_hash is None and self.meta is None:
-                raise TableError(path, f"{path}: {problem}")
+        problem = heading_problem([self.id_column or "client", *self.columns])
+        if problem and self.written_hash is None and self.meta is None:
+            raise TableError(path, f"{path}: {problem}")
         for name in self.columns:
             kind = schema.field(schema.names.index(name)).type
             if not types.is_integer(kind):

@@ -145,7 +145,7 @@ def read_people(paths: Sequence[Path], options: Options, out: str) -> Reading:
 
 
 def advice(path: Path, out: str = "counts.csv") -> InputError:
-    """Return the error for a file that is not in the strict form, with the command that reads it."""
+    """Return the error for a file that is not in the strict form: the command that reads it."""
     try:
         read_people([path], Options(), out)
     except InputError as error:

@@ -129,11 +129,13 @@ def _read_wide(path: Path | str, head: list[str], rows: Iterator[NumberedRow]) -
                 path, f"{path}: client {name!r} is in line {lines[name]} and in line {line}"
             )
         lines[name] = line
-        digits = "".join(row[1:])
-        if digits.isascii() and digits.isdigit() and "" not in row and len(digits) < 16:
-            cells.extend(map(int, row[1:]))
+        counts = row[1:]
+        digits = "".join(counts)
+        plain = digits.isascii() and digits.isdigit() and "" not in counts
+        if plain and len(max(counts, key=len)) < len(str(LARGEST)):
+            cells.extend(map(int, counts))
         else:
-            pairs = zip(head[1:], row[1:], strict=True)
+            pairs = zip(head[1:], counts, strict=True)
             cells.extend([_checked_count(path, line, column, cell) for column, cell in pairs])
     if not lines:
         raise InputError(f"{path} has a heading and no clients", got=head[:6])
