@@ -33,7 +33,9 @@ def kind_of_column(cells: Iterable[str]) -> str:
     """
     kinds = Counter(_kind(text) for text in cells if text)
     kinds.pop("blank", None)
-    return kinds.most_common(1)[0][0] if kinds else "count"
+    if 4 * kinds["count"] >= kinds.total():  # one with words in some cells has to be corrected
+        return "count"
+    return kinds.most_common(1)[0][0]
 
 
 def _kind(text: str) -> str:

@@ -20,7 +20,7 @@ _ALL = frozenset(("all", "alle"))  # of a total only if no other number is large
 # Columns that describe a row and are no class of it: as the last word of a heading.
 _ATTRIBUTES = frozenset({
     "id", "year", "jahr", "month", "monat", "week", "kw", "date", "datum", "fold", "age", "zip",
-    "plz", "beds", "patients", "patienten", "samples", "count",
+    "plz", "beds", "nan", "patients", "patienten", "samples", "count",
 })  # fmt: skip
 _LABELS = frozenset(("class", "classes", "label", "labels", "diagnosis", "diagnose"))
 _YEARS = (1990, 2035)

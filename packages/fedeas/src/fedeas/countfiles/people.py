@@ -23,6 +23,7 @@ from fedeas._util.scalars import LARGEST
 from fedeas.countfiles import nvflare
 from fedeas.countfiles.cells import LEFT_OUT, SIGNS, CellReader, kind_of_column
 from fedeas.countfiles.doubts import find_doubts, heading_problem, words_of
+from fedeas.countfiles.label_sets import holds_label_sets
 from fedeas.countfiles.strict import READABLE, Table, cell_text, read_sheets, table_of_pairs
 from fedeas.errors import InputError
 
@@ -40,6 +41,7 @@ _EVERYBODY = frozenset(("all", "alle", "total", "gesamt", "both"))
 _ENCODINGS = ("cp1252", "cp1250", "cp1251", "mac_roman")
 _DELIMITERS = (",", ";", "\t", "|")
 _LOOKED_AT = 20_000  # rows that tell what a column holds
+_NOTHING = Table(np.zeros((1, 2), np.int64), ("",), ("", " "))  # where a file is refused
 _REPEATED = ("drop_columns", "drop_rows")
 
 
@@ -113,9 +115,11 @@ class Reading:
 class UnclearError(InputError):
     """A table with several readings; `command` is the line that settles all of it."""
 
-    def __init__(self, problems: Iterable[str], command: str) -> None:
+    def __init__(
+        self, problems: Iterable[str], command: str, way: str = "if this is right"
+    ) -> None:
         self.command = command
-        super().__init__("; ".join(problems), fix=f"if this is right, run: {command}")
+        super().__init__("; ".join(problems), fix=f"{way}, run: {command}")
 
 
 def read_people(paths: Sequence[Path], options: Options, out: str) -> Reading:
@@ -136,11 +140,15 @@ def read_people(paths: Sequence[Path], options: Options, out: str) -> Reading:
     tables = [reader.read(path) for path in paths]
     table = reader.join(tables)
     reader.check_dropped()
-    if reader.problems and reader.by_hand:
-        raise InputError("; ".join(reader.problems), fix="correct this in the file")
+    if table.values.shape[1] < 2 and not reader.by_hand:
+        reader.refuse(f"only {table.classes or ()} is left of the classes")
     if reader.problems:
-        words = ["fedeas", "counts", *map(str, paths), *reader.options.typed(), "--out", out]
-        raise UnclearError(reader.problems, shlex.join(words))
+        if reader.by_hand and not reader.or_keep:
+            raise InputError("; ".join(reader.problems), fix="correct this in the file")
+        options = replace(reader.options, keep=options.keep or reader.by_hand)
+        words = ["fedeas", "counts", *map(str, paths), *options.typed(), "--out", out]
+        way = "correct the file, or if it is right" if reader.by_hand else "if this is right"
+        raise UnclearError(reader.problems, shlex.join(words), way)
     return Reading(table, tuple(reader.notes))
 
 
@@ -158,9 +166,11 @@ class _Reader:
     """Reads files one after the other; `options` grow by what is tried where it is unclear."""
 
     def __init__(self, options: Options) -> None:
-        self.options = options
+        self.options = self._given = options
         self.problems: list[str] = []
+        self._path = self._named = Path()  # which file is read, and which a problem named last
         self.by_hand = False  # whether something has to be corrected in a file
+        self.or_keep = True  # whether all of that may also be right as it is
         self.notes: list[str] = []
         self._dropped: set[str] = set()
         self._pd = import_extra("pandas", "reading people's tables", "pandas")
@@ -169,69 +179,81 @@ class _Reader:
         """Note what is unclear, and go on with the options that are tried."""
         lists = {k: (*getattr(self.options, k), *v) for k, v in tried.items() if k in _REPEATED}
         self.options = replace(self.options, **{**tried, **lists})
-        self.problems.append(what)
+        self._note_problem(what)
 
-    def refuse(self, what: str) -> None:
-        """Note what no option settles."""
+    def refuse(self, what: str, *, or_keep: bool = False) -> None:
+        """Note what has to be corrected in the file; `or_keep` if it may be right as it is."""
         self.by_hand = True
-        self.problems.append(what)
+        self.or_keep &= or_keep
+        self._note_problem(what)
+
+    def _note_problem(self, what: str) -> None:
+        self.problems.append(what if self._path == self._named else f"{self._path}: {what}")
+        self._named = self._path
 
     def read(self, path: Path) -> Table:
         """Read one file."""
-        if path.suffix.lower() not in READABLE.split(", "):
-            raise InputError("unknown kind of file", got=path.name, allowed=READABLE)
-        check_regular(path)
+        self._path = path
+        if self._path.suffix.lower() not in READABLE.split(", "):
+            raise InputError("unknown kind of file", got=self._path.name, allowed=READABLE)
+        check_regular(self._path)
         ending = path.suffix.lower()
-        content = parse_json(read_text(path), str(path)) if ending == ".json" else None
+        if holds_label_sets(path):
+            raise InputError(f"{path} is a table of label sets", fix=f"fedeas plan {path} reads it")
+        content = parse_json(read_text(self._path), str(self._path)) if ending == ".json" else None
         if features := nvflare.features_of(content):
-            return self._statistics(path, content, features)
+            return self._statistics(content, features)
         if ending == ".json":
-            rows = _json_rows(path, content)
-            return self._table(path, self._pd.DataFrame(rows), [len(row) for row in rows])
+            rows = _json_rows(self._path, content)
+            return self._table(self._pd.DataFrame(rows), [len(row) for row in rows])
         if ending == ".parquet":
-            frame = self._parquet(path)
-            return self._table(path, frame, [frame.shape[1]] * len(frame))
+            frame = self._parquet()
+            return self._table(frame, [frame.shape[1]] * len(frame))
         if ending == ".xlsx":
-            rows_of_sheet = self._sheet(path)
+            rows_of_sheet = self._sheet()
             frame = self._pd.DataFrame(
                 [row for _, row in rows_of_sheet], index=[line - 1 for line, _ in rows_of_sheet]
             )
-            return self._table(path, frame, [frame.shape[1]] * len(frame))
-        return self._table(path, *self._text(path))
+            return self._table(frame, [frame.shape[1]] * len(frame))
+        return self._table(*self._text())
 
     # Files as frames of text, whose index is the number of the row in the file, from 0
 
-    def _text(self, path: Path) -> tuple[Any, list[int]]:
-        encoding = self._encoding(path)
+    def _text(self) -> tuple[Any, list[int]]:
+        encoding = self._encoding()
         try:
-            with path.open(encoding=encoding, newline="") as file:
+            with self._path.open(encoding=encoding, newline="") as file:
                 start = list(islice(file, 100))
-            delimiter = self._delimiter(path, start)
-            with path.open(encoding=encoding, newline="") as file:
+            delimiter = self._delimiter(start)
+            with self._path.open(encoding=encoding, newline="") as file:
                 lengths = [len(row) for row in csv.reader(file, delimiter=delimiter)]
             if not any(lengths):
-                raise InputError(f"{path} is empty", allowed="a heading, and a row per client")
+                raise InputError(
+                    f"{self._path} is empty", allowed="a heading, and a row per client"
+                )
             frame = self._pd.read_csv(
-                path, sep=delimiter, encoding=encoding, header=None, names=range(max(lengths)),
-                dtype=str, na_filter=False, skip_blank_lines=False, index_col=False,
+                self._path, sep=delimiter, encoding=encoding, header=None,
+                names=range(max(lengths)), dtype=str, na_filter=False, skip_blank_lines=False, index_col=False,
             )  # fmt: skip
         except (UnicodeError, LookupError):
-            raise InputError(f"{path} is not text in {encoding}", fix="save it as UTF-8") from None
+            raise InputError(
+                f"{self._path} is not text in {encoding}", fix="save it as UTF-8"
+            ) from None
         except (csv.Error, ValueError) as error:
-            raise InputError(f"{path} is not CSV: {error}") from None
+            raise InputError(f"{self._path} is not CSV: {error}") from None
         except OSError as error:
-            raise unreadable(path, error) from None
+            raise unreadable(self._path, error) from None
         return frame.fillna(""), lengths
 
-    def _encoding(self, path: Path) -> str:
+    def _encoding(self) -> str:
         if self.options.encoding is not None:
             return self.options.encoding
-        content = path.read_bytes()
+        content = self._path.read_bytes()
         if content.startswith((b"\xff\xfe", b"\xfe\xff")):
             return "utf-16"
         if b"\0" in content[:2]:
             encoding = "utf-16-le" if content[1:2] == b"\0" else "utf-16-be"
-            self.ask(f"{path} seems to be UTF-16 without a mark", encoding=encoding)
+            self.ask("seems to be UTF-16 without a mark", encoding=encoding)
             return encoding
         try:
             content.decode("utf-8")
@@ -244,11 +266,11 @@ class _Reader:
             ways = {name: _decoded(shown, name) for name in _ENCODINGS}
             likely = next((name for name, text in ways.items() if text), "cp1252")
             others = ", ".join(f"{text!r} in {name}" for name, text in ways.items() if text)
-            self.ask(f"{path} line {line} is not UTF-8: it is {others}", encoding=likely)
+            self.ask(f"line {line} is not UTF-8: it is {others}", encoding=likely)
             return likely
         return "utf-8-sig"
 
-    def _delimiter(self, path: Path, start: list[str]) -> str:
+    def _delimiter(self, start: list[str]) -> str:
         if self.options.delimiter is not None:
             delimiter = {"tab": "\t", "\\t": "\t"}.get(
                 self.options.delimiter, self.options.delimiter
@@ -270,27 +292,27 @@ class _Reader:
         equal = [sign for sign in begins if begins[sign][:2] == begins[best][:2]]
         if len(equal) > 1:
             signs = " or ".join(map(repr, equal))
-            self.ask(f"{path}: cells are separated by {signs}", delimiter=best)
+            self.ask(f"cells are separated by {signs}", delimiter=best)
         return best
 
-    def _sheet(self, path: Path) -> list[tuple[int, list[str]]]:
-        sheets = read_sheets(path)
+    def _sheet(self) -> list[tuple[int, list[str]]]:
+        sheets = read_sheets(self._path)
         if not sheets:
-            raise InputError(f"{path} is empty", allowed="a heading, and a row per client")
+            raise InputError(f"{self._path} is empty", allowed="a heading, and a row per client")
         if self.options.sheet is None and len(sheets) > 1:
             first = next(iter(sheets))
-            self.ask(f"{path} has the sheets {', '.join(sheets)}; {first!r} is taken", sheet=first)
+            self.ask(f"has the sheets {', '.join(sheets)}; {first!r} is taken", sheet=first)
         name = self.options.sheet or next(iter(sheets))
         if name not in sheets:
-            raise InputError(f"{path} has no such sheet", got=name, allowed=", ".join(sheets))
+            raise InputError(f"{self._path} has no such sheet", got=name, allowed=", ".join(sheets))
         return sheets[name]
 
-    def _parquet(self, path: Path) -> Any:
+    def _parquet(self) -> Any:
         import_extra("pyarrow", "Parquet", "parquet")
         try:
-            frame = self._pd.read_parquet(path)
+            frame = self._pd.read_parquet(self._path)
         except (OSError, ValueError) as error:
-            raise InputError(f"{path} is not a readable Parquet file: {error}") from None
+            raise InputError(f"{self._path} is not a readable Parquet file: {error}") from None
         if frame.index.name is not None or not isinstance(frame.index, self._pd.RangeIndex):
             frame = frame.reset_index(names=frame.index.name or "client")
         for name in frame.columns:
@@ -301,24 +323,24 @@ class _Reader:
         joined = self._pd.concat([head, frame], ignore_index=True)
         return joined.set_axis(range(joined.shape[1]), axis=1)
 
-    def _statistics(self, path: Path, content: Any, features: list[str]) -> Table:
+    def _statistics(self, content: Any, features: list[str]) -> Table:
         if self.options.label is None and len(features) > 1:
             likely = next(filter(_LABEL.search, features), features[0])
-            self.ask(f"{path} has the features {', '.join(features)}", label=likely)
+            self.ask(f"has the features {', '.join(features)}", label=likely)
         feature = self.options.label or features[0]
         if feature not in features:
             raise InputError(
-                f"{path} has no such feature", got=feature, allowed=", ".join(features)
+                f"{self._path} has no such feature", got=feature, allowed=", ".join(features)
             )
-        table, doubts = nvflare.read_statistics(path, content, feature)
+        table, doubts = nvflare.read_statistics(self._path, content, feature)
         if doubts and not self.options.keep:
-            self.refuse(f"{'; '.join(doubts)}; or add --keep if it is right")
-        self.notes += [f"{path}: NVFlare's histograms of {feature!r}", *doubts]
-        return self._without_doubts(path, table)
+            self.refuse("; ".join(doubts), or_keep=True)
+        self.notes += [f"{self._path}: NVFlare's histograms of {feature!r}", *doubts]
+        return self._without_doubts(table)
 
     # The heading and the rows below it
 
-    def _table(self, path: Path, frame: Any, lengths: list[int]) -> Table:
+    def _table(self, frame: Any, lengths: list[int]) -> Table:
         """Return the table in a frame of text."""
         frame = frame.map(str.strip) if len(frame) <= _LOOKED_AT else frame
         top = frame.head(100)
@@ -327,36 +349,38 @@ class _Reader:
         widths = zip(filled, top.iloc[:, 0], strict=True)
         fits = [n >= usual or (n == usual - 1 > 1 and (not first or n > 2)) for n, first in widths]
         if not any(fits):
-            raise InputError(f"{path} holds no table", allowed="a heading, and a row per client")
+            raise InputError(
+                f"{self._path} holds no table", allowed="a heading, and a row per client"
+            )
         place = fits.index(True)
         above = [" ".join(filter(None, row)) for row in top.iloc[:place].to_numpy()]
         if titles := [title for title in above if title]:
-            self.notes.append(f"{path}: left out above the heading: {'; '.join(titles)}")
+            self.notes.append(f"{self._path}: left out above the heading: {'; '.join(titles)}")
         head = [str(name).strip() for name in frame.iloc[place]]
         body = frame.iloc[place + 1 :]
         body = body[(body != "").any(axis=1)]
         needed = [c for c, name in enumerate(head) if name or (body.iloc[:, c] != "").any()]
         head, body = [head[c] for c in needed], body.iloc[:, needed]
         if not len(body):
-            raise InputError(f"{path} has a heading and no rows", got=head[:6])
+            raise InputError(f"{self._path} has a heading and no rows", got=head[:6])
         for name in (self.options.client, self.options.label, self.options.count):
             if name is not None and name not in head:
                 allowed = ", ".join(head)
-                raise InputError(f"{path} has no such column", got=name, allowed=allowed)
+                raise InputError(f"{self._path} has no such column", got=name, allowed=allowed)
         if twice := [name for c, name in enumerate(head) if name in head[:c]]:
-            self.refuse(f"{path}: column {twice[0]!r} appears twice; rename one")
+            self.refuse(f"column {twice[0]!r} appears twice; rename one")
             head = [f"{name} ({c})" if name in head[:c] else name for c, name in enumerate(head)]
         body = body.set_axis(head, axis=1)
         if len(body) > _LOOKED_AT:
             body = body.apply(lambda column: column.str.strip())
         full = lengths[frame.index[place]] if len(lengths) > frame.index[place] else 0
         short = {line for line, length in enumerate(lengths) if length < full}
-        body = self._without_rows(path, body, short)
+        body = self._without_rows(body, short)
         kept = [name for name in head if name not in self.options.drop_columns]
         self._dropped |= set(head) - set(kept)
-        return self._by_layout(path, kept, body[kept])
+        return self._by_layout(kept, body[kept])
 
-    def _without_rows(self, path: Path, body: Any, short: set[int]) -> Any:
+    def _without_rows(self, body: Any, short: set[int]) -> Any:
         """Leave out the rows that are to be dropped, and ask about notes below a table."""
         first = (
             body.apply(lambda row: next(filter(None, row)), axis=1)
@@ -371,7 +395,7 @@ class _Reader:
         new = [name for name in dict.fromkeys(notes) if name not in self.options.drop_rows]
         if new and body.shape[1] > 2:
             shown = ", ".join(map(repr, new[:3]))
-            self.ask(f"{path} has rows that seem to be notes: {shown}", drop_rows=tuple(new))
+            self.ask(f"has rows that seem to be notes: {shown}", drop_rows=tuple(new))
         named = first.isin(self.options.drop_rows)
         for column in filter(None, (self.options.client, body.columns[0])):
             named |= body[column].isin(self.options.drop_rows)
@@ -380,25 +404,25 @@ class _Reader:
             self._dropped |= set(body[self.options.client][named])
         return body[~named]
 
-    def _by_layout(self, path: Path, head: list[str], body: Any) -> Table:
+    def _by_layout(self, head: list[str], body: Any) -> Table:
         """Tell records and long tables from wide ones."""
         options = self.options
         kinds = {name: kind_of_column(body[name].head(_LOOKED_AT)) for name in head}
         texts = [name for name in head if kinds[name] == "text"]
         numbers = [name for name in head if kinds[name] == "count"]
-        labels = [name for name in head if _LABEL.search(name)]
+        labels = [name for name in head if _LABEL.search(name) and not _is_flag(body[name])]
         clients = [name for name in head if _CLIENTS.intersection(words_of(name))]
         if options.label is None and options.client is None and not options.transpose:
             if labels[:1] == head[:1] and texts in ([], labels[:1]) and not clients:
                 self.ask(
-                    f"{path}: the first column is {head[0]!r}: rows seem to be classes",
+                    f"the first column is {head[0]!r}: rows seem to be classes",
                     transpose=True,
                 )
             elif self._is_records(texts, numbers, labels, clients, body):
-                self._ask_columns(path, head, texts, labels, clients)
+                self._ask_columns(head, texts, labels, clients)
         if self.options.label is not None:
-            return self._records(path, head, kinds, body)
-        return self._wide(path, head, kinds, clients, body)
+            return self._records(head, kinds, body)
+        return self._wide(head, kinds, clients, body)
 
     @staticmethod
     def _is_records(
@@ -412,17 +436,18 @@ class _Reader:
                 or len(others) < 2
                 or body[(clients or texts)[0]].duplicated().any()
             )
-        return len(texts) > 1 and len(others) < 2
+        # Without a word for it, labels are the text that several rows share.
+        return len(texts) > 1 and len(others) < 2 and bool(body[texts[-1]].duplicated().any())
 
     def _ask_columns(
-        self, path: Path, head: list[str], texts: list[str], labels: list[str], clients: list[str]
+        self, head: list[str], texts: list[str], labels: list[str], clients: list[str]
     ) -> None:
         label = labels[0] if labels else texts[-1]
         client = next((name for name in (*clients, *texts, *head) if name != label), head[0])
         columns = ", ".join(repr(name) for name in head if name not in (client, label))
         others = f" (the other columns are {columns})" if columns else ""
         self.ask(
-            f"{path} seems to have a row per sample or count: clients in {client!r}, labels in "
+            f"seems to have a row per sample or count: clients in {client!r}, labels in "
             f"{label!r}{others}",
             client=client,
             label=label,
@@ -430,15 +455,17 @@ class _Reader:
 
     # Records and long tables
 
-    def _records(self, path: Path, head: list[str], kinds: dict[str, str], body: Any) -> Table:
+    def _records(self, head: list[str], kinds: dict[str, str], body: Any) -> Table:
         options = self.options
         label = options.label or ""
         if options.client is None and options.client_name is None:
             likely = [name for name in head if _CLIENTS.intersection(words_of(name))]
             client = next((name for name in (*likely, *head) if name != label), None)
             if client is None:
-                raise InputError(f"{path} has no column of clients", fix="give --client-name NAME")
-            self.ask(f"{path}: clients seem to be in {client!r}", client=client)
+                raise InputError(
+                    f"{self._path} has no column of clients", fix="give --client-name NAME"
+                )
+            self.ask(f"clients seem to be in {client!r}", client=client)
         clients = (
             body[self.options.client]
             if self.options.client
@@ -452,14 +479,15 @@ class _Reader:
         ]
         if options.count is None and likely and not options.keep:
             self.ask(
-                f"{path}: counts seem to be in {likely[0]!r} (--keep instead of --count if every "
+                f"counts seem to be in {likely[0]!r} (--keep instead of --count if every "
                 "row is a sample)",
                 count=likely[0],
             )
         labels = body[label]
         if (clients == "").any():
             row = int(clients.index[(clients == "").argmax()]) + 1
-            self.refuse(f"{path} row {row} names no client")
+            self.refuse(f"row {row} names no client")
+            return _NOTHING
         gaps = [name for name in labels.unique() if name.lower() in LEFT_OUT or name == "-1"]
         if "-1" in gaps and set(labels.unique()) == {"-1", "1"}:
             gaps.remove("-1")
@@ -467,25 +495,23 @@ class _Reader:
             new := [name for name in gaps if name not in options.drop_columns]
         ) and not options.keep:
             shown = ", ".join(map(repr, new))
-            self.ask(
-                f"{path} has rows whose label is {shown}: none, it seems", drop_columns=tuple(new)
-            )
+            self.ask(f"has rows whose label is {shown}: none, it seems", drop_columns=tuple(new))
         kept = ~labels.isin(self.options.drop_columns)
         self._dropped |= set(labels[~kept])
         clients, labels, body = clients[kept], labels[kept], body[kept]
         if not self.options.keep:
-            self._check_names(path, labels.unique(), "labels")
-            self._check_names(path, clients.unique(), "clients")
+            self._check_names(labels.unique(), "labels")
+            self._check_names(clients.unique(), "clients")
         number = np.ones(len(body), np.int64)
         if self.options.count is not None:
-            number = self._numbers(path, body[[self.options.count]])[:, 0]
-            self._ask_repeated(path, clients, labels, body)
+            number = self._numbers(body[[self.options.count]])[:, 0]
+            self._ask_repeated(clients, labels, body)
         sums = self._pd.Series(number).groupby([clients.to_numpy(), labels.to_numpy()]).sum()
         table = table_of_pairs(list(sums.index), sums.tolist())
-        self.notes.append(f"{path}: {len(body):,} rows, classes in {label!r}")
-        return self._without_doubts(path, table) if self.options.count is not None else table
+        self.notes.append(f"{self._path}: {len(body):,} rows, classes in {label!r}")
+        return self._without_doubts(table) if self.options.count is not None else table
 
-    def _ask_repeated(self, path: Path, clients: Any, labels: Any, body: Any) -> None:
+    def _ask_repeated(self, clients: Any, labels: Any, body: Any) -> None:
         """Ask whether counts of a class of a client in several rows are to be added up."""
         pairs = self._pd.DataFrame({"client": clients, "label": labels})
         again = pairs.duplicated()
@@ -495,40 +521,38 @@ class _Reader:
         for name in body.columns:
             values = set(body[name].unique()) if name not in used else set()
             if everybody := [x for x in values if x.lower() in _EVERYBODY]:
-                self.refuse(f"{path}: rows with {everybody[0]!r} in {name!r} add others up")
+                self.refuse(f"rows with {everybody[0]!r} in {name!r} add others up")
                 return
         if not self.options.add_up:
             client, label = pairs[again].iloc[0]
             rows = [k + 1 for k in pairs.index[(pairs == [client, label]).all(axis=1)][:2]]
-            what = f"{path}: class {label!r} of {client!r} is in row {rows[0]} and in row {rows[1]}"
+            what = f"class {label!r} of {client!r} is in row {rows[0]} and in row {rows[1]}"
             self.ask(f"{what}: added up", add_up=True)
 
-    def _check_names(self, path: Path, names: Sequence[str], what: str) -> None:
+    def _check_names(self, names: Sequence[str], what: str) -> None:
         """Refuse names in two spellings, and lists of labels."""
         alike: dict[str, str] = {}
         for name in names:
             other = alike.setdefault(re.sub(r"[\s_-]+", " ", name.casefold()), name)
             if other != name:
-                self.refuse(
-                    f"{path}: {what} {other!r} and {name!r} differ in their spelling only; write "
-                    "them in one way, or add --keep"
-                )
+                what = f"{what} {other!r} and {name!r} differ in their spelling only"
+                self.refuse(what, or_keep=True)
                 return
         single = set(names)
         for name in names:
             parts = [part.strip() for part in re.split(r"[|;,/+&]", name)]
-            if "|" in name or name[:1] in "[({" or (len(parts) > 1 and single.issuperset(parts)):
-                self.refuse(
-                    f"{path}: {what} such as {name!r} are lists; see LabelSetCounts.from_lists, or "
-                    "add --keep if each is a class"
-                )
+            if (
+                "|" in name
+                or name.startswith(("[", "(", "{"))
+                or (len(parts) > 1 and single.issuperset(parts))
+            ):
+                what = f"{what} such as {name!r} are lists (see LabelSetCounts.from_lists)"
+                self.refuse(what, or_keep=True)
                 return
 
     # Wide tables
 
-    def _wide(
-        self, path: Path, head: list[str], kinds: dict[str, str], clients: list[str], body: Any
-    ) -> Table:
+    def _wide(self, head: list[str], kinds: dict[str, str], clients: list[str], body: Any) -> Table:
         texts = [name for name in head if kinds[name] == "text"]
         client = self.options.client
         if client is None:
@@ -538,51 +562,57 @@ class _Reader:
                 head[0] if head[0] in texts[:1] and client not in clients else client or head[0]
             )
             if client != head[0]:
-                self.ask(f"{path}: clients seem to be in {client!r}", client=client)
+                self.ask(f"clients seem to be in {client!r}", client=client)
         decimals = [name for name in head if kinds[name] == "decimal" and name != client]
         columns = [name for name in head if name != client]
+        place = head.index(client)
+        numbering = [
+            name
+            for name in head[:place]
+            if len(head) - place > 2 and body[name].is_unique and body[name].str.isdecimal().all()
+        ]
         if 2 * len(decimals) > len([name for name in columns if kinds[name] != "text"]):
             cell = body[decimals[0]].iloc[0]
-            self.refuse(f"{path}: column {decimals[0]!r} holds {cell!r}: give counts, not shares")
-            decimals = []
-        others = [name for name in columns if name in texts or name in decimals or not name]
+            self.refuse(f"column {decimals[0]!r} holds {cell!r}: give counts, not shares")
+            return _NOTHING
+        others = [name for name in columns if name in (*texts, *decimals, *numbering, "")]
         if others:
             shown = ", ".join(map(repr, others))
-            self.ask(f"{path}: columns {shown} hold no counts", drop_columns=tuple(others))
+            self.ask(f"columns {shown} hold no counts", drop_columns=tuple(others))
         columns = [name for name in columns if name not in others]
         problem = heading_problem([client, *columns])
         if problem and not self.options.transpose and not self.options.keep:
-            self.refuse(f"{path}: {problem}")
+            self.refuse(f"{problem}")
         elif len(columns) < 1:
-            raise InputError(f"{path} has no columns of counts", got=", ".join(head))
+            raise InputError(f"{self._path} has no columns of counts", got=", ".join(head))
         names = body[client]
         if (unnamed := (names == "")).any():
             if unnamed.sum() > 1 or self.options.keep:
-                self.refuse(f"{path} row {int(names.index[unnamed.argmax()]) + 1} names no client")
+                self.refuse(f"row {int(names.index[unnamed.argmax()]) + 1} names no client")
             else:
-                self.ask(f"{path} has a row without a name", drop_rows=("",))
+                self.ask("has a row without a name", drop_rows=("",))
             body, names = body[~unnamed], names[~unnamed]
-        values = self._numbers(path, body[columns])
+        values = self._numbers(body[columns])
         table = Table(values, tuple(names), tuple(columns))
         if self.options.transpose:
             table = Table(values.T.copy(), tuple(columns), tuple(names))
-        table = self._without_doubts(path, table)
+        table = self._without_doubts(table)
         again = len(set(table.clients or ())) < len(table.clients or ())
         if again and not self.options.add_up:
             rows = [k + 1 for k in names.index[names == names[names.duplicated()].iloc[0]][:2]]
             twice = names[names.duplicated()].iloc[0]
-            what = f"{path}: client {twice!r} is in row {rows[0]} and in row {rows[1]}"
+            what = f"client {twice!r} is in row {rows[0]} and in row {rows[1]}"
             self.ask(f"{what}: added up", add_up=True)
         return _added_up(table)
 
-    def _numbers(self, path: Path, frame: Any) -> Ints:
+    def _numbers(self, frame: Any) -> Ints:
         """Return the counts in cells of text."""
         cells = CellReader(frame.to_numpy(dtype=object).ravel())
         options = self.options
 
         def where(text: str) -> str:
             row, column = np.argwhere(frame.to_numpy(dtype=object) == text)[0]
-            return f"{path} row {int(frame.index[row]) + 1}, column {frame.columns[column]!r}"
+            return f"row {int(frame.index[row]) + 1}, column {frame.columns[column]!r}"
 
         for text, what in cells.wrong(options.thousands):
             self.refuse(f"{where(text)} holds {text!r}, {what}")
@@ -593,19 +623,17 @@ class _Reader:
             what = f"{where(text)} holds {text!r}, taken for {cells.value(text, sign)}{other}"
             self.ask(what, thousands=sign)
         if (gaps := cells.blank) and options.blank is None:
-            what = (
-                f"{cells.number(gaps)} cells such as {gaps[0]!r} ({where(gaps[0])}) hold no number"
-            )
+            number = _cells(cells.number(gaps))
+            what = f"{number} such as {gaps[0]!r} ({where(gaps[0])}) without a number"
             self.ask(f"{what}, taken for 0", blank=0)
         if hidden := cells.suppressed:
             low, high = cells.suppressed_range
             if options.suppressed is None:
                 middle = (low + high) // 2 if high < LARGEST else low
                 allowed = f"any from {low} to {high}" if high < LARGEST else "any number"
-                what = (
-                    f"{cells.number(hidden)} cells such as {hidden[0]!r} ({where(hidden[0])}) are "
-                )
-                self.ask(f"{what}suppressed, taken for {middle} ({allowed})", suppressed=middle)
+                number = _cells(cells.number(hidden))
+                what = f"{number} such as {hidden[0]!r} ({where(hidden[0])}), suppressed"
+                self.ask(f"{what}, taken for {middle} ({allowed})", suppressed=middle)
             elif not low <= options.suppressed <= high:
                 raise InputError(
                     f"--suppressed {options.suppressed} cannot be {hidden[0]!r}",
@@ -616,7 +644,7 @@ class _Reader:
             frame.shape
         )
 
-    def _without_doubts(self, path: Path, table: Table) -> Table:
+    def _without_doubts(self, table: Table) -> Table:
         """Leave out what is to be dropped, and ask about totals, years and the like."""
         row, column = ("drop_columns", "drop_rows") if self.options.transpose else _REPEATED[::-1]
         while True:
@@ -624,19 +652,18 @@ class _Reader:
                 table, getattr(self.options, row), getattr(self.options, column)
             )
             found = find_doubts(table.values, table.clients, table.classes)
-            if self.options.add_up or not found or found[0].name:
-                doubts = [doubt for doubt in found if doubt.name]
-            else:
-                self.ask(f"{path}: {found[0].what}; added up", add_up=True)
-                continue
+            doubts = [doubt for doubt in found if doubt.name]
+            again = len(set(table.clients or ())) < len(table.clients or ())
+            if len(found) > len(doubts) and not again:
+                self.refuse(f"{found[0].what}; give their clients in a column")
             if self.options.keep:
-                self.notes += [f"{path}: {doubt.what}; kept as it is" for doubt in doubts]
+                self.notes += [f"{self._path}: {doubt.what}; kept as it is" for doubt in doubts]
                 return table
             if not doubts:
                 return table
             for doubt in doubts:
                 place = row if doubt.kind == "row" else column
-                self.ask(f"{path}: {doubt.what}: left out", **{place: (doubt.name,)})
+                self.ask(f"{doubt.what}: left out", **{place: (doubt.name,)})
 
     def _without_names(self, table: Table, rows: Sequence[str], columns: Sequence[str]) -> Table:
         clients, classes = table.clients or (), table.classes or ()
@@ -673,7 +700,7 @@ class _Reader:
 
     def check_dropped(self) -> None:
         """Refuse to drop what is in no file."""
-        for name in (*self.options.drop_rows, *self.options.drop_columns):
+        for name in (*self._given.drop_rows, *self._given.drop_columns):
             if name and name not in self._dropped:
                 raise InputError("no file has such a row or column to drop", got=name)
 
@@ -692,6 +719,15 @@ def _json_rows(path: Path, content: Any) -> list[list[str]]:
             f"{path} holds no table", allowed="records, or NVFlare's statistics"
         ) from None
     return [["client", *map(str, classes)], *body]
+
+
+def _is_flag(column: Any) -> bool:
+    """Tell whether a column holds 0 and 1: whether a sample is of this class."""
+    return set(column.head(_LOOKED_AT)) <= {"0", "1"}
+
+
+def _cells(number: int) -> str:
+    return "1 cell" if number == 1 else f"{number:,} cells"
 
 
 def _added_up(table: Table) -> Table:
