@@ -233,7 +233,8 @@ class _Reader:
                 )
             frame = self._pd.read_csv(
                 self._path, sep=delimiter, encoding=encoding, header=None,
-                names=range(max(lengths)), dtype=str, na_filter=False, skip_blank_lines=False, index_col=False,
+                names=range(max(lengths)), dtype=str, na_filter=False, skip_blank_lines=False,
+                index_col=False,
             )  # fmt: skip
         except (UnicodeError, LookupError):
             raise InputError(
