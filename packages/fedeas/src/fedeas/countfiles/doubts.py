@@ -68,7 +68,7 @@ def words_of(name: str) -> list[str]:
     >>> words_of("nPatients"), words_of("Total (excl. B)")
     (['n', 'patients'], ['total', 'excl', 'b'])
     """
-    words = re.findall(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+|\u2211", name)
+    words = re.findall(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+|[0-9]+|\u2211", name)
     return [word.lower() for word in words]
 
 
@@ -109,8 +109,9 @@ def _summaries(values: Ints, names: Sequence[str], kind: str) -> Iterator[Doubt]
             yield Doubt(f"{kind} {name!r} stands beside a mean", kind, name)
     for place in _sums(values):
         yield Doubt(f"{kind} {names[place]!r} is the sum of others", kind, names[place])
+    near = (values >= _YEARS[0] - 100) & (values <= _YEARS[1] + 100)
     in_years = ((values >= _YEARS[0]) & (values <= _YEARS[1])).all(axis=0)
-    if len(values) > 1 and not in_years.all():
+    if len(values) > 1 and near.any(axis=0).sum() == in_years.sum() < len(names):
         for place in np.flatnonzero(in_years).tolist():
             yield Doubt(f"{kind} {names[place]!r} holds years", kind, names[place])
 

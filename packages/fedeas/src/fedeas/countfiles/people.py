@@ -32,7 +32,7 @@ Ints = NDArray[np.int64]
 _CLIENTS = frozenset({
     "client", "site", "hospital", "clinic", "klinik", "institution", "bank", "device", "partition",
 })  # fmt: skip
-_LABEL = re.compile("label|class|categor|target|diagnos|finding", re.IGNORECASE)
+_LABEL = re.compile("(?<!row )label|class|categor|target|diagnos|finding", re.IGNORECASE)
 _COUNTS = frozenset({
     "count", "counts", "n", "number", "anzahl", "patients", "patienten", "cases", "samples",
     "images", "freq", "frequency",
