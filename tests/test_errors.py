@@ -129,7 +129,7 @@ def test_a_text_that_is_not_utf8_is_said_to_be(tmp_path):
 
 def test_a_failed_write_names_the_file_that_was_asked_for(tmp_path):
     said = attempt(
-        "LabelCounts(np.ones((9000, 9), int)).save(argument[0])",
+        "LabelCounts(np.full((9000, 9), 7)).save(argument[0])",
         tmp_path / "counts.csv",
         limit="write_at_most(64)",
     )

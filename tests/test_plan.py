@@ -23,13 +23,13 @@ from fedeas import (
     compare,
     diagnose,
 )
-from fedeas import countfiles as tables
+from fedeas.countfiles import strict
 from fedeas.planning import skew
 from fedeas.planning.policies import reachable_reduction
 from greedy import Greedy
 from strategies import betas, counts
 
-FORMATS = [".csv", ".tsv", ".json", ".parquet"]
+FORMATS = [".json", ".parquet"]
 
 
 @pytest.mark.parametrize("ending", FORMATS)
@@ -84,7 +84,7 @@ def test_a_plan_over_many_blocks_is_the_plan_of_its_rows():
 
 
 def test_counts_are_no_plan(paper_csv):
-    with pytest.raises(InputError, match="is not a plan"):
+    with pytest.raises(InputError, match="plan"):
         Plan.load(paper_csv)
 
 
@@ -121,7 +121,7 @@ def test_a_failed_write_leaves_the_old_file(paper, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     larger = FedEAS(beta=8).plan(paper)
-    monkeypatch.setattr("csv.writer", full_disk)
+    monkeypatch.setattr("json.dumps", full_disk)
     with pytest.raises(OSError, match="No space"):
         larger.save(path)
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
@@ -198,14 +198,14 @@ def test_a_loaded_plan_is_drawn_with_its_counts(paper, tmp_path):
     assert len(plan.plot(paper).axes) == 3  # before, after, the scale
 
 
-@pytest.mark.parametrize("ending", [".csv", ".json"])
+@pytest.mark.parametrize("ending", FORMATS)
 def test_a_plan_of_a_newer_version_is_read_or_its_version_is_named(paper, tmp_path, ending):
     plan = FedEAS().plan(paper)
     facts = plan.facts()
     path = tmp_path / f"plan{ending}"
 
     def write(facts):
-        tables.write(path, tables.Table(plan.samples, plan.clients, plan.classes, facts))
+        strict.write(path, strict.Table(plan.samples, plan.clients, plan.classes, facts))
 
     write({**facts, "carbon": 12})
     assert Plan.load(path) == plan

@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 
 import pytest
 
 from fedeas import FedEAS, InputError, LabelCounts, Partition, Plan, make_partition
 from fedeas._util.files import owner_only_folder, read_json, write_json
 from fedeas.cli import interrupt
-from fedeas.data.count_sources import _is_object, read_counts
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "packages"
@@ -109,7 +108,7 @@ def windows_newlines(monkeypatch):
     monkeypatch.setattr(io, "open", translate)
 
 
-@pytest.mark.parametrize("name", ["plan.json", "plan.tsv", "plan.json"])
+@pytest.mark.parametrize("name", ["plan.json", "plan.parquet"])
 def test_plans_are_the_same_where_lines_end_in_two_characters(
     windows_newlines, tmp_path, paper, name
 ):
@@ -169,14 +168,6 @@ def test_without_posix_is_really_without_it():
     program = WITHOUT_POSIX.replace("from fedeas", "import fcntl\nfrom fedeas")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "import of fcntl halted" in done.stderr
-
-
-def test_a_drive_is_not_a_module():
-    path = PureWindowsPath("C:\\missing.csv")
-    assert not _is_object(str(path), path)
-    assert _is_object("package.module:name", Path("package.module:name"))
-    with pytest.raises(InputError, match="module"):
-        read_counts("no_such_module:counts")
 
 
 def test_secure_sums_say_that_they_need_posix(monkeypatch, tmp_path):

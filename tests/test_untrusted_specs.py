@@ -151,7 +151,6 @@ def test_whoever_obeys_a_dotted_path_is_listed():
         "fedeas/_util/specs:_import", "fedeas/generators/generator:open_generator",
         # the command line
         "fedeas/cli/fill:fill", "fedeas/cli/generator_sample:open",
-        "fedeas/data/count_sources:_object",
         # arguments of public functions
         "fedeas/augmentation/sampler:_fit_resample", "fedeas/augmentation/synthetic:synthesize",
         "fedeas/augmentation/tables:augment_table", "fedeas/cache/client_samples:_generator",

@@ -22,6 +22,9 @@ _ATTRIBUTES = frozenset({
     "id", "year", "jahr", "month", "monat", "week", "kw", "date", "datum", "fold", "age", "zip",
     "plz", "beds", "nan", "patients", "patienten", "samples", "count",
 })  # fmt: skip
+CLIENT_WORDS = frozenset({
+    "client", "site", "hospital", "clinic", "klinik", "institution", "bank", "device", "partition",
+})  # fmt: skip
 _LABELS = frozenset(("class", "classes", "label", "labels", "diagnosis", "diagnose"))
 _YEARS = (1990, 2035)
 _ROUNDING = 2  # by how much a sum of all others may be off: somebody corrected a cell
@@ -55,10 +58,12 @@ def heading_problem(head: Sequence[str]) -> str | None:
         return f"the first column is headed {head[0]!r}: rows seem to be classes, not clients"
     if words and words[-1] in _ATTRIBUTES - {"id"}:
         return f"the first column is headed {head[0]!r}, which names no client"
-    if re.fullmatch(r"client[0-9]*", head[0]) is None and all(map(str.isdecimal, head[1:])):
-        numbers = [int(name) for name in head[1:]]
-        if numbers != list(range(numbers[0], numbers[0] + len(numbers))) or numbers[0] > 1:
-            return f"the heading holds numbers, not names of classes: {head[1]!r}, {head[-1]!r}"
+    named = bool(CLIENT_WORDS.intersection(words)) and words[1:] in ([], ["0"], ["id"])
+    if not head[0] and CLIENT_WORDS.intersection(head):
+        return "the first column has no heading, and another one names the clients"
+    numbered = not head[0] and list(head[1:]) == list(map(str, range(len(head) - 1)))
+    if not named and not numbered and all(map(str.isdecimal, head[1:])):
+        return f"the heading holds numbers, not names of classes: {head[1]!r}, {head[-1]!r}"
     return None
 
 

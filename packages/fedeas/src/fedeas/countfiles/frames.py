@@ -4,7 +4,6 @@ The index of a pandas frame names the clients. Where there is none, or it only n
 first column names them, if it holds text or is headed 'client'.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,6 +33,8 @@ def read_frame(frame: Any) -> Table:
     if numbered and (head[0] == "client" or not _is_numeric(columns[0])):
         clients, heading = list(map(cell_text, columns[0].to_list())), head[0]
         head, columns = head[1:], columns[1:]
+    elif numbered and "client" in head:
+        raise _refusal("the column 'client' is not the first one")
     elif numbered:
         clients, heading = [str(k) for k in range(len(frame))], "client"
     else:
@@ -42,8 +43,6 @@ def read_frame(frame: Any) -> Table:
         return _checked(frame, _read_long(clients, columns))
     if problem := heading_problem([heading, *head]):
         raise _refusal(problem)
-    if again := [name for name, number in Counter(clients).items() if number > 1 or not name]:
-        raise _refusal(f"client {again[0]!r} is in several rows" if again[0] else "a client lacks")
     values = np.column_stack([_counts(*each, clients) for each in zip(head, columns, strict=True)])
     values.setflags(write=False)
     return _checked(frame, Table(values, tuple(clients), tuple(head)))

@@ -22,16 +22,13 @@ from fedeas._util.optional import import_extra
 from fedeas._util.scalars import LARGEST
 from fedeas.countfiles import nvflare
 from fedeas.countfiles.cells import LEFT_OUT, SIGNS, CellReader, kind_of_column
-from fedeas.countfiles.doubts import find_doubts, heading_problem, words_of
+from fedeas.countfiles.doubts import CLIENT_WORDS, find_doubts, heading_problem, words_of
 from fedeas.countfiles.label_sets import holds_label_sets
 from fedeas.countfiles.strict import READABLE, Table, cell_text, read_sheets, table_of_pairs
 from fedeas.errors import InputError
 
 Ints = NDArray[np.int64]
 # Words in headings, which only ever lead to a suggestion.
-_CLIENTS = frozenset({
-    "client", "site", "hospital", "clinic", "klinik", "institution", "bank", "device", "partition",
-})  # fmt: skip
 _LABEL = re.compile("(?<!row )label|class|categor|target|diagnos|finding", re.IGNORECASE)
 _COUNTS = frozenset({
     "count", "counts", "n", "number", "anzahl", "patients", "patienten", "cases", "samples",
@@ -418,7 +415,7 @@ class _Reader:
         texts = [name for name in head if kinds[name] == "text"]
         numbers = [name for name in head if kinds[name] == "count"]
         labels = [name for name in head if _LABEL.search(name) and not _is_flag(body[name])]
-        clients = [name for name in head if _CLIENTS.intersection(words_of(name))]
+        clients = [name for name in head if CLIENT_WORDS.intersection(words_of(name))]
         if options.label is None and options.client is None and not options.transpose:
             if labels[:1] == head[:1] and texts in ([], labels[:1]) and not clients:
                 self.ask(
@@ -466,7 +463,7 @@ class _Reader:
         options = self.options
         label = options.label or ""
         if options.client is None and options.client_name is None:
-            likely = [name for name in head if _CLIENTS.intersection(words_of(name))]
+            likely = [name for name in head if CLIENT_WORDS.intersection(words_of(name))]
             client = next((name for name in (*likely, *head) if name != label), None)
             if client is None:
                 raise InputError(
@@ -560,57 +557,89 @@ class _Reader:
     # Wide tables
 
     def _wide(self, head: list[str], kinds: dict[str, str], clients: list[str], body: Any) -> Table:
-        texts = [name for name in head if kinds[name] == "text"]
-        client = self.options.client
-        if client is None:
-            client = next(iter([] if self.options.transpose else clients), None)
-            client = client or next((n for n in texts if not body[n].duplicated().any()), None)
-            client = (
-                head[0] if head[0] in texts[:1] and client not in clients else client or head[0]
-            )
-            if client != head[0]:
-                self.ask(f"clients seem to be in {client!r}", client=client)
-        decimals = [name for name in head if kinds[name] == "decimal" and name != client]
-        columns = [name for name in head if name != client]
-        place = head.index(client)
-        numbering = [
-            name
-            for name in head[:place]
-            if len(head) - place > 2 and body[name].is_unique and body[name].str.isdecimal().all()
-        ]
-        if 2 * len(decimals) > len([name for name in columns if kinds[name] != "text"]):
-            cell = body[decimals[0]].iloc[0]
-            self.refuse(f"column {decimals[0]!r} holds {cell!r}: give counts, not shares")
+        client = self._client_column(head, kinds, clients, body)
+        columns = self._count_columns(head, kinds, client, body)
+        if not columns:
             return _NOTHING
-        others = [name for name in columns if name in (*texts, *decimals, *numbering, "")]
-        if others:
-            shown = ", ".join(map(repr, others))
-            self.ask(f"columns {shown} hold no counts", drop_columns=tuple(others))
-        columns = [name for name in columns if name not in others]
-        problem = heading_problem([client, *columns])
-        if problem and not self.options.transpose and not self.options.keep:
-            self.refuse(f"{problem}")
-        elif len(columns) < 1:
-            raise InputError(f"{self._path} has no columns of counts", got=", ".join(head))
         names = body[client]
-        if (unnamed := (names == "")).any():
+        if (unnamed := names == "").any():
             if unnamed.sum() > 1 or self.options.keep:
                 self.refuse(f"row {int(names.index[unnamed.argmax()]) + 1} names no client")
             else:
                 self.ask("has a row without a name", drop_rows=("",))
             body, names = body[~unnamed], names[~unnamed]
         values = self._numbers(body[columns])
-        table = Table(values, tuple(names), tuple(columns))
         if self.options.transpose:
-            table = Table(values.T.copy(), tuple(columns), tuple(names))
-        table = self._without_doubts(table)
-        again = len(set(table.clients or ())) < len(table.clients or ())
-        if again and not self.options.add_up:
-            rows = [k + 1 for k in names.index[names == names[names.duplicated()].iloc[0]][:2]]
-            twice = names[names.duplicated()].iloc[0]
-            what = f"client {twice!r} is in row {rows[0]} and in row {rows[1]}"
-            self.ask(f"{what}: added up", add_up=True)
+            return self._without_doubts(Table(values.T.copy(), tuple(columns), tuple(names)))
+        table = self._without_doubts(Table(values, tuple(names), tuple(columns)))
+        self._ask_repeated_clients(table, names)
         return _added_up(table)
+
+    def _client_column(
+        self, head: list[str], kinds: dict[str, str], clients: list[str], body: Any
+    ) -> str:
+        """Return the column of the clients; it is the first one, unless another is called so."""
+        if self.options.client is not None or self.options.transpose:
+            return self.options.client or head[0]
+        if clients:
+            client = clients[0]
+        elif kinds[head[0]] == "text":
+            client = head[0]
+        else:
+            texts = (name for name in head if kinds[name] == "text" and body[name].is_unique)
+            client = next(texts, head[0])
+        if client != head[0]:
+            self.ask(f"clients seem to be in {client!r}", client=client)
+        return client
+
+    def _count_columns(
+        self, head: list[str], kinds: dict[str, str], client: str, body: Any
+    ) -> list[str]:
+        """Return the columns of counts; ask about all others."""
+        columns = [name for name in head if name != client]
+        decimals = [name for name in columns if kinds[name] == "decimal"]
+        if 2 * len(decimals) > len([name for name in columns if kinds[name] != "text"]):
+            cell = body[decimals[0]].iloc[0]
+            self.refuse(f"column {decimals[0]!r} holds {cell!r}: give counts, not shares")
+            return []
+        # Numbers that differ in every row, in front of the clients: ids, or a rank.
+        place = head.index(client)
+        others = [
+            name
+            for name in columns
+            if not name
+            or kinds[name] != "count"
+            or (
+                name in head[:place]
+                and len(head) - place > 2
+                and body[name].is_unique
+                and body[name].str.isdecimal().all()
+            )
+        ]
+        if others:
+            shown = ", ".join(map(repr, others))
+            self.ask(f"columns {shown} hold no counts", drop_columns=tuple(others))
+        columns = [name for name in columns if name not in others]
+        problem = heading_problem([client, *columns])
+        if not self.options.transpose and not self.options.keep and problem:
+            self.refuse(problem)
+            return []
+        return columns
+
+    def _ask_repeated_clients(self, table: Table, names: Any) -> None:
+        """Ask whether the rows of a client are to be added up."""
+        clients = table.clients or ()
+        if len(set(clients)) == len(clients):
+            return
+        if table.values.max() <= 1 and (table.values.sum(axis=1) > 1).any():
+            what = "rows seem to be samples with several labels (see LabelSetCounts.from_columns)"
+            if not self.options.keep:
+                self.refuse(what, or_keep=True)
+        if not self.options.add_up:
+            twice = names[names.isin(clients) & names.duplicated()].iloc[0]
+            first, second, *_ = (line + 1 for line in names.index[names == twice])
+            what = f"client {twice!r} is in row {first} and in row {second}"
+            self.ask(f"{what}: added up", add_up=True)
 
     def _numbers(self, frame: Any) -> Ints:
         """Return the counts in cells of text."""
