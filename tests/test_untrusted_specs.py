@@ -288,7 +288,7 @@ def test_tables_and_caches_with_specs_as_names_run_nothing(tmp_path, mark, spec)
     path.write_text(f'client,"{quoted}",b\n"{quoted}",3,4\nsubprocess:getoutput,5,6\n')
     counts = LabelCounts.load(path)
     plan = FedEAS(beta=12).plan(counts)
-    for name in ("plan.json", "plan.json"):
+    for name in ("plan.json", "plan.parquet"):
         plan.save(tmp_path / name)
         assert Plan.load(tmp_path / name).class_names[0] == spec
     generator = Counting()

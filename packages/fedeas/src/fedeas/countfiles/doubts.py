@@ -62,7 +62,7 @@ def heading_problem(head: Sequence[str]) -> str | None:
     if not head[0] and CLIENT_WORDS.intersection(head):
         return "the first column has no heading, and another one names the clients"
     numbered = not head[0] and list(head[1:]) == list(map(str, range(len(head) - 1)))
-    if not named and not numbered and all(map(str.isdecimal, head[1:])):
+    if head[0].isdecimal() or (not named and not numbered and all(map(str.isdecimal, head[1:]))):
         return f"the heading holds numbers, not names of classes: {head[1]!r}, {head[-1]!r}"
     return None
 

@@ -59,7 +59,7 @@ def holds_label_sets(path: Path) -> bool:
         return False
     try:
         head, *rows = _read_rows(path)
-    except (InputError, ValueError):
+    except (InputError, ValueError):  # also of a file without rows
         return False  # the reader of label counts says what is wrong
     places = _places(head)
     if places is None or len({row[0] for row in rows if row}) == len(rows):
@@ -73,12 +73,16 @@ class _Places(NamedTuple):
     people: bool
 
 
-def _places(head: Sequence[str]) -> _Places | None:
+def _places(head: list[str]) -> _Places | None:
     """Return what the columns hold by their heading; None if it is another table."""
-    people = len(head) > 1 and head[-1] == PEOPLE
+    people = head[-1:] == [PEOPLE]
     labels = len(head) - 2 - people
-    counted = head[-1 - people] in COUNTS
-    if labels < 2 or not counted or not all(head[1:]) or len(set(head)) < len(head):
+    if (
+        labels < 2
+        or head[-1 - people] not in COUNTS
+        or not all(head[1:])
+        or len(set(head)) < len(head)
+    ):
         return None
     return _Places(labels, people)
 

@@ -37,6 +37,7 @@ _COUNTS = frozenset({
 _EVERYBODY = frozenset(("all", "alle", "total", "gesamt", "both"))
 _ENCODINGS = ("cp1252", "cp1250", "cp1251", "mac_roman")
 _DELIMITERS = (",", ";", "\t", "|")
+_LONGEST = 240  # characters of one problem
 _LOOKED_AT = 20_000  # rows that tell what a column holds
 _NOTHING = Table(np.zeros((1, 2), np.int64), ("",), ("", " "))  # where a file is refused
 _REPEATED = ("drop_columns", "drop_rows")
@@ -138,7 +139,7 @@ def read_people(paths: Sequence[Path], options: Options, out: str) -> Reading:
     table = reader.join(tables)
     reader.check_dropped()
     if table.values.shape[1] < 2 and not reader.by_hand:
-        reader.refuse(f"only {table.classes or ()} is left of the classes")
+        reader.refuse("fewer than two classes are left")
     if reader.problems:
         if reader.by_hand and not reader.or_keep:
             raise InputError("; ".join(reader.problems), fix="correct this in the file")
@@ -185,7 +186,8 @@ class _Reader:
         self._note_problem(what)
 
     def _note_problem(self, what: str) -> None:
-        self.problems.append(what if self._path == self._named else f"{self._path}: {what}")
+        short = what if len(what) <= _LONGEST else f"{what[: _LONGEST - 3]}..."
+        self.problems.append(short if self._path == self._named else f"{self._path}: {short}")
         self._named = self._path
 
     def read(self, path: Path) -> Table:
@@ -313,9 +315,7 @@ class _Reader:
             raise InputError(f"{self._path} is not a readable Parquet file: {error}") from None
         if frame.index.name is not None or not isinstance(frame.index, self._pd.RangeIndex):
             frame = frame.reset_index(names=frame.index.name or "client")
-        elif all(map(self._pd.api.types.is_integer_dtype, frame.dtypes)) and (
-            frame.columns[0] != "client"
-        ):
+        elif "client" not in frame and all(map(self._pd.api.types.is_integer_dtype, frame.dtypes)):
             frame.insert(
                 0, "client", range(len(frame))
             )  # as in the strict form: they have no names
@@ -600,7 +600,7 @@ class _Reader:
         decimals = [name for name in columns if kinds[name] == "decimal"]
         if 2 * len(decimals) > len([name for name in columns if kinds[name] != "text"]):
             cell = body[decimals[0]].iloc[0]
-            self.refuse(f"column {decimals[0]!r} holds {cell!r}: give counts, not shares")
+            self.refuse(f"column {decimals[0]!r} holds {cell!r}: give whole numbers of samples")
             return []
         # Numbers that differ in every row, in front of the clients: ids, or a rank.
         place = head.index(client)

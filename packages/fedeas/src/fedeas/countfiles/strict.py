@@ -38,6 +38,7 @@ from fedeas.countfiles.doubts import LONG, find_doubts, heading_problem
 from fedeas.errors import InputError, first_line
 
 Ints = NDArray[np.int64]
+_LONGEST = 400  # characters of what is wrong
 NumberedRow = tuple[int, list[str]]  # where a row stands in its file, and its cells
 READABLE = ".csv, .tsv, .json, .parquet, .xlsx"
 WRITABLE = ".csv, .tsv, .json, .parquet"
@@ -59,7 +60,8 @@ class TableError(InputError):
     def __init__(self, path: Path | str, what: str) -> None:
         self.path = path
         command = f"fedeas counts {shlex.quote(str(path))}"
-        super().__init__(what, fix=f"`{command}` reads such tables")
+        short = what if len(what) <= _LONGEST else f"{what[: _LONGEST - 3]}..."
+        super().__init__(short, fix=f"`{command}` reads such tables")
 
 
 # Reading
@@ -222,10 +224,7 @@ def _read_json(path: Path) -> Table:
         raise TableError(path, f"{path} holds no table of counts")
     try:
         values = np.array([[_json_count(cell) for cell in row] for row in content["counts"]])
-        clients, classes = (
-            None if content.get(key) is None else tuple(map(str, content[key]))
-            for key in ("clients", "classes")
-        )
+        clients, classes = (_json_names(content.get(key)) for key in ("clients", "classes"))
         table = Table(values.astype(np.int64), clients, classes, content.get("meta"))
         rows, columns = table.values.shape
     except (ValueError, TypeError):
@@ -237,6 +236,12 @@ def _read_json(path: Path) -> Table:
         raise InputError(f"{path} has other names than counts", got=(rows, columns))
     as_written = content.get("sha256") == content_hash(table)
     return table if as_written or table.meta is not None else checked(path, table)
+
+
+def _json_names(names: object) -> tuple[str, ...] | None:
+    if names is not None and not isinstance(names, list):
+        raise TypeError("not a list of names")
+    return None if names is None else tuple(map(str, names))
 
 
 def _json_count(value: object) -> int:
