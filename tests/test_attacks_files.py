@@ -285,7 +285,8 @@ def readers(path: Path):
     yield "npz", lambda: Partition.load(path)
     for ending in ("csv", "tsv", "json", "parquet"):
         yield ending, lambda: LabelCounts.load(path)
-        yield ending, lambda: Plan.load(path)
+        if ending in ("json", "parquet"):
+            yield ending, lambda: Plan.load(path)
     for ending in ("csv", "npy", "parquet"):
         yield ending, lambda: read_labels([str(path)])
     yield "parquet", lambda: plan_stream(path, FedEAS())

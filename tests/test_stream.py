@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedeas import Cost, FedEAS, FullBalance, InputError, LabelCounts, Plan, WaterFill
-from fedeas.planning.stream import client_count, plan_stream
+from fedeas.countfiles.parquet import client_count
+from fedeas.planning.stream import plan_stream
 from limited import attempt
 
 

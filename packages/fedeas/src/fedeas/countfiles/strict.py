@@ -77,7 +77,8 @@ def read(path: Path | str) -> Table:
     ending = path.suffix.lower()
     if ending not in READABLE.split(", "):
         raise InputError("unknown kind of file", got=path.name, allowed=READABLE)
-    check_regular(path, MAX_TEXT if ending != ".parquet" else None)
+    if ending != ".parquet":
+        check_regular(path, MAX_TEXT, "use Parquet for a table of that size")
     if ending == ".json":
         return _read_json(path)
     if ending == ".parquet":
