@@ -33,7 +33,8 @@ import torch  # noqa: E402
 from loopback import EXACT, Loopback  # noqa: E402
 from replay import replay, site_counts  # noqa: E402
 
-from fedeas.countfiles.people import Options, read_people  # noqa: E402
+from fedeas.countfiles.choices import Options  # noqa: E402
+from fedeas.countfiles.people import read_people  # noqa: E402
 from fedeas.training.tensors import load_tensors  # noqa: E402
 
 REQUIREMENTS = ["nvflare==2.9.0", "flwr>=1.26,<1.35", "pandas"]

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedeas
+from fedeas.countfiles.choices import Options, UnclearError
 from fedeas.countfiles.nvflare import features_of, read_statistics
-from fedeas.countfiles.people import Options, UnclearError, read_people
+from fedeas.countfiles.people import read_people
 from fedeas.errors import InputError
 
 # Made by FedStatsRecipe of NVFlare 2.9.0 in its simulator: three sites, two features and data sets.

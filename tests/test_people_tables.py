@@ -797,6 +797,11 @@ def test_a_frame_of_counts_is_read_back_whatever_its_classes_are_called():
         LabelCounts(given.to_pandas() * 2)
 
 
+def test_a_file_that_is_only_called_a_workbook_is_refused(write):
+    with pytest.raises(InputError):
+        LabelCounts.load(write(b"PK\x03\x04rest", "table.xlsx"))
+
+
 def test_a_cell_in_the_last_corner_of_a_sheet_is_no_table(tmp_path):
     workbook = openpyxl.Workbook()
     for row in (KLINIK, ["A", 120, 30], ["B", 10, 300]):
@@ -805,3 +810,18 @@ def test_a_cell_in_the_last_corner_of_a_sheet_is_no_table(tmp_path):
     workbook.save(tmp_path / "table.xlsx")
     with pytest.raises(InputError):
         LabelCounts.load(tmp_path / "table.xlsx")
+
+
+def test_files_in_two_encodings_become_one_table(write, fedeas):
+    write("site,flu,cold\nMünchen,1,9\n".encode("cp1252"), "a.csv")
+    write("site,flu,cold\nSüd,3,4\n".encode(), "b.csv")
+    done = fedeas("counts", "a.csv", "b.csv", "--out", "counts.csv")
+    assert fedeas(*command_of(done.err)).code == 0
+    assert LabelCounts.load("counts.csv").client_names == ("München", "Süd")
+
+
+def test_a_heading_may_end_in_more_commas_than_the_rows(write, fedeas):
+    path = write("client,a,b,,\nx,1,2\ny,3,4\n")
+    done = fedeas("plan", path)
+    assert fedeas(*command_of(done.err)).code == 0
+    assert LabelCounts.load("counts.csv") == counts("c,a,b\nx,1,2\ny,3,4\n")

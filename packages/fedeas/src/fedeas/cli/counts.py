@@ -54,7 +54,8 @@ def counts(
     Example: `fedeas counts patients.xlsx --client hospital --label diagnosis --out counts.csv`
     """
     from fedeas import LabelCounts
-    from fedeas.countfiles.people import Options, read_people
+    from fedeas.countfiles.choices import Options
+    from fedeas.countfiles.people import read_people
 
     for file in files:
         if out.exists() and file.exists() and out.samefile(file):

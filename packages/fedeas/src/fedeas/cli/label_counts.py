@@ -34,9 +34,8 @@ def load_counts(path: Path) -> "LabelCounts":
     except TableError as error:
         if str(path) == "-":
             raise
-        out = "clean.csv" if path.name == "counts.csv" else "counts.csv"  # never the table itself
         try:
-            raise advice(path, out) from None
+            raise advice(path) from None
         except MissingExtraError:
             raise error from None
 

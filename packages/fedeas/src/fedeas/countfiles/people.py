@@ -5,26 +5,26 @@ two readings are possible the likely one is tried, so that everything that is un
 once, together with the whole command that reads the table in this way.
 """
 
-import csv
 import re
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
-from itertools import islice
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas._util.files import check_regular, parse_json, read_text, unreadable
-from fedeas._util.optional import import_extra
+from fedeas._util.files import check_regular, parse_json, read_text
 from fedeas._util.scalars import LARGEST
 from fedeas.countfiles import nvflare
-from fedeas.countfiles.cells import LEFT_OUT, SIGNS, CellReader, kind_of_column
+from fedeas.countfiles.cells import LEFT_OUT, CellReader, kind_of_column
+from fedeas.countfiles.choices import Choices, Options, UnclearError
 from fedeas.countfiles.doubts import CLIENT_WORDS, find_doubts, heading_problem, words_of
+from fedeas.countfiles.grids import Grid, json_grid, pandas, parquet_grid, sheet_grid, text_grid
 from fedeas.countfiles.label_sets import holds_label_sets
-from fedeas.countfiles.strict import READABLE, Table, cell_text, read_sheets, table_of_pairs
+from fedeas.countfiles.strict import READABLE, Table, people_out, table_of_pairs
 from fedeas.errors import InputError
 
 Ints = NDArray[np.int64]
@@ -35,71 +35,8 @@ _COUNTS = frozenset({
     "images", "freq", "frequency",
 })  # fmt: skip
 _EVERYBODY = frozenset(("all", "alle", "total", "gesamt", "both"))
-_ENCODINGS = ("cp1252", "cp1250", "cp1251", "mac_roman")
-_DELIMITERS = (",", ";", "\t", "|")
-_LONGEST = 240  # characters of one problem
 _LOOKED_AT = 20_000  # rows that tell what a column holds
 _NOTHING = Table(np.zeros((1, 2), np.int64), ("",), ("", " "))  # where a file is refused
-_REPEATED = ("drop_columns", "drop_rows")
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a table is to be read; see `fedeas counts --help`."""
-
-    client: str | None = None
-    client_name: str | None = None
-    label: str | None = None
-    count: str | None = None
-    add_up: bool = False
-    transpose: bool = False
-    drop_columns: tuple[str, ...] = ()
-    drop_rows: tuple[str, ...] = ()
-    thousands: str | None = None
-    blank: int | None = None
-    suppressed: int | None = None
-    delimiter: str | None = None
-    encoding: str | None = None
-    sheet: str | None = None
-    keep: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("blank", "suppressed"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= LARGEST:
-                raise InputError(f"--{name} is not a count", got=value, allowed="0 and above")
-        if self.thousands is not None and self.thousands not in SIGNS:
-            raise InputError("not a sign", got=self.thousands, allowed=" ".join(SIGNS))
-        if self.count is not None and self.label is None:
-            raise InputError("--count needs --label, the column of the classes", got=self.count)
-        if self.client_name is not None and (self.label is None or self.client is not None):
-            raise InputError(
-                "--client-name is for a file of one client's records",
-                got=self.client_name,
-                fix="give --label, and no --client",
-            )
-        if self.transpose and (self.label is not None or self.client is not None):
-            raise InputError("give --transpose without --client and --label")
-
-    def typed(self) -> list[str]:
-        """Return the options as they are typed.
-
-        >>> Options(drop_rows=("All sites",), keep=True).typed()
-        ['--drop-row', 'All sites', '--keep']
-        """
-        words = []
-        for field in fields(self):
-            value = getattr(self, field.name)
-            flag = f"--{field.name.removesuffix('s') if field.name in _REPEATED else field.name}"
-            if field.name == "thousands":
-                flag = "--thousands"
-            flag = flag.replace("_", "-")
-            if value is True:
-                words.append(flag)
-            elif value is not None and value is not False:
-                for one in value if isinstance(value, tuple) else (value,):
-                    words += [flag, "tab" if one == "\t" else str(one)]
-        return words
 
 
 @dataclass(frozen=True)
@@ -108,16 +45,6 @@ class Reading:
 
     table: Table
     notes: tuple[str, ...]
-
-
-class UnclearError(InputError):
-    """A table with several readings; `command` is the line that settles all of it."""
-
-    def __init__(
-        self, problems: Iterable[str], command: str, way: str = "if this is right"
-    ) -> None:
-        self.command = command
-        super().__init__("; ".join(problems), fix=f"{way}, run: {command}")
 
 
 def read_people(paths: Sequence[Path], options: Options, out: str) -> Reading:
@@ -138,20 +65,15 @@ def read_people(paths: Sequence[Path], options: Options, out: str) -> Reading:
     tables = [reader.read(path) for path in paths]
     table = reader.join(tables)
     reader.check_dropped()
-    if table.values.shape[1] < 2 and not reader.by_hand:
+    if table.values.shape[1] < 2:
         reader.refuse("fewer than two classes are left")
-    if reader.problems:
-        if reader.by_hand and not reader.or_keep:
-            raise InputError("; ".join(reader.problems), fix="correct this in the file")
-        options = replace(reader.options, keep=options.keep or reader.by_hand)
-        words = ["fedeas", "counts", *map(str, paths), *options.typed(), "--out", out]
-        way = "correct the file, or if it is right" if reader.by_hand else "if this is right"
-        raise UnclearError(reader.problems, shlex.join(words), way)
+    reader.check_settled(paths, out)
     return Reading(table, tuple(reader.notes))
 
 
-def advice(path: Path, out: str = "counts.csv") -> InputError:
+def advice(path: Path) -> InputError:
     """Return the error for a file that is not in the strict form: the command that reads it."""
+    out = people_out(path)
     try:
         read_people([path], Options(), out)
     except InputError as error:
@@ -160,172 +82,31 @@ def advice(path: Path, out: str = "counts.csv") -> InputError:
     return UnclearError([f"{path} is not in the plain form"], command)
 
 
-class _Reader:
-    """Reads files one after the other; `options` grow by what is tried where it is unclear."""
+class _Reader(Choices):
+    """Reads files one after the other, each as a table of counts."""
 
     def __init__(self, options: Options) -> None:
-        self.options = self._given = options
-        self.problems: list[str] = []
-        self._path = self._named = Path()  # which file is read, and which a problem named last
-        self.by_hand = False  # whether something has to be corrected in a file
-        self.or_keep = True  # whether all of that may also be right as it is
-        self.notes: list[str] = []
+        super().__init__(options)
         self._dropped: set[str] = set()
-        self._pd = import_extra("pandas", "reading people's tables", "pandas")
-
-    def ask(self, what: str, **tried: Any) -> None:
-        """Note what is unclear, and go on with the options that are tried."""
-        lists = {k: (*getattr(self.options, k), *v) for k, v in tried.items() if k in _REPEATED}
-        self.options = replace(self.options, **{**tried, **lists})
-        self._note_problem(what)
-
-    def refuse(self, what: str, *, or_keep: bool = False) -> None:
-        """Note what has to be corrected in the file; `or_keep` if it may be right as it is."""
-        self.by_hand = True
-        self.or_keep &= or_keep
-        self._note_problem(what)
-
-    def _note_problem(self, what: str) -> None:
-        short = what if len(what) <= _LONGEST else f"{what[: _LONGEST - 3]}..."
-        self.problems.append(short if self._path == self._named else f"{self._path}: {short}")
-        self._named = self._path
+        self._pd = pandas()
 
     def read(self, path: Path) -> Table:
         """Read one file."""
-        self._path = path
-        if self._path.suffix.lower() not in READABLE.split(", "):
-            raise InputError("unknown kind of file", got=self._path.name, allowed=READABLE)
-        check_regular(self._path)
+        self.path = path
         ending = path.suffix.lower()
+        if ending not in READABLE.split(", "):
+            raise InputError("unknown kind of file", got=path.name, allowed=READABLE)
+        check_regular(path)
         if holds_label_sets(path):
             raise InputError(f"{path} is a table of label sets", fix=f"fedeas plan {path} reads it")
-        content = parse_json(read_text(self._path), str(self._path)) if ending == ".json" else None
-        if features := nvflare.features_of(content):
-            return self._statistics(content, features)
         if ending == ".json":
-            rows = _json_rows(self._path, content)
-            return self._table(self._pd.DataFrame(rows), [len(row) for row in rows])
+            content = parse_json(read_text(path), str(path))
+            if features := nvflare.features_of(content):
+                return self._statistics(content, features)
+            return self._table(json_grid(path, content))
         if ending == ".parquet":
-            frame = self._parquet()
-            return self._table(frame, [frame.shape[1]] * len(frame))
-        if ending == ".xlsx":
-            rows_of_sheet = self._sheet()
-            frame = self._pd.DataFrame(
-                [row for _, row in rows_of_sheet], index=[line - 1 for line, _ in rows_of_sheet]
-            )
-            return self._table(frame, [frame.shape[1]] * len(frame))
-        return self._table(*self._text())
-
-    # Files as frames of text, whose index is the number of the row in the file, from 0
-
-    def _text(self) -> tuple[Any, list[int]]:
-        encoding = self._encoding()
-        try:
-            with self._path.open(encoding=encoding, newline="") as file:
-                start = list(islice(file, 100))
-            delimiter = self._delimiter(start)
-            with self._path.open(encoding=encoding, newline="") as file:
-                lengths = [len(row) for row in csv.reader(file, delimiter=delimiter)]
-            if not any(lengths):
-                raise InputError(
-                    f"{self._path} is empty", allowed="a heading, and a row per client"
-                )
-            frame = self._pd.read_csv(
-                self._path, sep=delimiter, encoding=encoding, header=None,
-                names=range(max(lengths)), dtype=str, na_filter=False, skip_blank_lines=False,
-                index_col=False,
-            )  # fmt: skip
-        except (UnicodeError, LookupError):
-            raise InputError(
-                f"{self._path} is not text in {encoding}", fix="save it as UTF-8"
-            ) from None
-        except (csv.Error, ValueError) as error:
-            raise InputError(f"{self._path} is not CSV: {error}") from None
-        except OSError as error:
-            raise unreadable(self._path, error) from None
-        return frame.fillna(""), lengths
-
-    def _encoding(self) -> str:
-        if self.options.encoding is not None:
-            return self.options.encoding
-        content = self._path.read_bytes()
-        if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-            return "utf-16"
-        if b"\0" in content[:2]:
-            encoding = "utf-16-le" if content[1:2] == b"\0" else "utf-16-be"
-            self.ask("seems to be UTF-16 without a mark", encoding=encoding)
-            return encoding
-        try:
-            content.decode("utf-8")
-        except UnicodeDecodeError as error:
-            line = content.count(b"\n", 0, error.start) + 1
-            start, stop = max(0, error.start - 20), error.start + 20
-            word = re.search(rb"[^\s;,\t\"]*$", content[start : error.start])
-            rest = re.match(rb"[^\s;,\t\"]*", content[error.start : stop])
-            shown = (word[0] if word else b"") + (rest[0] if rest else b"")
-            ways = {name: _decoded(shown, name) for name in _ENCODINGS}
-            likely = next((name for name, text in ways.items() if text), "cp1252")
-            others = ", ".join(f"{text!r} in {name}" for name, text in ways.items() if text)
-            self.ask(f"line {line} is not UTF-8: it is {others}", encoding=likely)
-            return likely
-        return "utf-8-sig"
-
-    def _delimiter(self, start: list[str]) -> str:
-        if self.options.delimiter is not None:
-            delimiter = {"tab": "\t", "\\t": "\t"}.get(
-                self.options.delimiter, self.options.delimiter
-            )
-            if len(delimiter) != 1:
-                raise InputError("not a delimiter", got=delimiter, allowed="one sign, or tab")
-            return delimiter
-        # The one in which the rows of the table begin first: the heading has it, too.
-        begins = {}
-        for sign in _DELIMITERS:
-            widths = [len(row) for row in csv.reader(start, delimiter=sign)]
-            table = [width for width in widths if width > 1]
-            if table:
-                usual = max(set(table), key=table.count)
-                begins[sign] = (widths.index(usual), -table.count(usual), -usual)
-        if not begins:
-            return ","
-        best = min(begins, key=lambda sign: begins[sign])
-        equal = [sign for sign in begins if begins[sign][:2] == begins[best][:2]]
-        if len(equal) > 1:
-            signs = " or ".join(map(repr, equal))
-            self.ask(f"cells are separated by {signs}", delimiter=best)
-        return best
-
-    def _sheet(self) -> list[tuple[int, list[str]]]:
-        sheets = read_sheets(self._path)
-        if not sheets:
-            raise InputError(f"{self._path} is empty", allowed="a heading, and a row per client")
-        if self.options.sheet is None and len(sheets) > 1:
-            first = next(iter(sheets))
-            self.ask(f"has the sheets {', '.join(sheets)}; {first!r} is taken", sheet=first)
-        name = self.options.sheet or next(iter(sheets))
-        if name not in sheets:
-            raise InputError(f"{self._path} has no such sheet", got=name, allowed=", ".join(sheets))
-        return sheets[name]
-
-    def _parquet(self) -> Any:
-        import_extra("pyarrow", "Parquet", "parquet")
-        try:
-            frame = self._pd.read_parquet(self._path)
-        except (OSError, ValueError) as error:
-            raise InputError(f"{self._path} is not a readable Parquet file: {error}") from None
-        if frame.index.name is not None or not isinstance(frame.index, self._pd.RangeIndex):
-            frame = frame.reset_index(names=frame.index.name or "client")
-        elif "client" not in frame and all(map(self._pd.api.types.is_integer_dtype, frame.dtypes)):
-            frame.insert(
-                0, "client", range(len(frame))
-            )  # as in the strict form: they have no names
-        for name in frame.columns:
-            first = frame[name].dropna().head(1).tolist()
-            nested = bool(first) and isinstance(first[0], bytes | dict | list | np.ndarray)
-            frame[name] = "(nested)" if nested else frame[name].astype(object).map(cell_text)
-        head = self._pd.DataFrame([list(frame.columns)], columns=frame.columns)
-        joined = self._pd.concat([head, frame], ignore_index=True)
-        return joined.set_axis(range(joined.shape[1]), axis=1)
+            return self._table(parquet_grid(self))
+        return self._table(sheet_grid(self) if ending == ".xlsx" else text_grid(self))
 
     def _statistics(self, content: Any, features: list[str]) -> Table:
         if self.options.label is None and len(features) > 1:
@@ -334,18 +115,19 @@ class _Reader:
         feature = self.options.label or features[0]
         if feature not in features:
             raise InputError(
-                f"{self._path} has no such feature", got=feature, allowed=", ".join(features)
+                f"{self.path} has no such feature", got=feature, allowed=", ".join(features)
             )
-        table, doubts = nvflare.read_statistics(self._path, content, feature)
+        table, doubts = nvflare.read_statistics(self.path, content, feature)
         if doubts and not self.options.keep:
             self.refuse("; ".join(doubts), or_keep=True)
-        self.notes += [f"{self._path}: NVFlare's histograms of {feature!r}", *doubts]
+        self.notes += [f"{self.path}: NVFlare's histograms of {feature!r}", *doubts]
         return self._without_doubts(table)
 
     # The heading and the rows below it
 
-    def _table(self, frame: Any, lengths: list[int]) -> Table:
+    def _table(self, grid: Grid) -> Table:
         """Return the table in a frame of text."""
+        frame = grid.frame
         frame = frame.map(str.strip) if len(frame) <= _LOOKED_AT else frame
         top = frame.head(100)
         filled = (top != "").sum(axis=1)
@@ -354,31 +136,30 @@ class _Reader:
         fits = [n >= usual or (n == usual - 1 > 1 and (not first or n > 2)) for n, first in widths]
         if not any(fits):
             raise InputError(
-                f"{self._path} holds no table", allowed="a heading, and a row per client"
+                f"{self.path} holds no table", allowed="a heading, and a row per client"
             )
         place = fits.index(True)
         above = [" ".join(filter(None, row)) for row in top.iloc[:place].to_numpy()]
         if titles := [title for title in above if title]:
-            self.notes.append(f"{self._path}: left out above the heading: {'; '.join(titles)}")
+            self.notes.append(f"{self.path}: left out above the heading: {'; '.join(titles)}")
         head = [str(name).strip() for name in frame.iloc[place]]
         body = frame.iloc[place + 1 :]
         body = body[(body != "").any(axis=1)]
         needed = [c for c, name in enumerate(head) if name or (body.iloc[:, c] != "").any()]
         head, body = [head[c] for c in needed], body.iloc[:, needed]
         if not len(body):
-            raise InputError(f"{self._path} has a heading and no rows", got=head[:6])
+            raise InputError(f"{self.path} has a heading and no rows", got=head[:6])
         for name in (self.options.client, self.options.label, self.options.count):
             if name is not None and name not in head:
                 allowed = ", ".join(head)
-                raise InputError(f"{self._path} has no such column", got=name, allowed=allowed)
+                raise InputError(f"{self.path} has no such column", got=name, allowed=allowed)
         if twice := [name for c, name in enumerate(head) if name in head[:c]]:
             self.refuse(f"column {twice[0]!r} appears twice; rename one")
             head = [f"{name} ({c})" if name in head[:c] else name for c, name in enumerate(head)]
         body = body.set_axis(head, axis=1)
         if len(body) > _LOOKED_AT:
             body = body.apply(lambda column: column.str.strip())
-        full = lengths[frame.index[place]] if len(lengths) > frame.index[place] else 0
-        short = {line for line, length in enumerate(lengths) if length < full}
+        short = {line for line, length in enumerate(grid.lengths) if length <= needed[-1]}
         body = self._without_rows(body, short)
         kept = [name for name in head if name not in self.options.drop_columns]
         self._dropped |= set(head) - set(kept)
@@ -467,7 +248,7 @@ class _Reader:
             client = next((name for name in (*likely, *head) if name != label), None)
             if client is None:
                 raise InputError(
-                    f"{self._path} has no column of clients", fix="give --client-name NAME"
+                    f"{self.path} has no column of clients", fix="give --client-name NAME"
                 )
             self.ask(f"clients seem to be in {client!r}", client=client)
         clients = (
@@ -512,7 +293,7 @@ class _Reader:
             self._ask_repeated(clients, labels, body)
         sums = self._pd.Series(number).groupby([clients.to_numpy(), labels.to_numpy()]).sum()
         table = table_of_pairs(list(sums.index), sums.tolist())
-        self.notes.append(f"{self._path}: {len(body):,} rows, classes in {label!r}")
+        self.notes.append(f"{self.path}: {len(body):,} rows, classes in {label!r}")
         return self._without_doubts(table) if self.options.count is not None else table
 
     def _ask_repeated(self, clients: Any, labels: Any, body: Any) -> None:
@@ -682,7 +463,9 @@ class _Reader:
 
     def _without_doubts(self, table: Table) -> Table:
         """Leave out what is to be dropped, and ask about totals, years and the like."""
-        row, column = ("drop_columns", "drop_rows") if self.options.transpose else _REPEATED[::-1]
+        row, column = "drop_rows", "drop_columns"
+        if self.options.transpose:
+            row, column = column, row
         while True:
             table = self._without_names(
                 table, getattr(self.options, row), getattr(self.options, column)
@@ -693,7 +476,7 @@ class _Reader:
             if len(found) > len(doubts) and not again:
                 self.refuse(f"{found[0].what}; give their clients in a column")
             if self.options.keep:
-                self.notes += [f"{self._path}: {doubt.what}; kept as it is" for doubt in doubts]
+                self.notes += [f"{self.path}: {doubt.what}; kept as it is" for doubt in doubts]
                 return table
             if not doubts:
                 return table
@@ -721,9 +504,9 @@ class _Reader:
             return tables[0]
         classes = tuple(dict.fromkeys(name for table in tables for name in table.classes or ()))
         clients = [name for table in tables for name in table.clients or ()]
-        twice = [name for k, name in enumerate(clients) if name in clients[:k]]
-        if twice and not self.options.add_up:
-            self.ask(f"client {twice[0]!r} is in several files: added up", add_up=True)
+        twice = next((name for name, number in Counter(clients).items() if number > 1), None)
+        if twice is not None and not self.options.add_up:
+            self.ask(f"client {twice!r} is in several files: added up", add_up=True)
         rows = []
         for table in tables:
             own = table.classes or ()
@@ -736,25 +519,9 @@ class _Reader:
 
     def check_dropped(self) -> None:
         """Refuse to drop what is in no file."""
-        for name in (*self._given.drop_rows, *self._given.drop_columns):
+        for name in (*self.given.drop_rows, *self.given.drop_columns):
             if name and name not in self._dropped:
                 raise InputError("no file has such a row or column to drop", got=name)
-
-
-def _json_rows(path: Path, content: Any) -> list[list[str]]:
-    """Return the rows of a JSON file: records, or a matrix with its names."""
-    if isinstance(content, list) and content and all(isinstance(row, dict) for row in content):
-        head = list(dict.fromkeys(name for row in content for name in row))
-        return [head, *([cell_text(row.get(name)) for name in head] for row in content)]
-    try:
-        classes, counts = content["classes"], content["counts"]
-        clients = content.get("clients") or range(len(counts))
-        body = [[str(k), *map(cell_text, row)] for k, row in zip(clients, counts, strict=True)]
-    except (TypeError, KeyError, ValueError, AttributeError):
-        raise InputError(
-            f"{path} holds no table", allowed="records, or NVFlare's statistics"
-        ) from None
-    return [["client", *map(str, classes)], *body]
 
 
 def _is_flag(column: Any) -> bool:
@@ -775,14 +542,3 @@ def _added_up(table: Table) -> Table:
     sums = np.zeros((len(place), table.values.shape[1]), np.int64)
     np.add.at(sums, [place[name] for name in clients], table.values)
     return Table(sums, tuple(place), table.classes)
-
-
-def _decoded(word: bytes, encoding: str) -> str | None:
-    """Return a word in an encoding, None if it is not a word there: 'S\u0178d' is not one."""
-    try:
-        text = word.decode(encoding)
-    except UnicodeDecodeError:
-        return None
-    letters = "".join(filter(str.isalpha, text))
-    natural = letters.islower() or letters.isupper() or letters[1:].islower()
-    return text if letters and natural and text.isprintable() else None

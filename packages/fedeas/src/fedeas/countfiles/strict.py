@@ -54,12 +54,18 @@ class Table:
     meta: Mapping[str, Any] | None = None  # what a plan adds
 
 
+def people_out(path: Path | str) -> str:
+    """Return where `fedeas counts` is to write what it reads from a file: not over it."""
+    return "clean.csv" if Path(path).name == "counts.csv" else "counts.csv"
+
+
 class TableError(InputError):
     """A file that is not in the strict form."""
 
     def __init__(self, path: Path | str, what: str) -> None:
         self.path = path
-        command = f"fedeas counts {shlex.quote(str(path))}"
+        file = "FILE" if str(path) == "-" else shlex.quote(str(path))
+        command = f"fedeas counts {file} --out {people_out(path)}"
         short = what if len(what) <= _LONGEST else f"{what[: _LONGEST - 3]}..."
         super().__init__(short, fix=f"`{command}` reads such tables")
 
