@@ -43,7 +43,7 @@ def main() -> int:
     os.environ.pop("OMP_NUM_THREADS", None)
     ratios = []
     with tempfile.TemporaryDirectory() as place:
-        plan = Path(place) / "plan.csv"
+        plan = Path(place) / "plan.json"
         counts = ROOT / "examples" / "fashion.csv"
         command = [*FEDEAS, "plan", str(counts), "--beta", "2", "--out", str(plan)]
         subprocess.run(command, check=True, capture_output=True)

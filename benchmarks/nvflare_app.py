@@ -33,7 +33,8 @@ import torch  # noqa: E402
 from loopback import Loopback  # noqa: E402
 from replay import replay, site_counts  # noqa: E402
 
-import fedeas  # noqa: E402
+from fedeas.countfiles.choices import Options  # noqa: E402
+from fedeas.countfiles.people import read_people  # noqa: E402
 from fedeas.training.tensors import load_tensors  # noqa: E402
 
 REQUIREMENTS = ["nvflare==2.9.0", "flwr>=1.26,<1.35", "pandas"]
@@ -101,8 +102,8 @@ def count_labels(python: Path, federation: Loopback) -> bool:
     arguments = "--classes", counts.shape[1], "--workspace", where
     run_job(python, "nvflare_statistics.py", tables, *arguments)
     path = where / "labels" / "server" / "simulate_job" / "labels.json"
-    read = fedeas.read_counts(path, label="diagnosis").counts
-    return bool((read.n == counts).all())
+    read = read_people([path], Options(label="diagnosis"), "counts.csv")
+    return bool((read.table.values == counts).all())
 
 
 def compare(python: Path, folder: Path, sites: int, rounds: int) -> dict[str, object]:

@@ -285,7 +285,8 @@ def readers(path: Path):
     yield "npz", lambda: Partition.load(path)
     for ending in ("csv", "tsv", "json", "parquet"):
         yield ending, lambda: LabelCounts.load(path)
-        yield ending, lambda: Plan.load(path)
+        if ending in ("json", "parquet"):
+            yield ending, lambda: Plan.load(path)
     for ending in ("csv", "npy", "parquet"):
         yield ending, lambda: read_labels([str(path)])
     yield "parquet", lambda: plan_stream(path, FedEAS())
@@ -358,7 +359,7 @@ def test_deep_nesting_is_refused_wherever_it_is_read(tmp_path):
         json.loads(DEEP)
     (tmp_path / "sealed.json").write_text(f'{{"sha256": "{"0" * 64}", "body": {DEEP}}}\n')
     (tmp_path / "deep.toml").write_text("a=" + DEEP)
-    (tmp_path / "plan.csv").write_text(f"# fedeas {DEEP}\nclient,a,b\nx,1,2\n")
+    (tmp_path / "plan.json").write_text(f"# fedeas {DEEP}\nclient,a,b\nx,1,2\n")
     table = pa.table({"a": [1, 2], "b": [3, 4]})
     for key in ("fedeas", "pandas"):
         with_meta = table.replace_schema_metadata({key: DEEP})
@@ -373,7 +374,7 @@ def test_deep_nesting_is_refused_wherever_it_is_read(tmp_path):
     for read in (
         lambda: read_json(tmp_path / "sealed.json"),
         lambda: read_toml(tmp_path / "deep.toml"),
-        lambda: Plan.load(tmp_path / "plan.csv"),
+        lambda: Plan.load(tmp_path / "plan.json"),
         lambda: LabelCounts.load(tmp_path / "fedeas.parquet"),
         lambda: load_tensors(tmp_path / "deep.safetensors"),
         lambda: Partition.load(tmp_path / "deep.npz"),

@@ -708,7 +708,7 @@ def test_json_with_a_hash_refuses_every_change(tmp_path):
 
 def test_commands(tmp_path, fedeas, monkeypatch):
     monkeypatch.syspath_prepend(str(TESTS))
-    plan, cache = tmp_path / "plan.csv", tmp_path / "cache"
+    plan, cache = tmp_path / "plan.json", tmp_path / "cache"
     FedEAS(beta=12).plan(COUNTS).save(plan)
     first = fedeas("fill", plan, "--generator", "counting:Counting", "--cache", cache)
     assert first.code == 0
@@ -783,8 +783,8 @@ def test_augment_finds_what_the_command_has_filled(tmp_path, monkeypatch, fedeas
     labels = np.repeat([0, 1, 2], [30, 4, 0])
     counts = LabelCounts([np.bincount(labels, minlength=3)], ["north"], ["a", "b", "c"])
     plan = FedEAS(beta=8).plan(counts)
-    plan.save(tmp_path / "plan.csv")
-    done = fedeas("fill", "plan.csv", "--generator", "counting:Counting", "--json")
+    plan.save(tmp_path / "plan.json")
+    done = fedeas("fill", "plan.json", "--generator", "counting:Counting", "--json")
     assert json.loads(done.out)["generated"] == plan.total > 0
     assert Path(json.loads(done.out)["cache"]).parent == tmp_path / "store" / "samples"
     log = tmp_path / "drawn.txt"
@@ -806,7 +806,7 @@ def test_augment_finds_what_the_command_has_filled(tmp_path, monkeypatch, fedeas
     caplog.clear()
     augmented(client=0)  # whom the plan calls north
     assert "clients by name (north)" in caplog.text
-    again = fedeas("fill", "plan.csv", "--generator", "counting:Counting", "--seed", 7)
+    again = fedeas("fill", "plan.json", "--generator", "counting:Counting", "--seed", 7)
     assert "for seed 0" in again.err and "for seed 42" in again.err
     (leaf, *_) = (tmp_path / "store" / "samples").iterdir()
     with pytest.raises(InputError, match="folder above"):  # the folder that `fill` prints

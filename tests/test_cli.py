@@ -55,7 +55,7 @@ def test_compare_takes_a_total_and_policies(fedeas, paper_csv):
 
 
 def test_plan_saves_what_it_shows(fedeas, paper_csv, paper, tmp_path):
-    out = tmp_path / "plan.csv"
+    out = tmp_path / "plan.json"
     result = fedeas("plan", paper_csv, "--beta", 8, "--cost", "0.8s", "--out", out)
     assert result.code == 0
     assert "8,673" in result.out

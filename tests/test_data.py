@@ -435,7 +435,7 @@ def test_the_pool_draws_held_out_images_of_the_class(tmp_path):
 
 def test_an_own_generator_in_a_few_lines(fedeas, monkeypatch, tmp_path, paper):
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    plan = tmp_path / "plan.csv"
+    plan = tmp_path / "plan.json"
     FedEAS(beta=2).plan(paper).save(plan)
     result = fedeas("fill", plan, "--generator", "own_generator:Stripes", "--cache", tmp_path / "c")
     assert result.code == 0

@@ -274,7 +274,7 @@ def test_the_shipped_model_draws_what_is_asked(fedeas, tmp_path, monkeypatch, ea
 
 
 def test_a_dry_run_of_fill_is_a_cost_for_the_next_plan(fedeas, tmp_path, model):
-    plan, cost = tmp_path / "plan.csv", tmp_path / "cost.json"
+    plan, cost = tmp_path / "plan.json", tmp_path / "cost.json"
     counts = tmp_path / "counts.csv"
     counts.write_text("client," + ",".join(CLASSES) + "\na,90,10,0\nb,3,40,60\n")
     assert fedeas("plan", counts, "--beta", 4, "--out", plan).code == 0

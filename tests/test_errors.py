@@ -75,7 +75,7 @@ def test_errors_are_what_other_code_catches(tmp_path):
     assert missing.value.errno == errno.ENOENT
     assert missing.value.filename == str(tmp_path / "absent.csv")
     with pytest.raises(OSError, match="cannot write") as unwritable:
-        FedEAS().plan([[9, 1], [5, 5]]).save(tmp_path / "no" / "plan.csv")
+        FedEAS().plan([[9, 1], [5, 5]]).save(tmp_path / "no" / "plan.json")
     assert unwritable.value.errno == errno.ENOENT
 
 
@@ -129,7 +129,7 @@ def test_a_text_that_is_not_utf8_is_said_to_be(tmp_path):
 
 def test_a_failed_write_names_the_file_that_was_asked_for(tmp_path):
     said = attempt(
-        "LabelCounts(np.ones((9000, 9), int)).save(argument[0])",
+        "LabelCounts(np.full((9000, 9), 7)).save(argument[0])",
         tmp_path / "counts.csv",
         limit="write_at_most(64)",
     )

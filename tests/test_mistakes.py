@@ -180,12 +180,12 @@ def test_a_missing_backend_is_named(desk, monkeypatch, fedeas):
 
 def test_a_cache_of_another_generator_is_not_used(desk, fedeas):
     """Somebody moves a cache to where another generator's would be."""
-    fedeas("plan", "counts.csv", "--beta", 4, "--out", "plan.csv")
+    fedeas("plan", "counts.csv", "--beta", 4, "--out", "plan.json")
     folders = {}
     for seed in (0, 1):
         done = fedeas(
             "fill",
-            "plan.csv",
+            "plan.json",
             "--generator",
             f"pool(data=fashion_mnist, seed={seed})",
             "--json",
@@ -198,7 +198,7 @@ def test_a_cache_of_another_generator_is_not_used(desk, fedeas):
     folders[0].rename(folders[1])
     before = files(desk)
     done = fedeas(
-        "fill", "plan.csv", "--generator", "pool(data=fashion_mnist, seed=1)", "--cache", "cache"
+        "fill", "plan.json", "--generator", "pool(data=fashion_mnist, seed=1)", "--cache", "cache"
     )
     check_one_line(
         done.code,
@@ -318,10 +318,10 @@ def as_others():
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["plan", "../counts.csv", "--out", "plan.csv"],
+        ["plan", "../counts.csv", "--out", "plan.json"],
         ["partition", "balanced:10x100", "--clients", "5", "--alpha", "1", "--out", "clients.npz"],
         ["run", "../run.toml"],
-        ["fill", "../plan.csv", "--generator", "pool(data=fashion_mnist)", "--cache", "cache"],
+        ["fill", "../plan.json", "--generator", "pool(data=fashion_mnist)", "--cache", "cache"],
         ["generator", "train", "fashion_mnist", "--out", "g"],
         *(
             pytest.param(arguments, marks=pytest.mark.slow)
@@ -336,7 +336,7 @@ def as_others():
 )
 def test_a_folder_that_cannot_be_written_to(desk, arguments, monkeypatch, fedeas):
     """Found at once, not after the work is done."""
-    fedeas("plan", "counts.csv", "--beta", 4, "--out", "plan.csv")
+    fedeas("plan", "counts.csv", "--beta", 4, "--out", "plan.json")
     closed = desk / "closed"
     closed.mkdir(mode=0o555)
     monkeypatch.chdir(closed)
@@ -359,7 +359,7 @@ LONG = [
     pytest.param(
         [
             "fill",
-            "plan.csv",
+            "plan.json",
             "--generator",
             "diffusion(model=fashion_mnist, steps=200)",
             "--cache",
@@ -377,7 +377,7 @@ HALF = re.compile(r"^\.[0-9a-f]{8}\.|\.tmp$|\.part$|\.incomplete$")
 def test_ctrl_c_in_every_long_command(desk, arguments, tmp_path_factory, fedeas):
     """At a random moment of its work; the word 'stopped', and no file that is not whole."""
     if arguments[0] == "fill":
-        fedeas("plan", "counts.csv", "--beta", 40, "--out", "plan.csv")
+        fedeas("plan", "counts.csv", "--beta", 40, "--out", "plan.json")
     started, said = interrupted(arguments, desk, tmp_path_factory.mktemp("hook") / "own")
     assert said is not None or arguments == ["report"], "it ended before it was interrupted"
     if said is not None:

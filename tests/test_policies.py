@@ -249,7 +249,7 @@ def test_a_policy_may_return_samples_alone(paper, fedeas, paper_csv, tmp_path):
     assert make_plan(FedEAS(), paper) == FedEAS().plan(paper)
     (row,) = compare(paper, [Halves()])
     assert row.total == plan.total
-    saved = tmp_path / "plan.csv"
+    saved = tmp_path / "plan.json"
     done = fedeas("plan", paper_csv, "--policy", f"{__name__}:Halves", "--out", saved)
     assert done.code == 0, done.err
     assert Plan.load(saved) == plan

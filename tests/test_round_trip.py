@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedeas import Cost, FedEAS, LabelCounts, Plan, Target, WaterFill
-from fedeas.data.count_sources import read_counts
+from fedeas import Cost, FedEAS, LabelCounts, Plan, Target
 from fedeas.errors import InputError
 
 ENDINGS = (".csv", ".tsv", ".json", ".parquet")
@@ -60,15 +59,20 @@ YEARS = LabelCounts([[1950, 7], [2010, 9]], ["north", "south"], ["cat", "dog"])
 @example(LabelCounts([[1, 2, 3], [4, 5, 9], [2, 2, 4]], classes=["a", "b", "all"]))
 @example(LabelCounts([[1, 2], [4, 5]], classes=["2019", "2020"]))
 @example(LabelCounts([[1, 2], [4, 5]], ["a;b", "c;d"], ["client", "label"]))
+@example(LabelCounts([[1, 2], [4, 5]], ["a", "b"], ["class", "count"]))
 @settings(deadline=None, max_examples=40)
 def test_counts_come_back(tmp_path_factory, ending, counts):
+    """Text that would be read as something else is not written; JSON and Parquet hold anything."""
     path = tmp_path_factory.mktemp("counts") / f"counts{ending}"
-    counts.save(path)
+    try:
+        counts.save(path)
+    except InputError:
+        assert ending in (".csv", ".tsv")
+        return
     assert LabelCounts.load(path) == counts
-    assert read_counts(path).counts == counts
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("ending", [".json", ".parquet"])
 @given(adversarial(), st.sampled_from(["none", "one", "each"]), st.booleans())
 @settings(deadline=None, max_examples=25)
 def test_plans_come_back(tmp_path_factory, ending, counts, cost, aimed):
@@ -84,53 +88,26 @@ def test_plans_come_back(tmp_path_factory, ending, counts, cost, aimed):
         LabelCounts.load(path)
 
 
-def test_plain_counts_are_one_plain_file(tmp_path):
-    """The table has a second file only where the first is doubtful."""
-    LabelCounts([[9, 1], [3, 4]], ["north", "south"], ["cat", "dog"]).save(tmp_path / "a.csv")
-    YEARS.save(tmp_path / "b.csv")
-    assert {p.name for p in tmp_path.iterdir()} == {"a.csv", "b.csv", "b.csv.json"}
-    assert (tmp_path / "b.csv").read_text().splitlines()[:2] == ["client,cat,dog", "north,1950,7"]
-    LabelCounts([[9, 1], [3, 4]]).save(tmp_path / "b.csv")
-    assert not (tmp_path / "b.csv.json").exists()
-
-
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("ending", [".json", ".parquet"])
 def test_a_saved_table_that_was_changed_is_checked_like_any_other(tmp_path, ending):
     """A total that somebody added is refused: the mark of fedeas is for what fedeas wrote."""
     path = tmp_path / f"counts{ending}"
-    LabelCounts([[1, 2, 9], [4, 5, 7], [3, 3, 8]], classes=["a", "b", "c"]).save(path)
+    LabelCounts([[1, 2, 9], [4, 5, 7], [3, 3, 8]], classes=["a", "b", "Total"]).save(path)
+    assert LabelCounts.load(path).C == 3
     if ending == ".json":
         content = json.loads(path.read_text())
-        content["counts"] = [[a, b, a + b] for a, b, _ in content["counts"]]
+        content["counts"][0][0] = 8
         path.write_text(json.dumps(content))
-    elif ending == ".parquet":
+    else:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         table = pq.read_table(path)
-        sums = pa.array([3, 9, 6], pa.int64())
-        changed = table.set_column(table.schema.get_field_index("c"), "c", sums)
+        changed = table.set_column(0, "a", pa.array([8, 4, 3], pa.int64()))
         assert changed.schema.metadata  # pyarrow keeps the mark
         pq.write_table(changed, path)
-    else:
-        summed = LabelCounts([[1, 2, 3], [4, 5, 9], [3, 3, 6]], classes=["a", "b", "c"])
-        summed.save(path)
-        assert LabelCounts.load(path) == summed
-        text = path.read_text()
-        mark = "\t" if ending == ".tsv" else ","
-        path.write_text(text.replace(mark.join("123"), mark.join(("1", "3", "4"))))
-    with pytest.raises(InputError, match="is the sum"):
+    with pytest.raises(InputError, match="Total"):
         LabelCounts.load(path)
-
-
-def test_a_large_table_is_marked_without_being_read(tmp_path, monkeypatch):
-    from fedeas import countfiles as tables
-
-    monkeypatch.setattr(tables, "_READ_BACK", 3)
-    counts = LabelCounts([[9, 1], [3, 4]], ["north", "south"])
-    counts.save(tmp_path / "a.csv")
-    assert (tmp_path / "a.csv.json").exists()
-    assert LabelCounts.load(tmp_path / "a.csv") == counts
 
 
 def test_text_that_a_spreadsheet_takes_for_a_formula_comes_back_as_it_was(tmp_path):
@@ -140,6 +117,3 @@ def test_text_that_a_spreadsheet_takes_for_a_formula_comes_back_as_it_was(tmp_pa
     with (tmp_path / "counts.csv").open(newline="") as file:
         assert [row[0] for row in csv.reader(file)][1:] == names
     assert LabelCounts.load(tmp_path / "counts.csv") == counts
-    plan = WaterFill(total=9).plan(counts)
-    plan.save(tmp_path / "plan.csv")
-    assert Plan.load(tmp_path / "plan.csv") == plan

@@ -136,8 +136,8 @@ def test_a_plan_of_label_sets_is_a_plan_of_their_classes(pairs, tmp_path):
     assert by_class.samples.T.tolist() == [
         expected["|".join(sorted(name.split("|")))] for name in turned
     ]
-    by_class.save(tmp_path / "plan.csv")
-    assert Plan.load(tmp_path / "plan.csv") == by_class
+    by_class.save(tmp_path / "plan.json")
+    assert Plan.load(tmp_path / "plan.json") == by_class
     used = plan.counts.set_names[int(np.argmax(plan.samples.sum(axis=0)))]
     with pytest.raises(InputError, match=used.replace("|", r"\|")):
         plan.for_classes([name for name in SETS if name != used])

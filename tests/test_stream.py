@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedeas import Cost, FedEAS, FullBalance, InputError, LabelCounts, Plan
-from fedeas.planning.stream import client_count, plan_stream
+from fedeas.countfiles.parquet import client_count
+from fedeas.planning.stream import plan_stream
 from limited import attempt
 
 
@@ -55,7 +56,7 @@ def test_the_command_streams_large_files(many, fedeas, tmp_path, monkeypatch):
     assert result.code == 0
     assert f'"total": {FedEAS().plan(counts).total}' in result.out
     assert fedeas("plan", path, "--policy", "uniform", "--total", 5).code == 2
-    assert fedeas("plan", path, "--out", tmp_path / "plan.csv").code == 2
+    assert fedeas("plan", path, "--out", tmp_path / "plan.json").code == 2
     text = fedeas("plan", path, "--cost", "1s")
     assert "40,000 clients" in text.out
     assert "clients have no samples and are ignored" in text.err

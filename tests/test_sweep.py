@@ -464,7 +464,7 @@ def test_a_damaged_file_of_a_finished_sweep_never_makes_a_wrong_table(
     root = copied(finished, tmp_path)
     folder = root / cells[1].name
     names = sorted(path.name for path in folder.iterdir() if path.is_file())
-    assert names == ["checkpoint.safetensors", "config.json", "counts.csv",
+    assert names == ["checkpoint.safetensors", "config.json", "counts.json",
                      "generation.json", "lock",
                      "log.jsonl", "partition.npz", "plan.json", "result.json"]  # fmt: skip
     for name in names:

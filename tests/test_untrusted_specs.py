@@ -151,7 +151,6 @@ def test_whoever_obeys_a_dotted_path_is_listed():
         "fedeas/_util/specs:_import", "fedeas/generators/generator:open_generator",
         # the command line
         "fedeas/cli/fill:fill", "fedeas/cli/generator_sample:open",
-        "fedeas/data/count_sources:_object",
         # arguments of public functions
         "fedeas/augmentation/sampler:_fit_resample", "fedeas/augmentation/synthetic:synthesize",
         "fedeas/augmentation/tables:augment_table", "fedeas/cache/client_samples:_generator",
@@ -289,7 +288,7 @@ def test_tables_and_caches_with_specs_as_names_run_nothing(tmp_path, mark, spec)
     path.write_text(f'client,"{quoted}",b\n"{quoted}",3,4\nsubprocess:getoutput,5,6\n')
     counts = LabelCounts.load(path)
     plan = FedEAS(beta=12).plan(counts)
-    for name in ("plan.csv", "plan.json"):
+    for name in ("plan.json", "plan.parquet"):
         plan.save(tmp_path / name)
         assert Plan.load(tmp_path / name).class_names[0] == spec
     generator = Counting()

@@ -216,7 +216,7 @@ def _describe(run: Run, log: Callable[[str], None]) -> None:
 def _write_inputs(folder: Path, run: Run) -> None:
     """Write who has what, and who generates what."""
     run.federation.partition.save(folder / "partition.npz")
-    run.federation.counts.save(folder / "counts.csv")
+    run.federation.counts.save(folder / "counts.json")
     if run.federation.data.schema is not None:
         run.federation.data.schema.save(folder / "schema.json")
     run.plan.save(folder / "plan.json")

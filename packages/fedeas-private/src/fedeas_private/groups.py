@@ -23,7 +23,7 @@ from fedeas._util.files import (
     owner_only_folder,
     unreadable,
 )
-from fedeas.countfiles.validate import one_spelling
+from fedeas._util.spelling import one_spelling
 from fedeas.errors import InputError
 from fedeas.planning.counts import distinct, names
 from fedeas_private.queries.query import WHOLE

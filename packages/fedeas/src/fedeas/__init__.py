@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from fedeas.cache import Cache
     from fedeas.cache.fill import fill
     from fedeas.data import Schema, load_images, load_table
-    from fedeas.data.count_sources import read_counts
     from fedeas.errors import FedeasError, InfeasibleError, InputError, MissingExtraError
     from fedeas.generators import Generator, make_generator
     from fedeas.partition import (
@@ -101,7 +100,6 @@ __all__ = [
     "plan",
     "plan_label_sets",
     "profile",
-    "read_counts",
     "report_real_num_examples",
 ]
 
@@ -122,7 +120,6 @@ _MODULES = {
     "plots.label_report": "profile",
     "partition": "IID Dirichlet FLBench Partition Shards NaturalId make_partition",
     "data": "Schema load_images load_table",
-    "data.count_sources": "read_counts",
     "generators": "Generator make_generator",
     "cache": "Cache fill",
     "augmentation": "augment report_real_num_examples",

@@ -138,7 +138,7 @@ def _heatmap(run: FinishedRun) -> bytes | None:
     if run.path is None:
         return None
     try:
-        counts = LabelCounts.load(run.path / "counts.csv")
+        counts = LabelCounts.load(run.path / "counts.json")
         if counts.fingerprint != run.result["counts_hash"]:
             return None
         return file_content(label_heatmap(counts, _own_plan(run, run.path)))

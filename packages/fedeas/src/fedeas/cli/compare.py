@@ -13,22 +13,19 @@ if TYPE_CHECKING:
     from fedeas import Comparison, FedEAS
 
 
-@label_counts.with_counts_options
 def compare(
-    counts_file: Path = label_counts.counts_argument(),
+    counts_file: label_counts.CountsPath,
     beta: float | None = typer.Option(
         None, help="Beta of FedEAS, chosen if not given; the other policies get the same total."
     ),
     total: int | None = typer.Option(
         None, help="Match the largest FedEAS plan that stays within this total."
     ),
-    target: str | None = label_counts.target_option(),
+    target: label_counts.TargetOption = None,
     policy: list[str] | None = typer.Option(
         None, help="A policy to compare, NAME or 'NAME(setting=value)'; may be repeated."
     ),
     plot: Path | None = show.plot_option("the imbalance removed against the samples spent"),
-    *,
-    options: label_counts.CountsOptions,
     as_json: bool = show.json_option(),
 ) -> None:
     """Compare policies at the same total: imbalance removed, and samples wasted.
@@ -45,15 +42,14 @@ def compare(
     if plot is not None:
         show.check_picture(plot)
     label_sets.refuse_label_sets(counts_file, "compare")
-    source = options.load(counts_file)
-    counts = source.counts
+    counts = label_counts.load_counts(counts_file)
     reference, _ = choose_policy(counts, "fedeas", total, beta=beta, target=make_target(target))
     table = compare_policies(counts, policy or DEFAULT_POLICIES, reference)
     if plot is not None:
         from fedeas.plots import figures
 
         figures.reduction(counts, plot, mark=table.total, rule=cast("FedEAS", reference))
-    label_counts.note_counts(counts_file, source)
+    label_counts.note_counts(counts_file, counts)
     if as_json:
         show.print_json([asdict(row) for row in table])
     else:

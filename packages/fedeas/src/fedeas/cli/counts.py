@@ -1,4 +1,4 @@
-"""`fedeas counts`: a clean table of counts from the tables that people have."""
+"""`fedeas counts`: the tables that people have, as a table that every other command reads."""
 
 from pathlib import Path
 
@@ -9,9 +9,12 @@ from fedeas.errors import InputError
 
 
 def counts(
-    source: Path = typer.Argument(..., metavar="FILE", hidden=True),
+    files: list[Path] = typer.Argument(..., metavar="FILE...", hidden=True),
     out: Path = typer.Option(..., help="Write the counts: .csv, .tsv, .json or .parquet."),
     client: str | None = typer.Option(None, metavar="COLUMN", help="Column of the clients."),
+    client_name: str | None = typer.Option(
+        None, metavar="NAME", help="Name of the one client whose records FILE holds; with --label."
+    ),
     label: str | None = typer.Option(
         None,
         metavar="COLUMN",
@@ -21,50 +24,51 @@ def counts(
     count: str | None = typer.Option(
         None, metavar="COLUMN", help="Column of the counts, beside one of the labels."
     ),
-    sizes: str | None = typer.Option(
-        None, metavar="COLUMN", help="Column of each client's size, if cells are percentages."
-    ),
     add_up: bool = typer.Option(False, "--add-up", help="Add up the rows of a client."),
     transpose: bool = typer.Option(False, "--transpose", help="Rows are classes."),
-    drop_column: list[str] | None = typer.Option(
-        None, help="Leave out this column or class, e.g. a total; repeatable."
+    drop_column: list[str] = typer.Option(
+        [], help="Leave out this column or class, e.g. a total; repeatable."
     ),
-    drop_row: list[str] | None = typer.Option(
-        None, help="Leave out the row with this first cell, e.g. a total; repeatable."
+    drop_row: list[str] = typer.Option(
+        [], help="Leave out the row with this first cell, e.g. a total; repeatable."
     ),
     thousands: str | None = typer.Option(
         None, metavar="SIGN", help="What separates thousands: ',' '.' space apostrophe none."
     ),
     blank: int | None = typer.Option(None, help="The count in cells that are empty, '-' or NaN."),
     suppressed: int | None = typer.Option(None, help="The count in cells such as '<5' and '*'."),
-    delimiter: str | None = typer.Option(None, help="Delimiter of a CSV file: ';', tab, ..."),
+    delimiter: str | None = typer.Option(None, help="Delimiter of a text file: ';', tab, ..."),
     encoding: str | None = typer.Option(
-        None, help="Encoding of a text file that is not UTF-8, e.g. cp1252 or utf-16."
+        None, help="Encoding of a text file that is not UTF-8, e.g. cp1252."
     ),
     sheet: str | None = typer.Option(None, help="Sheet of an Excel workbook."),
     keep: bool = typer.Option(
-        False, "--keep", help="Keep what seems to be no class or no client, with a note."
+        False, "--keep", help="Keep what seems to be no class or no client; --out is then .json."
     ),
 ) -> None:
-    """Turn a table that people have into a clean one: a row per client, a column per class.
+    """Turn the tables that people have into one with a row per client and a column per class.
 
-    FILE is .csv, .tsv, .xlsx, .json or .parquet, or - for standard input. Nothing is guessed: what
-    is not certain is refused, with the option that settles it.
+    FILE is .csv, .tsv, .xlsx, .json or .parquet, one or several of them. Nothing is guessed: an
+    error names all that is unclear, with the command that reads the table as it seems to be meant.
 
     Example: `fedeas counts patients.xlsx --client hospital --label diagnosis --out counts.csv`
     """
-    from fedeas.countfiles.sidecar import written_files
+    from fedeas import LabelCounts
+    from fedeas.countfiles.choices import Options
+    from fedeas.countfiles.people import read_people
 
-    if out.exists() and Path(source).exists() and out.samefile(source):
-        raise InputError("--out is the table itself", got=str(out), fix="choose another name")
-    options = {
-        "client": client, "label": label, "count": count, "sizes": sizes, "add_up": add_up,
-        "transpose": transpose, "drop_columns": drop_column or (), "drop_rows": drop_row or (),
-        "thousands": thousands, "blank": blank, "suppressed": suppressed, "delimiter": delimiter,
-        "encoding": encoding, "sheet": sheet, "keep": keep,
-    }  # fmt: skip
-    file = label_counts.load_counts(source, **options)
-    file.counts.save(out)
-    label_counts.note_counts(source, file)
-    for path in written_files(out):
-        show.note(f"wrote {path}")
+    for file in files:
+        if out.exists() and file.exists() and out.samefile(file):
+            raise InputError("--out is the table itself", got=str(out), fix="choose another name")
+    options = Options(
+        client, client_name, label, count, add_up, transpose, tuple(drop_column), tuple(drop_row),
+        thousands, blank, suppressed, delimiter, encoding, sheet, keep,
+    )  # fmt: skip
+    reading = read_people(files, options, str(out))
+    table = reading.table
+    label_counts_read = LabelCounts(table.values, table.clients, table.classes)
+    label_counts_read.save(out)
+    label_counts.note_counts(", ".join(map(str, files)), label_counts_read)
+    for note in reading.notes:
+        show.note(f"note: {note}")
+    show.note(f"wrote {out}")

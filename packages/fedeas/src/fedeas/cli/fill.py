@@ -46,7 +46,7 @@ def fill(
     generator train` makes the folder of a diffusion model, or of `gaussian` for a table. What
     `--dry-run --json` prints is a cost for `fedeas plan --cost FILE`.
 
-    Example: `fedeas fill plan.csv --generator 'diffusion(model=fashion_mnist)'`
+    Example: `fedeas fill plan.json --generator 'diffusion(model=fashion_mnist)'`
     """
     from fedeas._util.files import samples_folder
     from fedeas.cache import Cache

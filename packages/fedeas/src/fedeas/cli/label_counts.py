@@ -1,149 +1,51 @@
-"""Label counts on the command line: options for reading them, and notes about them."""
+"""Label counts on the command line: what several commands take, and notes about counts."""
 
-import functools
-import inspect
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedeas.cli import show
-from fedeas.errors import InputError
 
 if TYPE_CHECKING:
     from fedeas import LabelCounts, Plan
-    from fedeas.countfiles.table import TableError
-    from fedeas.data.count_sources import CountsFile
 
-_REPEATED = ("drop_columns", "drop_rows")  # options that may be given several times
 _MOST = 0.25  # the share below which a chosen beta stays
-
-
-def counts_argument() -> Path:
-    """Declare the argument that names a file of counts; the command's text says what it may be."""
-    argument: Path = typer.Argument(..., metavar="COUNTS", hidden=True)
-    return argument
-
-
-def target_option(panel: str | None = None) -> str | None:
-    """Declare the option that names the class distribution to aim at."""
-    option: str | None = typer.Option(
-        None,
+CountsPath = Annotated[Path, typer.Argument(metavar="COUNTS", hidden=True)]
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
         metavar="TARGET",
         help="Classes to aim at: uniform (default), federation, or a file of shares.",
-        rich_help_panel=panel,
-    )
-    return option
+    ),
+]
 
 
-def load_counts(path: Path, **options: Any) -> "CountsFile":
-    """Read label counts; a table that is not clean is refused with the command that makes it so."""
+def load_counts(path: Path) -> "LabelCounts":
+    """Read label counts; a table in another form is refused with the command that reads it."""
+    from fedeas.countfiles.people import advice
+    from fedeas.countfiles.strict import TableError
     from fedeas.data.count_sources import read_counts
-
-    with options_in_messages(path, options):
-        return read_counts(str(path), **options)
-
-
-@contextmanager
-def options_in_messages(path: Path, given: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Let errors about a table name what to type, not arguments of `read_counts`."""
-    from fedeas.countfiles.table import TableError
+    from fedeas.errors import MissingExtraError
 
     try:
-        yield
+        return read_counts(path)
     except TableError as error:
-        raise _at_terminal(error, path, given or {}) from None
+        if str(path) == "-":
+            raise
+        try:
+            raise advice(path) from None
+        except MissingExtraError:
+            raise error from None
 
 
-def _at_terminal(error: "TableError", path: Path, given: Mapping[str, Any]) -> InputError:
-    """Return the error with the command to type in the place of Python."""
-    from fedeas.countfiles.table import describe_ways
-
-    def render(options: Mapping[str, Any], when: str, *, first: bool) -> str:
-        reason = f" ({when})" if when else ""
-        if not first:
-            return typed_options(options) + reason
-        before = {name: value for name, value in given.items() if name not in options}
-        drops = {
-            name: [*given.get(name, ()), *options[name]] for name in _REPEATED if name in options
-        }
-        clean = "clean.csv" if path.name == "counts.csv" else "counts.csv"  # never the table itself
-        command = f"fedeas counts {_quoted(str(path))} --out {clean} "
-        command += typed_options({**before, **options, **drops})
-        return f"turn it into a clean table with: {command}{reason}"
-
-    fix = describe_ways(error.ways, error.plain_fix, render)
-    return InputError(error.what, got=error.got, allowed=error.allowed, fix=fix)
-
-
-def typed_options(options: Mapping[str, Any]) -> str:
-    """Return options as one types them.
-
-    >>> typed_options({"drop_rows": ["All sites"], "keep": True, "blank": None})
-    "--drop-row 'All sites' --keep"
-    """
-    words = []
-    for name, value in options.items():
-        if value is None or value is False:
-            continue
-        values = [value] if isinstance(value, str | int) else list(value)
-        flag = "--" + (name.removesuffix("s") if name in _REPEATED else name).replace("_", "-")
-        words += [flag if one is True else f"{flag} {_quoted(str(one))}" for one in values]
-    return " ".join(words)
-
-
-def _quoted(text: str) -> str:
-    """Return a value as one would type it; control codes of a file stay escaped."""
-    text = text if len(text) <= 200 else f"{text[:197]}..."
-    return shlex.quote(text) if text.isprintable() else repr(text)
-
-
-def quality_option(panel: str | None = None) -> Path | None:
-    """Declare the option for what samples of each class are worth."""
-    option: Path | None = typer.Option(
-        None,
-        metavar="FILE",
-        help="Worth of a synthetic sample, 0 to 1: lines of 'class,0.8', or a generator's folder.",
-        rich_help_panel=panel,
-    )
-    return option
-
-
-class CountsOptions:
-    """What `plan` and `compare` may be told about a table: nothing, it has to be clean."""
-
-    def load(self, path: Path) -> "CountsFile":
-        """Read label counts from any supported source."""
-        return load_counts(path)
-
-
-def with_counts_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command its `options`, which are not on the command line."""
-    parameters = [p for p in inspect.signature(command).parameters.values() if p.name != "options"]
-
-    @functools.wraps(command)
-    def with_options(**arguments: Any) -> None:
-        command(**arguments, options=CountsOptions())
-
-    # Typer looks at the signature.
-    vars(with_options)["__signature__"] = inspect.Signature(parameters)
-    with_options.__annotations__ = {p.name: p.annotation for p in parameters}
-    return with_options
-
-
-def note_counts(path: Path, file: "CountsFile") -> None:
-    """Print in one line how the counts were read, and which clients are empty."""
-    counts = file.counts
-    read_as = f"{file.description}: " if file.description != "a table of counts" else ""
+def note_counts(name: Path | str, counts: "LabelCounts") -> None:
+    """Print in one line which counts were read, and which clients are empty."""
     clients = f"{show.count_of(counts.K, 'client')} ({_first(counts.clients)})"
     classes = f"{show.count_of(counts.C, 'class')} ({_first(counts.classes)})"
-    name = "standard input" if str(path) == "-" else path
-    show.note(f"{name}: {read_as}{clients} x {classes}, {show.count_of(counts.total, 'sample')}")
-    for line in file.notes:
-        show.note(f"note: {line}")
+    shown = "standard input" if str(name) == "-" else name
+    show.note(f"{shown}: {clients} x {classes}, {show.count_of(counts.total, 'sample')}")
     note_empty(counts.empty, len(counts.empty))
 
 

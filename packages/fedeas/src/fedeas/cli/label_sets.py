@@ -19,10 +19,10 @@ _HEAD, _WIDTH = 17, 80  # of a line, as in `fedeas plan`
 
 
 def holds_label_sets(path: Path) -> bool:
-    """Tell whether a file is a table of label sets, or of samples with several labels."""
-    from fedeas.countfiles.label_sets import find_label_sets
+    """Tell whether a file is a table of label sets."""
+    from fedeas.countfiles import label_sets
 
-    return find_label_sets(path) is not None
+    return label_sets.holds_label_sets(path)
 
 
 def refuse_label_sets(path: Path, command: str) -> None:

@@ -26,9 +26,8 @@ _TOTAL = "total"  # how beta was chosen, where it was by a total
 _POLICY, _BUDGET = "Policy", "Budget"  # groups of options
 
 
-@label_counts.with_counts_options
 def plan(
-    counts_file: Path = label_counts.counts_argument(),
+    counts_file: label_counts.CountsPath,
     policy: str = typer.Option(
         "fedeas", metavar="NAME", show_default=False, rich_help_panel=_POLICY,
         help="fedeas (default), or another NAME or 'NAME(setting=value)'.",
@@ -36,8 +35,11 @@ def plan(
     beta: float | None = typer.Option(
         None, help="FedEAS's budget parameter; chosen by default.", rich_help_panel=_POLICY
     ),
-    target: str | None = label_counts.target_option(_POLICY),
-    quality: Path | None = label_counts.quality_option(_POLICY),
+    target: label_counts.TargetOption = None,
+    quality: Path | None = typer.Option(
+        None, metavar="FILE", rich_help_panel=_POLICY,
+        help="Worth of a synthetic sample, 0 to 1: lines of 'class,0.8', or a generator's folder.",
+    ),
     total: int | None = typer.Option(
         None, metavar="N", help="At most this many samples.", rich_help_panel=_BUDGET
     ),
@@ -55,30 +57,26 @@ def plan(
         rich_help_panel=_BUDGET,
     ),
     out: Path | None = typer.Option(
-        None, metavar="FILE", help="Write the plan: .csv, .tsv, .json or .parquet."
+        None, metavar="FILE", help="Write the plan: .json, .parquet; .csv holds the numbers only."
     ),
     plot: Path | None = show.plot_option("counts before and after"),
     rows: int = typer.Option(
         20, min=1, metavar="N", show_default=False, help="Number of clients to show (default 20)."
     ),
-    *,
-    options: label_counts.CountsOptions,
     as_json: bool = show.json_option(),
 ) -> None:  # fmt: skip
     """Plan who should generate how many samples of which class.
 
     COUNTS has a row per client and a column per class (.csv, .tsv, .xlsx, .json, .parquet, or - for
-    standard input), or a row per sample. It may also be a folder `client/class/image.png`, a
-    Hugging Face data set (on disk, or `hf:NAME`), or `module:name` of a Flower partitioner. Samples
-    may have several labels: a row per sample (`A|B`, or columns of 0 and 1) or per label set.
+    CSV on standard input), or a row per client and label set. It may also be a folder
+    `client/class/image.png`. `fedeas counts` reads other tables.
 
     Without --beta or a budget, beta is chosen: at least half of the imbalance is to be removed
     while fewer than a quarter of all samples are synthetic.
 
-    Example: `fedeas plan counts.csv --cost 0.8s --out plan.csv`
+    Example: `fedeas plan counts.csv --cost 0.8s --out plan.json`
     """
     from fedeas import diagnose
-    from fedeas.countfiles.sidecar import written_files
     from fedeas.planning.beta import choose_policy
     from fedeas.planning.named_values import make_named_values
     from fedeas.planning.policies import make_plan
@@ -105,8 +103,7 @@ def plan(
             counts_file, policy, beta, aim, total, limits, out, rows, unused, as_json
         )
         return
-    source = options.load(counts_file)
-    counts = source.counts
+    counts = label_counts.load_counts(counts_file)
     price = _read_cost(cost, counts.client_names)
     budget, costs = _budget(total, price, spend)
     worth = make_named_values(quality, "quality")
@@ -120,7 +117,7 @@ def plan(
     answer = answer.with_cost(price) if price else answer
     if out is not None:
         answer.save(out)
-    label_counts.note_counts(counts_file, source)
+    label_counts.note_counts(counts_file, counts)
     label_counts.note_plan(counts, answer)
     if plot is not None:
         from fedeas.plots import canvas, heatmap
@@ -132,7 +129,7 @@ def plan(
     else:
         _print_diagnosis(diagnosis)
         _print_plan(counts, answer, rows, choice, diagnosis.advice)
-    for file in filter(None, (*(written_files(out) if out else ()), plot)):
+    for file in filter(None, (out, plot)):
         show.note(f"wrote {file}")
 
 
@@ -186,12 +183,10 @@ def _is_stream(path: Path) -> bool:
     if path.suffix.lower() != ".parquet":
         return False
     from fedeas.countfiles import parquet
-    from fedeas.planning.stream import client_count
 
-    if not parquet.is_clean(path) or client_count(path) <= _STREAM_FROM:
+    if parquet.client_count(path) <= _STREAM_FROM or not parquet.is_wide(path):
         return False
-    with label_counts.options_in_messages(path):
-        parquet.check_start(path)
+    parquet.check_start(path)
     return True
 
 

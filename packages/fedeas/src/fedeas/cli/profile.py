@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def profile(
-    counts_file: Path = label_counts.counts_argument(),
+    counts_file: label_counts.CountsPath,
     out: Path = typer.Option(..., help="Write the page (.html)."),
     threshold: int = typer.Option(10, help="Withhold counts from 1 to below this; 1 shows all."),
-    target: str | None = label_counts.target_option(),
+    target: label_counts.TargetOption = None,
     cost: str | None = typer.Option(None, help="Cost of one sample: 0.8s, 0.002EUR."),
     title: str | None = typer.Option(None, help="Title of the page."),
 ) -> None:
@@ -45,6 +45,6 @@ def _read(path: Path) -> "LabelCounts | LabelSetCounts":
 
     if holds_label_sets(path):
         return LabelSetCounts.load(path)
-    source = label_counts.load_counts(path)
-    label_counts.note_counts(path, source)
-    return source.counts
+    counts = label_counts.load_counts(path)
+    label_counts.note_counts(path, counts)
+    return counts

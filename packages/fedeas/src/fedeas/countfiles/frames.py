@@ -1,174 +1,97 @@
-"""Data frames of pandas and polars as a matrix and its names; neither library is imported."""
+"""Data frames of pandas and polars in the strict form; neither library is imported.
+
+The index of a pandas frame names the clients. Where there is none, or it only numbers the rows, the
+first column names them, if it holds text or is headed 'client'.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedeas.countfiles.sidecar import content_hash
-from fedeas.countfiles.table import (
-    LARGEST,
-    Doubt,
-    Table,
-    names_clients,
-    names_counts,
-    names_labels,
-)
-from fedeas.countfiles.validate import find_doubts, frame_refusal
+from fedeas._util.scalars import LARGEST
+from fedeas.countfiles.doubts import LONG, find_doubts, heading_problem
+from fedeas.countfiles.strict import Table, TableError, cell_text, content_hash, read_long
 from fedeas.errors import InputError
 
-_TEXT_TYPES = ("String", "Utf8", "Categorical", "Enum")  # of polars
-MARK = "fedeas.sha256"  # among a frame's `attrs`: the hash of the table that fedeas put into it
-Parts = tuple[Any, Sequence[str] | None, Sequence[str]]  # values, clients, classes
+FRAME_MARK = "fedeas.sha256"  # among a frame's `attrs`: the hash of the table that we put into it
 
 
-def frame_mark(values: Any, clients: Sequence[str], classes: Sequence[str]) -> dict[str, str]:
-    """Return the `attrs` of a frame that fedeas makes: it is read back as it is."""
-    return {MARK: content_hash(Table(values, tuple(clients), tuple(classes)))}
+def read_frame(frame: Any) -> Table:
+    """Return the table in a data frame, wide or long; any other is refused."""
+    index: Any = getattr(frame, "index", None)
+    for names in (frame.columns, index):
+        if getattr(names, "nlevels", 1) > 1:
+            raise _refusal(f"names have several levels, such as {names[0]!r}")
+    head = [cell_text(name) for name in frame.columns]
+    if not head:
+        raise _refusal("there are no columns")
+    places = range(len(head))
+    columns = [frame[frame.columns[c]] if index is None else frame.iloc[:, c] for c in places]
+    numbered = index is None or list(index) == list(range(len(index)))
+    if numbered and (head[0] == "client" or not _is_numeric(columns[0])):
+        clients, heading = list(map(cell_text, columns[0].to_list())), head[0]
+        head, columns = head[1:], columns[1:]
+    elif numbered and "client" in head:
+        raise _refusal("the column 'client' is not the first one")
+    elif numbered:
+        clients, heading = [str(k) for k in range(len(frame))], "client"
+    else:
+        clients, heading = list(map(cell_text, index)), cell_text(index.name) or "client"
+    if [heading, *head] == LONG and not _is_numeric(columns[0]):
+        return _checked(frame, _read_long(clients, columns))
+    if problem := heading_problem([heading, *head]):
+        raise _refusal(problem)
+    values = np.column_stack([_counts(*each, clients) for each in zip(head, columns, strict=True)])
+    values.setflags(write=False)
+    return _checked(frame, Table(values, tuple(clients), tuple(head)))
 
 
-def split_frame(frame: Any) -> Parts:
-    """Split a data frame into values and names; one that is doubtful is refused."""
-    if not hasattr(frame, "index"):
-        return _without_index(frame)
-    _check_names(frame.columns, "columns")
-    _check_names(frame.index, "rows")
-    classes = [str(column) for column in frame.columns]
-    clients = [str(k) for k in frame.index]
-    _check_rows(frame, classes, clients)
-    _check_gaps(frame)
-    values = _matrix(frame)
-    above = getattr(frame.index, "name", None), getattr(frame.columns, "name", None)
-    _check(values, clients, classes, getattr(frame, "attrs", {}), above)
-    return values, clients or None, classes
+def _is_numeric(column: Any) -> bool:
+    return str(column.dtype).lower().startswith(("int", "uint", "float"))
 
 
-def _check_names(names: Any, what: str) -> None:
-    """Refuse rows or columns without a name, and names of several levels."""
-    if getattr(names, "nlevels", 1) > 1:
-        raise InputError(
-            f"the data frame's {what} have names of several levels",
-            got=str(list(names[:1])),
-            fix="add the other levels up: frame.T.groupby(level=-1).sum().T, or join the levels: "
-            "frame.set_axis(frame.columns.map(str), axis=1)"
-            if what == "columns"
-            else "add the other levels up: frame.groupby(level=0).sum(), or join the levels: "
-            "frame.set_axis(frame.index.map(str))",
-        )
-    if hasattr(names, "isna") and names.isna().any():
-        raise InputError(
-            f"the data frame has {what} without a name",
-            got=str(names[names.isna()][0]),
-            fix="leave them out: frame.loc[:, frame.columns.notna()]"
-            if what == "columns"
-            else "leave them out: frame[frame.index.notna()]",
-        )
+def _read_long(clients: Sequence[str], columns: Sequence[Any]) -> Table:
+    cells = zip(clients, *(column.to_list() for column in columns), strict=True)
+    rows = ([client, *map(cell_text, others)] for client, *others in cells)
+    try:
+        return read_long("the data frame", enumerate(rows))
+    except TableError as error:
+        raise InputError(error.what, fix="for a row per sample use from_labels") from None
 
 
-def _matrix(frame: Any) -> Any:
-    """Return the numbers of a frame, also of types that allow for gaps, such as Int64."""
-    values = frame.to_numpy()
-    kinds = {getattr(dtype, "kind", "O") for dtype in getattr(frame, "dtypes", ())}
-    if values.dtype == object and kinds and kinds <= set("iuf"):
-        return frame.to_numpy(dtype=np.int64 if kinds == {"i"} else np.float64)
-    return values
+def _counts(name: str, column: Any, clients: Sequence[str]) -> NDArray[np.int64]:
+    """Return the counts in a column; a cell that holds none is named."""
+    cells = column.to_numpy()
+    if cells.dtype.kind not in "iuf":
+        cells = np.array([_number(cell) for cell in column.to_list()], np.float64)
+    wrong = ~((cells >= 0) & (cells <= LARGEST) & (cells == np.floor(cells)))
+    if wrong.any():
+        row = int(wrong.argmax())
+        cell = str(column.to_list()[row])
+        raise _refusal(f"row {clients[row]!r}, column {name!r} holds {cell!r}, not a whole number")
+    counts: NDArray[np.int64] = cells.astype(np.int64)
+    return counts
 
 
-def _check_rows(frame: Any, classes: Sequence[str], clients: Sequence[str]) -> None:
-    """Refuse a frame whose clients are in a column."""
-    numbered = list(clients) == [str(k) for k in range(len(clients))]
-    index_name = getattr(frame.index, "name", None)
-    if not numbered or (index_name is not None and names_clients(str(index_name))):
-        return
-    ids = [name for name in classes if name and names_clients(name)]
-    labels = [name for name in classes if names_labels(name) and name not in ids]
-    if ids:  # numbers in a column called 'client' are not counts
-        raise InputError(
-            f"the data frame's column {ids[0]!r} names clients, not a class",
-            fix=_way_to_counts(frame, ids[0], labels, classes),
-        )
+def _number(cell: object) -> float:
+    """Return the number in a cell of a column of any type; NaN where there is none."""
+    is_number = isinstance(cell, int | float | np.number) and not isinstance(cell, bool)
+    return float(cell) if is_number else np.nan  # type: ignore[arg-type]
 
 
-def _way_to_counts(frame: Any, client: str, labels: Sequence[str], columns: Sequence[str]) -> str:
-    """Say how a frame with clients in a column becomes one with a row per client."""
-    if not labels:
-        return f"move it to the index: frame.set_index({client!r})"
-    label = labels[0]
-    counts = [name for name in columns if name not in (client, label) and names_counts(name)]
-    if counts:
-        return (
-            f"add the counts up: frame.pivot_table(index={client!r}, columns={label!r}, "
-            f"values={counts[0]!r}, aggfunc='sum', fill_value=0)"
-        )
-    return f"count the samples: pd.crosstab(frame[{client!r}], frame[{label!r}])"
+def _checked(frame: Any, table: Table) -> Table:
+    """Refuse totals, years and the like, unless fedeas made the frame."""
+    if getattr(frame, "attrs", {}).get(FRAME_MARK) != content_hash(table):
+        for doubt in find_doubts(table.values, table.clients, table.classes):
+            raise _refusal(doubt.what)
+    return table
 
 
-def _check_gaps(frame: Any) -> None:
-    """Refuse a frame with missing numbers."""
-    if hasattr(frame, "isna"):
-        missing = frame.isna().to_numpy().any(axis=0)
-        if missing.any():
-            raise InputError(
-                "the data frame has cells without a count",
-                got=str(list(frame.columns)[int(missing.argmax())]),
-                fix="pass frame.fillna(0) if they mean none",
-            )
-
-
-def _without_index(frame: Any) -> Parts:
-    """Split a frame of polars, which has no index, into values and names."""
-    names = [str(column) for column in frame.columns]
-    text = [name for name in names if str(frame[name].dtype) in _TEXT_TYPES]
-    clients, heading = None, ""
-    if names and (names[0] in text or names_clients(names[0])):
-        if frame[names[0]].null_count():
-            raise InputError(
-                "the data frame has rows without a client",
-                got=names[0],
-                fix=f"leave them out: frame.drop_nulls([{names[0]!r}])",
-            )
-        heading = names[0]
-        clients = [str(name) for name in frame[names[0]].to_list()]
-        names = names[1:]
-    # With clients in the first column, a class may be called 'client' or 'ID'.
-    if wrong := [n for n in names if n in text or (clients is None and names_clients(n))]:
-        raise InputError(
-            f"the data frame's column {wrong[0]!r} holds no counts",
-            fix="put the column of clients first and drop other text; for a row per sample use "
-            "LabelCounts.from_labels(labels, clients)",
-        )
-    if gaps := [name for name in names if frame[name].null_count()]:
-        raise InputError(
-            "the data frame has cells without a count",
-            got=gaps[0],
-            fix="pass frame.fill_null(0) if they mean none",
-        )
-    values = frame.select(names).to_numpy()
-    _check(values, clients, names, None, (heading, None))
-    return values, clients, names
-
-
-def _check(
-    values: Any,
-    clients: Sequence[str] | None,
-    classes: Sequence[str],
-    attrs: Any,
-    above: tuple[object, object],
-) -> None:
-    """Refuse a frame that seems to hold totals, years, ...; `attrs` is None for one of polars."""
-    if values.ndim != 2 or values.dtype.kind not in "iuf" or not values.size:
-        return  # what is no matrix of counts is refused by `LabelCounts`
-    if not ((values >= 0) & (values <= LARGEST)).all() or (values != np.floor(values)).any():
-        return
-    doubts: list[Doubt] = []
-    rows, columns = ("" if name is None else str(name) for name in above)
-    if names_labels(rows) or names_clients(columns):
-        doubts.append(Doubt("rows seem to be classes", frame_fix="pass frame.T if they are"))
-    table = Table(
-        values.astype(np.int64), tuple(clients) if clients else None, tuple(classes), None
+def _refusal(what: str) -> InputError:
+    return InputError(
+        f"the data frame: {what}",
+        fix="leave it out of the frame, or use LabelCounts(matrix, clients, classes); a row per "
+        "sample is for LabelCounts.from_labels",
     )
-    if attrs and attrs.get(MARK) == content_hash(table):
-        return
-    doubts += find_doubts(table)
-    if doubts:
-        raise frame_refusal(doubts, attrs is not None, rows)

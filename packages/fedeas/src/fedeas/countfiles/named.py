@@ -1,12 +1,12 @@
 """Small files of one number per name: shares of classes, costs of sites."""
 
+import csv
 import json
 import math
 from pathlib import Path
 
 from fedeas._util.arrow import most_frequent_delimiter
 from fedeas._util.files import read_text
-from fedeas.countfiles.read import split_lines
 from fedeas.errors import InputError
 
 
@@ -60,7 +60,10 @@ def _json_pairs(text: str) -> list[tuple[str, object]]:
 def _text_pairs(text: str) -> list[tuple[str, object]]:
     lines = [line for line in text.removeprefix("\ufeff").splitlines() if line.strip()]
     delimiter = most_frequent_delimiter(lines[0] if lines else "")
-    rows = [[cell.strip() for cell in row] for _, row in split_lines(lines, delimiter)]
+    try:
+        rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=delimiter)]
+    except csv.Error:
+        return []
     if not rows or any(len(row) != 2 for row in rows):
         return []
     if not any(character.isdigit() for character in rows[0][1]):  # a heading

@@ -1,6 +1,7 @@
-"""Tables of counts in Parquet: whole, or as a stream of row blocks.
+"""Tables of counts in Parquet: whole, or as a stream of row blocks for any number of clients.
 
-A table has one column of whole numbers per class and, if clients have names, one of names.
+A wide table has a column of whole numbers per class and, if clients have names, one of names: the
+first, or a data frame's index.
 """
 
 import json
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 
 from fedeas._util.arrow import (
     batches_of,
-    column_kinds,
     open_file,
     pyarrow,
     readable,
@@ -25,10 +25,9 @@ from fedeas._util.arrow import (
 )
 from fedeas._util.files import check_cells, parse_json
 from fedeas._util.frames import client_heading
-from fedeas.countfiles.read import Rows
-from fedeas.countfiles.sidecar import content_hash
-from fedeas.countfiles.table import LARGEST, Options, Table, TableError, names_clients
-from fedeas.countfiles.validate import find_doubts, label_doubts, refusal
+from fedeas._util.scalars import LARGEST
+from fedeas.countfiles.doubts import LONG, find_doubts, heading_problem
+from fedeas.countfiles.strict import Table, TableError, cell_text, checked, content_hash, read_rows
 from fedeas.errors import InputError
 
 _META = b"fedeas"
@@ -54,24 +53,19 @@ class Source:
         self._file = open_file(path)
         schema = self._file.schema_arrow
         types = pyarrow("types")
-        if len(set(schema.names)) < len(schema.names):
-            raise InputError(f"{path} has two columns of the same name", got=schema.names)
         self.id_column = _id_column(schema)
         self.columns: list[str] = [name for name in schema.names if name != self.id_column]
-        if not self.columns:
-            raise InputError(f"{path} has no counts", allowed="a column of counts per class")
-        for name in self.columns:
-            kind = schema.field(name).type
-            if not types.is_integer(kind):
-                raise TableError(
-                    f"{path} column {name!r} is of type {kind}",
-                    ({"drop_columns": [name]}, "to leave it out"),
-                    allowed="whole numbers, and one first column of client names",
-                )
-        self.rows: int = self._file.metadata.num_rows
         self.meta = _load_meta(path, self._file.metadata.metadata)
         digest = (schema.metadata or {}).get(_SAVED)
         self.written_hash = None if digest is None else digest.decode(errors="replace")
+        problem = heading_problem([self.id_column or "client", *self.columns])
+        if problem and self.written_hash is None and self.meta is None:
+            raise TableError(path, f"{path}: {problem}")
+        for name in self.columns:
+            kind = schema.field(schema.names.index(name)).type
+            if not types.is_integer(kind):
+                raise TableError(path, f"{path}: column {name!r} holds {kind}, not whole numbers")
+        self.rows: int = self._file.metadata.num_rows
         if self.id_column is not None:
             kind = schema.field(self.id_column).type
             if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
@@ -84,15 +78,9 @@ class Source:
         columns = [str(self.id_column), *self.columns] if named else self.columns
         rows = max(1, BATCH_CELLS // max(1, len(self.columns)))
         for batch in batches_of(self._path, self._file, rows, columns):
-            if empty := [
-                name
-                for name, column in zip(columns, batch.columns, strict=True)
-                if column.null_count
-            ]:
-                raise InputError(
-                    f"{self._path} column {empty[0]!r} has empty cells",
-                    allowed="a whole number in every cell",
-                )
+            for name, column in zip(columns, batch.columns, strict=True):
+                if column.null_count:
+                    raise TableError(self._path, f"{self._path}: column {name!r} has empty cells")
             counts = [column.to_numpy() for column in batch.columns[named:]]
             for name, column in zip(self.columns, counts, strict=True):
                 if len(column) and not (column.min() >= 0 and column.max() <= LARGEST):
@@ -108,25 +96,23 @@ class Source:
 
 
 def _id_column(schema: Any) -> str | None:
-    """Find the column of client names: marked by us, of text, a frame's index, or headed so."""
+    """Find the column of client names: marked by us, a frame's index, or a first one of text."""
     marked = (schema.metadata or {}).get(_NAMED)
     if marked is not None:
         return str(schema.names[0]) if marked == b"yes" else None
-    types = pyarrow("types")
-    for field in schema:
-        if types.is_string(field.type) or types.is_large_string(field.type):
-            return str(field.name)
-    index = _frame_index(schema)
+    index = frame_index(schema)
     if index in schema.names:
-        if more := [name for name in schema.names if name != index and names_clients(name)]:
-            raise InputError("two columns of ids", got=[index, *more], fix="remove one of them")
         return index
-    if schema.names and names_clients(schema.names[0]):
-        return str(schema.names[0])
+    first = schema.field(0) if schema.names else None
+    types = pyarrow("types")
+    if first is not None and (
+        first.name == "client" or types.is_string(first.type) or types.is_large_string(first.type)
+    ):
+        return str(first.name)
     return None
 
 
-def _frame_index(schema: Any) -> str | None:
+def frame_index(schema: Any) -> str | None:
     """Return the column in which a pandas data frame kept its index, if it did."""
     try:
         index = json.loads((schema.metadata or {})[b"pandas"])["index_columns"][0]
@@ -146,79 +132,41 @@ def opened(path: Path) -> Iterator[Source]:
     yield source
 
 
-def is_clean(path: Path) -> bool:
-    """Tell whether a file has a row per client and a column of whole numbers per class.
-
-    Its first column is that of the clients, if they have names; a data frame has them as its index.
-    """
+def client_count(path: Path) -> int:
+    """Return how many rows a Parquet file has, without reading them."""
     with readable(path):
-        schema = open_file(path).schema_arrow
-    if len(set(schema.names)) < len(schema.names):
-        raise InputError(f"{path} has two columns of the same name", got=schema.names)
-    clients, index = _id_column(schema), _frame_index(schema)
-    if clients is not None and (schema.metadata or {}).get(_NAMED) is None:
-        unnamed = clients == index and (not clients or clients.startswith("__index"))
-        if not unnamed and not (names_clients(clients) and clients in (schema.names[0], index)):
-            return False
-    counts = [name for name in schema.names if name != clients]
-    types = pyarrow("types")
-    return all(types.is_integer(schema.field(name).type) for name in counts)
+        return int(open_file(path).metadata.num_rows)
 
 
-def has_clients(path: Path) -> bool:
-    """Tell whether a clean file names its clients."""
-    with opened(path) as source:
-        return source.id_column is not None
-
-
-def cell_rows(path: Path, options: Options) -> Rows:
-    """Return the rows of a file as text; of samples only the columns that are needed."""
-    needed = (options.client, options.label) if options.client and not options.count else ()
-    kinds = column_kinds(path)
-    with readable(path):
-        index = _frame_index(open_file(path).schema_arrow)
-    # A data frame's index is its last column.
-    kinds = {name: kinds[name] for name in sorted(kinds, key=lambda name: name != index)}
-    names = [name for name in kinds if name in needed or not all(needed) or not needed]
-    readable_names = [name for name in names if not kinds[name].startswith("nested")]
-
-    def rows() -> Iterator[list[str]]:
-        yield names
-        for row in value_rows(path, readable_names, allow_null=True):
-            cells = dict(zip(readable_names, row, strict=True))
-            yield ["" if cells.get(n, n) is None else str(cells.get(n, "(nested)")) for n in names]
-
-    return Rows(path, enumerate(rows()), "row")
+def is_wide(path: Path) -> bool:
+    """Tell whether a file has a column of whole numbers per class, without reading its rows."""
+    try:
+        with opened(path):
+            return True
+    except TableError:
+        return False  # `read` says what is wrong, or it is a long table
 
 
 def check_start(path: Path) -> None:
-    """Refuse a file with doubtful columns, by its first rows, before it is streamed.
-
-    Only columns can be judged from some of the rows.
-    """
+    """Refuse a file with doubtful columns, by its first rows, before it is streamed."""
     with opened(path) as source:
         batch = next(source.batches(), None)
-        if batch is None:
+        if batch is None or source.written_hash is not None:
             return
         values = np.column_stack(batch.columns).astype(np.int64)
-        clients = tuple(f"row {k}" for k in range(len(values)))
-        table = Table(values, clients, tuple(source.columns))
-    doubts = tuple(find_doubts(table))
-    if doubts and not is_as_written(path):
-        raise refusal(str(path), doubts)
+    for doubt in find_doubts(values, None, source.columns):
+        if doubt.kind == "column":  # only columns can be judged by some of the rows
+            raise TableError(path, f"{path}: {doubt.what}")
 
 
-def is_as_written(path: Path) -> bool:
-    """Tell whether fedeas wrote a file, and nobody changed it since."""
-    with opened(path) as source:
-        if source.written_hash is None:
-            return False
-    table, digest = read(path)
-    return content_hash(table) == digest
-
-
-def read(path: Path) -> tuple[Table, str | None]:
-    """Read a whole table, and its hash as fedeas wrote it; None in a file from elsewhere."""
+def read(path: Path) -> Table:
+    """Read a whole table, wide or long."""
+    with readable(path):
+        schema = open_file(path).schema_arrow
+    names = schema.names
+    if names == LONG and _SAVED not in (schema.metadata or {}):
+        rows = ([cell_text(cell) for cell in row] for row in value_rows(path, names, True))
+        return checked(path, read_rows(path, iter(enumerate([LONG, *rows]))))
     with opened(path) as source:
         width = len(source.columns) + (_NAME_CELLS if source.id_column is not None else 0)
         check_cells(
@@ -227,18 +175,21 @@ def read(path: Path) -> tuple[Table, str | None]:
             "plan it as a stream (`fedeas plan FILE` with a local policy, or plan_stream)",
         )
         values = np.empty((source.rows, len(source.columns)), np.int64)
-        names: list[str] = []
+        clients: list[str] = []
         start = 0
         for batch in source.batches(named=True):
             stop = start + len(batch.columns[0])
             for c, column in enumerate(batch.columns):
                 values[start:stop, c] = column
-            names.extend(batch.clients or ())
+            clients.extend(batch.clients or ())
             start = stop
-        values.setflags(write=False)  # so that `LabelCounts` need not copy it
-        clients, classes = None if source.id_column is None else tuple(names), tuple(source.columns)
-        doubts = tuple(label_doubts(classes))
-        return Table(values, clients, classes, source.meta, doubts=doubts), source.written_hash
+    values.setflags(write=False)  # so that `LabelCounts` need not copy it
+    named = None if source.id_column is None else tuple(clients)
+    if named is not None and len(set(named)) < len(named):
+        raise TableError(path, f"{path}: a client has several rows")
+    table = Table(values, named, tuple(source.columns), source.meta)
+    as_written = source.written_hash == content_hash(table)
+    return table if as_written or table.meta is not None else checked(path, table)
 
 
 class Writer:
@@ -286,18 +237,12 @@ class Writer:
         self._writer.add_key_value_metadata(_dump_meta(meta))
 
 
-def write(
-    path: Path,
-    values: NDArray[np.int64],
-    clients: Sequence[str] | None,
-    classes: Sequence[str] | None,
-    meta: Mapping[str, Any] | None,
-    saved: str | None = None,
-) -> None:
-    """Write a whole table, with its hash if it is given."""
-    names = classes or [str(c) for c in range(values.shape[1])]
-    with Writer(path, names, named=clients is not None, meta=meta, saved=saved) as writer:
-        writer.add(values, clients)
+def write(path: Path, table: Table) -> None:
+    """Write a whole table, with its hash: it is read back as it is."""
+    classes = table.classes or [str(c) for c in range(table.values.shape[1])]
+    named, saved = table.clients is not None, content_hash(table)
+    with Writer(path, classes, named=named, meta=table.meta, saved=saved) as writer:
+        writer.add(table.values, table.clients)
 
 
 def _dump_meta(meta: Mapping[str, Any] | None) -> dict[bytes, bytes]:

@@ -1,529 +1,544 @@
-"""Rows of cells as a table of counts: a clean table as it is, any other by the options given."""
+"""Tables that people have, as a table of counts: the reader behind `fedeas counts`.
 
-from array import array
+What has one reading is read: encodings with a mark, delimiters, titles above the heading. Wherever
+two readings are possible the likely one is tried, so that everything that is unclear is named at
+once, together with the whole command that reads the table in this way.
+"""
+
+import re
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedeas._util.files import check_cells
-from fedeas.countfiles.cells import CountReader, Survey, apportion, read_shares
-from fedeas.countfiles.read import Rows
-from fedeas.countfiles.table import (
-    LARGEST,
-    Doubt,
-    Options,
-    Table,
-    TableError,
-    Way,
-    listed,
-    names_clients,
-    names_labels,
-    shown,
-)
-from fedeas.countfiles.validate import (
-    check_to_add,
-    is_missing,
-    label_doubts,
-    names_times,
-    names_total,
-)
+from fedeas._util.files import check_regular, parse_json, read_text
+from fedeas._util.scalars import LARGEST
+from fedeas.countfiles import nvflare
+from fedeas.countfiles.cells import LEFT_OUT, CellReader, kind_of_column
+from fedeas.countfiles.choices import Choices, Options, UnclearError
+from fedeas.countfiles.doubts import CLIENT_WORDS, find_doubts, heading_problem, words_of
+from fedeas.countfiles.grids import Grid, json_grid, pandas, parquet_grid, sheet_grid, text_grid
+from fedeas.countfiles.label_sets import holds_label_sets
+from fedeas.countfiles.strict import READABLE, Table, people_out, table_of_pairs
 from fedeas.errors import InputError
 
-Entry = tuple[object, object, int]  # a client, a label, and how many
-OpenRows = Callable[[], AbstractContextManager[Rows]]
-_LOOKED_AT = 20_000  # rows, once a table is refused
-
-
-def read_rows(open_rows: OpenRows, options: Options) -> Table:
-    """Read a table; `open_rows` is called again to look at a table that is refused."""
-
-    def survey() -> Survey:
-        with open_rows() as again:
-            body = _Body(again, options)
-            head = next(body)
-            return Survey(head, [r for r in islice(body, _LOOKED_AT) if len(r) == len(head)])
-
-    with open_rows() as rows:
-        body = _Body(rows, options)
-        head = next(body, None)
-        if head is None:
-            raise InputError(f"{rows.path} is empty", allowed="a heading, and a row per client")
-        columns = _find_columns(rows, head, options, survey)
-        body.columns = columns
-        cells = CountReader(rows, head, options, survey)
-        read = _read_wide if columns.label is None else _read_long
-        table = read(rows, body, columns, cells, options)
-        body.check_dropped(table)
-    sheet = "" if rows.sheet is None else f", sheet {rows.sheet!r}"
-    return replace(table, notes=cells.notes, description=table.description + sheet)
+Ints = NDArray[np.int64]
+# Words in headings, which only ever lead to a suggestion.
+_LABEL = re.compile("(?<!row )label|class|categor|target|diagnos|finding", re.IGNORECASE)
+_COUNTS = frozenset({
+    "count", "counts", "n", "number", "anzahl", "patients", "patienten", "cases", "samples",
+    "images", "freq", "frequency",
+})  # fmt: skip
+_EVERYBODY = frozenset(("all", "alle", "total", "gesamt", "both"))
+_LOOKED_AT = 20_000  # rows that tell what a column holds
+_NOTHING = Table(np.zeros((1, 2), np.int64), ("",), ("", " "))  # where a file is refused
 
 
 @dataclass(frozen=True)
-class _Columns:
-    """The columns that are read, by their places in a row."""
+class Reading:
+    """A table as it was read, and what there is to say about that."""
 
-    head: Sequence[str]
-    client: int
-    values: Sequence[int]  # of the classes; none in a long table
-    label: int | None = None
-    count: int | None = None
-
-    def names(self, places: Iterable[int]) -> list[str]:
-        return [self.head[place] for place in places]
+    table: Table
+    notes: tuple[str, ...]
 
 
-class _Body:
-    """The rows of a table without those to drop: by their first cell, or by their client."""
+def read_people(paths: Sequence[Path], options: Options, out: str) -> Reading:
+    """Read tables that people have into one, or raise one error that names all that is unclear.
 
-    def __init__(self, rows: Rows, options: Options) -> None:
-        self._rows, self._drop = rows, options.drop_rows
-        self._iterator = iter(rows)
+    Parameters
+    ----------
+    paths : sequence of Path
+        The files, of one site or of several.
+    options : Options
+        What was typed.
+    out : str
+        Where the counts are to be written; part of the command that an error prints.
+    """
+    if options.client_name is not None and len(paths) > 1:
+        raise InputError("--client-name is for one file", got=[str(path) for path in paths])
+    reader = _Reader(options)
+    tables = [reader.read(path) for path in paths]
+    table = reader.join(tables)
+    reader.check_dropped()
+    if table.values.shape[1] < 2:
+        reader.refuse("fewer than two classes are left")
+    reader.check_settled(paths, out)
+    return Reading(table, tuple(reader.notes))
+
+
+def advice(path: Path) -> InputError:
+    """Return the error for a file that is not in the strict form: the command that reads it."""
+    out = people_out(path)
+    try:
+        read_people([path], Options(), out)
+    except InputError as error:
+        return error
+    command = shlex.join(["fedeas", "counts", str(path), "--out", out])
+    return UnclearError([f"{path} is not in the plain form"], command)
+
+
+class _Reader(Choices):
+    """Reads files one after the other, each as a table of counts."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
         self._dropped: set[str] = set()
-        self.columns: _Columns | None = None
+        self._pd = pandas()
 
-    def __iter__(self) -> Iterator[list[str]]:
-        return self
+    def read(self, path: Path) -> Table:
+        """Read one file."""
+        self.path = path
+        ending = path.suffix.lower()
+        if ending not in READABLE.split(", "):
+            raise InputError("unknown kind of file", got=path.name, allowed=READABLE)
+        check_regular(path)
+        if holds_label_sets(path):
+            raise InputError(f"{path} is a table of label sets", fix=f"fedeas plan {path} reads it")
+        if ending == ".json":
+            content = parse_json(read_text(path), str(path))
+            if features := nvflare.features_of(content):
+                return self._statistics(content, features)
+            return self._table(json_grid(path, content))
+        if ending == ".parquet":
+            return self._table(parquet_grid(self))
+        return self._table(sheet_grid(self) if ending == ".xlsx" else text_grid(self))
 
-    def __next__(self) -> list[str]:
-        for row in self._iterator:
-            names = {row[0]} if self.columns is None or self.columns.client == 0 else set()
-            if len(filled := [cell for cell in row if cell]) == 1:
-                names.add(filled[0])
-            if self.columns is not None and len(row) == len(self.columns.head):
-                names.add(row[self.columns.client])
-            if names.isdisjoint(self._drop):
-                return row
-            self._dropped |= names
-        raise StopIteration
-
-    def check_dropped(self, table: Table) -> None:
-        """Refuse to drop rows that are not there."""
-        for name in self._drop:
-            if name not in self._dropped:
-                names = table.classes if table.transposed else table.clients
-                raise InputError(
-                    f"{self._rows.path} has no such row", got=name, allowed=listed(names or ())
-                )
-
-
-# Headings
-
-
-def _find_columns(
-    rows: Rows, head: list[str], options: Options, survey: Callable[[], Survey]
-) -> _Columns:
-    """Return what the columns hold, by the heading and the options; refuse what is not certain."""
-    where = str(rows.path)
-    for name in (options.client, options.label, options.count, options.sizes):
-        if name is not None and name not in head:
-            raise InputError(f"{where} has no such column", got=name, allowed=listed(head))
-    kept = [place for place, name in enumerate(head) if name not in options.drop_columns]
-    long = _is_long(head, kept) and options.client is None and not options.transpose
-    if options.label is None and not long:  # in a long table, classes may be dropped too
-        _check_columns(options.drop_columns, head, where)
-    if not kept:
-        raise InputError(f"{where} has no columns left", got=options.drop_columns)
-    _check_title(rows, head)
-    if options.label is not None:
-        return _long_columns(head, options, survey, where)
-    if long:
-        if survey().may_be_wide(head):
-            names = dict(zip(("client", "label", "count"), head, strict=True))
-            raise TableError(
-                f"{where} can be read in two ways",
-                (names, "if rows hold counts"),
-                ({"client": head[0]}, f"if {head[1]} and {head[2]} are classes"),
-            )
-        return _Columns(head, 0, (), 1, 2)
-    _check_headings(rows, head, kept, options)
-    client = kept[0] if options.client is None else head.index(options.client)
-    if options.client is None and not options.transpose and not names_clients(head[client]):
-        raise _not_clients(where, head, client, survey())
-    return _Columns(head, client, [place for place in kept if place != client])
-
-
-def _check_columns(names: Iterable[str], head: Sequence[str], where: str) -> None:
-    for name in names:
-        if name not in head:
-            raise InputError(f"{where} has no such column", got=name, allowed=listed(head))
-
-
-def _is_long(head: Sequence[str], kept: Sequence[int]) -> bool:
-    return (
-        len(kept) == len(head) == 3
-        and names_clients(head[0])
-        and head[1].lower() in ("class", "label")
-        and head[2].lower() == "count"
-    )
-
-
-def _long_columns(
-    head: list[str], options: Options, survey: Callable[[], Survey], where: str
-) -> _Columns:
-    label = options.label or ""
-    client = options.client or next((n for n in head if names_clients(n) and n != label), None)
-    if client is None or client == label:
-        names = [name for name in head if name != label]
-        raise TableError(
-            f"{where}: which column holds the clients?",
-            *(({"client": name, "label": label}, "for example") for name in names[:1]),
-            allowed=listed(names),
-        )
-    count = None if options.count is None else head.index(options.count)
-    return _Columns(head, head.index(client), (), head.index(label), count)
-
-
-def _check_title(rows: Rows, head: list[str]) -> None:
-    """Refuse a first row that is a title, or one of two rows of headings."""
-    filled = [cell for cell in head if cell]
-    if len(filled) == 1:
-        raise TableError(
-            f"{rows.where} has one cell only, where the names of the classes are expected",
-            ({"drop_rows": filled}, "if it is a title"),
-            got=filled[0],
-        )
-
-
-def _check_headings(rows: Rows, head: list[str], kept: Sequence[int], options: Options) -> None:
-    """Refuse columns without a name, numbers in the place of names, and a name twice."""
-    names = [head[place] for place in kept]
-    empty = [place for place in kept if not head[place] and head[place] != options.client]
-    if empty and (empty[0] != kept[0] or len(empty) > 1):
-        following = next(iter(rows), [])
-        if following and not any(cell.isdigit() for cell in following):
+    def _statistics(self, content: Any, features: list[str]) -> Table:
+        if self.options.label is None and len(features) > 1:
+            likely = next(filter(_LABEL.search, features), features[0])
+            self.ask(f"has the features {', '.join(features)}", label=likely)
+        feature = self.options.label or features[0]
+        if feature not in features:
             raise InputError(
-                f"{rows.path} has two rows of headings",
-                got=names[:6],
-                fix="write them as one row, with a name for every column",
+                f"{self.path} has no such feature", got=feature, allowed=", ".join(features)
             )
-        unfilled = all(len(following) <= place or not following[place] for place in empty)
-        raise TableError(
-            f"{rows.path}: column {empty[-1] + 1} has no heading",
-            ({"drop_columns": [""]}, "to leave it out")
-            if unfilled
-            else ({"drop_rows": head[:1]}, "if this row is a title"),
-            got=names[:6],
-        )
-    others = [name for name in names if name != (options.client or names[0])]
-    numbers = bool(others) and all(name.replace(".", "").isdigit() for name in others)
-    if numbers and not names_clients(names[0]) and others != list(map(str, range(len(others)))):
-        raise InputError(
-            f"{rows.path} has no heading: its first row holds numbers",
-            got=names[:6],
-            fix="write the names of the columns above it: client, then the classes",
-        )
-    for place, name in enumerate(names):
-        if name in names[:place]:
+        table, doubts = nvflare.read_statistics(self.path, content, feature)
+        if doubts and not self.options.keep:
+            self.refuse("; ".join(doubts), or_keep=True)
+        self.notes += [f"{self.path}: NVFlare's histograms of {feature!r}", *doubts]
+        return self._without_doubts(table)
+
+    # The heading and the rows below it
+
+    def _table(self, grid: Grid) -> Table:
+        """Return the table in a frame of text."""
+        frame = grid.frame
+        frame = frame.map(str.strip) if len(frame) <= _LOOKED_AT else frame
+        top = frame.head(100)
+        filled = (top != "").sum(axis=1)
+        usual = int(filled[filled > 1].mode().max()) if (filled > 1).any() else 2
+        widths = zip(filled, top.iloc[:, 0], strict=True)
+        fits = [n >= usual or (n == usual - 1 > 1 and (not first or n > 2)) for n, first in widths]
+        if not any(fits):
             raise InputError(
-                f"{rows.path}: column {shown(name)} appears twice",
-                got=f"columns {kept[names.index(name)] + 1} and {kept[place] + 1}",
-                fix="rename one of them, or remove what is above the heading",
+                f"{self.path} holds no table", allowed="a heading, and a row per client"
             )
+        place = fits.index(True)
+        above = [" ".join(filter(None, row)) for row in top.iloc[:place].to_numpy()]
+        if titles := [title for title in above if title]:
+            self.notes.append(f"{self.path}: left out above the heading: {'; '.join(titles)}")
+        head = [str(name).strip() for name in frame.iloc[place]]
+        body = frame.iloc[place + 1 :]
+        body = body[(body != "").any(axis=1)]
+        needed = [c for c, name in enumerate(head) if name or (body.iloc[:, c] != "").any()]
+        head, body = [head[c] for c in needed], body.iloc[:, needed]
+        if not len(body):
+            raise InputError(f"{self.path} has a heading and no rows", got=head[:6])
+        for name in (self.options.client, self.options.label, self.options.count):
+            if name is not None and name not in head:
+                allowed = ", ".join(head)
+                raise InputError(f"{self.path} has no such column", got=name, allowed=allowed)
+        if twice := [name for c, name in enumerate(head) if name in head[:c]]:
+            self.refuse(f"column {twice[0]!r} appears twice; rename one")
+            head = [f"{name} ({c})" if name in head[:c] else name for c, name in enumerate(head)]
+        body = body.set_axis(head, axis=1)
+        if len(body) > _LOOKED_AT:
+            body = body.apply(lambda column: column.str.strip())
+        short = {line for line, length in enumerate(grid.lengths) if length <= needed[-1]}
+        body = self._without_rows(body, short)
+        kept = [name for name in head if name not in self.options.drop_columns]
+        self._dropped |= set(head) - set(kept)
+        return self._by_layout(kept, body[kept])
 
-
-def _not_clients(where: str, head: Sequence[str], place: int, survey: Survey) -> TableError:
-    """Return the refusal of a first column that may hold anything: clients, classes, patients."""
-    heading = head[place]
-    ways = survey.samples_ways()
-    ways += [({"client": name}, "if it holds the clients") for name in survey.clients[:1]]
-    if not survey.clients and heading not in survey.texts:  # a number in front of names
-        ways += [({"client": name}, "if it holds the clients") for name in survey.texts[:1]]
-    if not survey.clients:
-        either: list[Way] = [({"client": heading}, "if rows are clients"),
-                             ({"transpose": True}, "if rows are classes")]  # fmt: skip
-        ways += reversed(either) if names_labels(heading) else either
-    what = f"is headed {shown(heading)}" if heading else "has no heading"
-    return TableError(
-        f"{where}: the first column {what}", *ways, allowed="client, site, hospital or the like"
-    )
-
-
-# Wide
-
-
-def _read_wide(
-    rows: Rows, body: _Body, columns: _Columns, cells: CountReader, options: Options
-) -> Table:
-    lines: dict[str, int] = {}  # of every row, by its name
-    clients: list[str] = []
-    sizes, shares, counts, slack = array("q"), array("d"), array("q"), array("q")
-    places = [place for place in columns.values if columns.head[place] != options.sizes]
-    size = None if options.sizes is None else columns.head.index(options.sizes)
-    doubts = list(_hidden_columns(rows, columns))
-    for row in body:
-        _check_width(rows, row, len(columns.head))
-        name = row[columns.client]
-        _check_name(rows, row, columns, lines, cells, options)
-        if rows.line in rows.hidden_rows:
-            doubts.append(Doubt(f"row {rows.line} ({shown(name)}) is hidden", drop=("row", name)))
-        lines.setdefault(name, rows.line)
-        clients.append(name)
-        if size is None:
-            for place in places:
-                counts.append(cells.count(row[place], place))
-                slack.append(cells.slack)
+    def _without_rows(self, body: Any, short: set[int]) -> Any:
+        """Leave out the rows that are to be dropped, and ask about notes below a table."""
+        first = (
+            body.apply(lambda row: next(filter(None, row)), axis=1)
+            if len(body) < 5_000
+            else (body.iloc[:, 0])
+        )
+        if self.options.keep or self.options.label is not None:
+            notes = first[[]] if len(first) else first
         else:
-            sizes.append(cells.count(row[size], size))
-            texts = [str(cells.count(row[place], place)) if is_missing(row[place]) else row[place]
-                     for place in places]  # fmt: skip
-            shares.extend(read_shares(texts, rows.where) if texts else ())
-    matrix = _matrix(counts, len(clients))
-    if size is not None and shares:
-        matrix = apportion(
-            np.frombuffer(shares).reshape(len(clients), -1), np.frombuffer(sizes, np.int64)
-        )
-    if not matrix.size:
-        raise InputError(
-            f"{rows.path} has no counts", got=list(columns.head[:6]), allowed="a count per class"
-        )
-    unsure = _matrix(slack, len(clients))
-    return _named(rows, columns, places, clients, matrix, unsure, doubts, options)
+            alone = (body != "").sum(axis=1) == 1
+            notes = first[alone | first.index.isin(list(short))]
+        new = [name for name in dict.fromkeys(notes) if name not in self.options.drop_rows]
+        if new and body.shape[1] > 2:
+            shown = ", ".join(map(repr, new[:3]))
+            self.ask(f"has rows that seem to be notes: {shown}", drop_rows=tuple(new))
+        named = first.isin(self.options.drop_rows)
+        for column in filter(None, (self.options.client, body.columns[0])):
+            named |= body[column].isin(self.options.drop_rows)
+        self._dropped |= set(first[named]) | set(body[body.columns[0]][named])
+        if self.options.client is not None:
+            self._dropped |= set(body[self.options.client][named])
+        return body[~named]
 
-
-def _matrix(cells: "array[int]", rows: int) -> np.ndarray:
-    if not cells:
-        return np.empty((0, 0), np.int64)
-    return np.frombuffer(cells, dtype=np.int64).reshape(rows, -1)
-
-
-def _named(
-    rows: Rows, columns: _Columns, places: Sequence[int], clients: list[str], matrix: np.ndarray,
-    slack: np.ndarray, doubts: list[Doubt], options: Options,
-) -> Table:  # fmt: skip
-    """Return the table: with rows added up, shares named, or rows and columns exchanged."""
-    classes = columns.names(places)
-    heading = columns.head[columns.client]
-    doubts += _before_clients(columns, places, matrix)
-    if options.client is None and not options.transpose:
-        doubts += label_doubts(classes)
-    if names_times(heading):
-        doubts.append(Doubt(f"rows are headed {shown(heading)}: times, not clients"))
-    description, added = "a table of counts", False
-    if options.add_up:
-        check_to_add(str(rows.path), matrix, classes, clients)
-        added = len(set(clients)) < len(clients)
-        matrix, slack = _added(matrix, clients), _added(slack, clients)
-        clients = list(dict.fromkeys(clients))
-        description += f", rows added up by {heading!r}"
-    if options.sizes is not None:
-        description += f", shares of column {shown(options.sizes)}"
-    unsure = slack if slack.any() and options.sizes is None else None
-    table = Table(
-        matrix, tuple(clients), tuple(classes), None, description, tuple(doubts), slack=unsure,
-        added=added,
-    )  # fmt: skip
-    if not options.transpose:
-        return table
-    return replace(
-        table,
-        values=matrix.T.copy(),
-        clients=table.classes,
-        classes=table.clients,
-        slack=None if unsure is None else unsure.T.copy(),
-        description="a row per class",
-        transposed=True,
-    )
-
-
-def _added(matrix: np.ndarray, clients: Sequence[str]) -> np.ndarray:
-    """Add up the rows of each client."""
-    place = {name: k for k, name in enumerate(dict.fromkeys(clients))}
-    sums = np.zeros((len(place), matrix.shape[1]), np.int64)
-    np.add.at(sums, [place[name] for name in clients], matrix)
-    return sums
-
-
-def _hidden_columns(rows: Rows, columns: _Columns) -> Iterator[Doubt]:
-    for place in (columns.client, *columns.values):
-        if place in rows.hidden_columns:
-            name = columns.head[place]
-            yield Doubt(f"column {shown(name)} is hidden", drop=("column", name))
-
-
-def _before_clients(
-    columns: _Columns, places: Sequence[int], matrix: np.ndarray
-) -> Iterator[Doubt]:
-    """Doubt columns of different numbers that stand before the clients."""
-    for at, place in enumerate(places):
-        if place < columns.client and 1 < len(matrix) == len(np.unique(matrix[:, at])):
-            name = columns.head[place]
-            what = f"column {shown(name)} comes before the clients: it may hold ids"
-            yield Doubt(what, drop=("column", name))
-
-
-def _check_width(rows: Rows, row: list[str], width: int) -> None:
-    """Refuse a row that is longer or shorter than the first one."""
-    if len(row) == width:
-        return
-    filled = [cell for cell in row if cell]
-    drop: Way = {"drop_rows": filled[:1] if len(filled) == 1 else row[:1]}, "to leave it out"
-    if len(filled) == 1:
-        raise TableError(f"{rows.where} has one cell only", drop, got=filled[0])
-    fix = "put numbers with a comma in them in quotes" if len(row) > width else "fill the cells"
-    raise TableError(
-        f"{rows.where} has {len(row)} cells, the first line has {width}", drop, got=row, fix=fix
-    )
-
-
-def _check_name(
-    rows: Rows,
-    row: list[str],
-    columns: _Columns,
-    lines: dict[str, int],
-    cells: CountReader,
-    options: Options,
-) -> None:
-    """Refuse a row without a name or without counts, and a name that appeared before."""
-    what = "class" if options.transpose else "client"
-    name = row[columns.client]
-    drop: Way = {"drop_rows": [name]}, "to leave it out"
-    if not name:
-        raise TableError(
-            f"{rows.where} has no {what} name", drop, got=row[:4], fix="name it if it is one"
-        )
-    if options.blank is None and not any(row[place] for place in columns.values):
-        blank: Way = {"blank": 0}, "if it has no samples"
-        raise TableError(f"{rows.where} has no counts, only a name", drop, blank, got=name)
-    if name in lines and not options.add_up:
-        add_up: Way = {"add_up": True}, "to add up the rows of a client"
-        raise TableError(
-            f"{rows.path}: {what} {shown(name)} appears twice (lines {lines[name]}, {rows.line})",
-            *([] if options.transpose else [*cells.samples_ways(), add_up]),
-            allowed=f"one row per {what}",
-        )
-
-
-# Long
-
-
-def _read_long(
-    rows: Rows, body: _Body, columns: _Columns, cells: CountReader, options: Options
-) -> Table:
-    head, label, count = columns.head, columns.label or 0, columns.count
-    places = [place for place in (columns.client, label, count) if place is not None]
-    beside = [
-        place
-        for place, name in enumerate(head)
-        if count is not None and place not in places and name not in options.drop_columns
-    ]
-    no_classes = [name for name in options.drop_columns if name not in head]
-    totals: dict[str, str] = {}
-    numbers = {p for p in range(len(head)) if count is None and p not in places}
-    slack: Counter[tuple[str, str]] = Counter()
-    first: dict[tuple[str, str], tuple[str, int]] = {}  # where a client's count of a class is
-    repeated: list[str] = []
-    dropped: set[str] = set()
-    names = columns.names(places)
-    hidden = 0
-
-    def entries() -> Iterator[Entry]:
-        nonlocal hidden
-        for row in body:
-            _check_width(rows, row, len(head))
-            client, name = row[columns.client], row[label]
-            if not (client and name):
-                raise InputError(
-                    f"{rows.where} lacks a client or a label",
-                    got=row[:4],
-                    fix="write it in every row; of merged cells only the first holds it",
+    def _by_layout(self, head: list[str], body: Any) -> Table:
+        """Tell records and long tables from wide ones."""
+        options = self.options
+        kinds = {name: kind_of_column(body[name].head(_LOOKED_AT)) for name in head}
+        texts = [name for name in head if kinds[name] == "text"]
+        numbers = [name for name in head if kinds[name] == "count"]
+        labels = [name for name in head if _LABEL.search(name) and not _is_flag(body[name])]
+        clients = [name for name in head if CLIENT_WORDS.intersection(words_of(name))]
+        if options.label is None and options.client is None and not options.transpose:
+            if labels[:1] == head[:1] and texts in ([], labels[:1]) and not clients:
+                self.ask(
+                    f"the first column is {head[0]!r}: rows seem to be classes",
+                    transpose=True,
                 )
-            hidden += rows.line in rows.hidden_rows
-            totals.update({head[p]: row[p] for p in beside if names_total(row[p])})
-            numbers.difference_update([p for p in numbers if not row[p].isdigit()])
-            number = 1 if count is None else cells.count(row[count], count)
-            if count is not None and not options.add_up and not repeated:
-                earlier = first.setdefault((client, name), (rows.where, number))
-                if earlier[0] != rows.where:
-                    repeated.append(
-                        f"{rows.where} counts {shown(name)} of {shown(client)} again: {number:,}, "
-                        f"after {earlier[1]:,} in {earlier[0].removeprefix(f'{rows.path} ')}"
-                    )
-            if name not in no_classes:
-                slack[client, name] += cells.slack
-                yield client, name, number
-            else:
-                dropped.add(name)
+            elif self._is_records(texts, numbers, labels, clients, body):
+                self._ask_columns(head, texts, labels, clients)
+        if self.options.label is not None:
+            return self._records(head, kinds, body)
+        return self._wide(head, kinds, clients, body)
 
-    description = f"a row per sample, {names[0]!r} and {names[1]!r}"
-    if count is not None:
-        description = f"a count per row in {names[2]!r}, of {names[0]!r} and {names[1]!r}"
-    table = add_entries(entries(), description)
-    if repeated and not totals:
-        adding = {**dict(zip(("client", "label", "count"), names, strict=True)), "add_up": True}
-        raise TableError(
-            repeated[0],
-            (adding, "if a count is the sum of such rows"),
-            allowed="one row for a client and a class",
+    @staticmethod
+    def _is_records(
+        texts: list[str], numbers: list[str], labels: list[str], clients: list[str], body: Any
+    ) -> bool:
+        """Tell whether rows are samples, or one of the counts of a client."""
+        others = set(numbers) - set(labels) - set(clients)
+        if labels and (clients or texts):
+            return (
+                labels[0] in texts
+                or len(others) < 2
+                or body[(clients or texts)[0]].duplicated().any()
+            )
+        # Without a word for it, labels are the text that several rows share.
+        return len(texts) > 1 and len(others) < 2 and bool(body[texts[-1]].duplicated().any())
+
+    def _ask_columns(
+        self, head: list[str], texts: list[str], labels: list[str], clients: list[str]
+    ) -> None:
+        label = labels[0] if labels else texts[-1]
+        client = next((name for name in (*clients, *texts, *head) if name != label), head[0])
+        columns = ", ".join(repr(name) for name in head if name not in (client, label))
+        others = f" (the other columns are {columns})" if columns else ""
+        self.ask(
+            f"seems to have a row per sample or count: clients in {client!r}, labels in "
+            f"{label!r}{others}",
+            client=client,
+            label=label,
         )
-    if missing := [name for name in no_classes if name not in dropped]:
-        allowed = listed((*head, *(table.classes or ())))
-        what = f"{rows.path} has no such column or class"
-        raise InputError(what, got=missing[0], allowed=allowed)
-    doubts = [
-        Doubt(f"rows with {shown(value)} in column {shown(name)} seem to be totals of others",
-              fix="remove these rows")
-        for name, value in totals.items()
-    ]  # fmt: skip
-    if numbers and table.values.max() == 1:
-        doubts.append(_no_repeats(columns.names(places), columns.names(sorted(numbers))))
-    if hidden:
-        doubts.append(Doubt(f"{hidden} rows are hidden", fix="show them or delete them"))
-    return replace(table, doubts=tuple(doubts), slack=_slack(table, slack))
+
+    # Records and long tables
+
+    def _records(self, head: list[str], kinds: dict[str, str], body: Any) -> Table:
+        options = self.options
+        label = options.label or ""
+        if options.client is None and options.client_name is None:
+            likely = [name for name in head if CLIENT_WORDS.intersection(words_of(name))]
+            client = next((name for name in (*likely, *head) if name != label), None)
+            if client is None:
+                raise InputError(
+                    f"{self.path} has no column of clients", fix="give --client-name NAME"
+                )
+            self.ask(f"clients seem to be in {client!r}", client=client)
+        clients = (
+            body[self.options.client]
+            if self.options.client
+            else (self._pd.Series(options.client_name, index=body.index))
+        )
+        used = {self.options.client, label}
+        likely = [
+            name
+            for name in head
+            if name not in used and kinds[name] == "count" and _COUNTS.intersection(words_of(name))
+        ]
+        if options.count is None and likely and not options.keep:
+            self.ask(
+                f"counts seem to be in {likely[0]!r} (--keep instead of --count if every "
+                "row is a sample)",
+                count=likely[0],
+            )
+        labels = body[label]
+        if (clients == "").any():
+            row = int(clients.index[(clients == "").argmax()]) + 1
+            self.refuse(f"row {row} names no client")
+            return _NOTHING
+        gaps = [name for name in labels.unique() if name.lower() in LEFT_OUT or name == "-1"]
+        if "-1" in gaps and set(labels.unique()) == {"-1", "1"}:
+            gaps.remove("-1")
+        if (
+            new := [name for name in gaps if name not in options.drop_columns]
+        ) and not options.keep:
+            shown = ", ".join(map(repr, new))
+            self.ask(f"has rows whose label is {shown}: none, it seems", drop_columns=tuple(new))
+        kept = ~labels.isin(self.options.drop_columns)
+        self._dropped |= set(labels[~kept])
+        clients, labels, body = clients[kept], labels[kept], body[kept]
+        if not self.options.keep:
+            self._check_names(labels.unique(), "labels")
+            self._check_names(clients.unique(), "clients")
+        number = np.ones(len(body), np.int64)
+        if self.options.count is not None:
+            number = self._numbers(body[[self.options.count]])[:, 0]
+            self._ask_repeated(clients, labels, body)
+        sums = self._pd.Series(number).groupby([clients.to_numpy(), labels.to_numpy()]).sum()
+        table = table_of_pairs(list(sums.index), sums.tolist())
+        self.notes.append(f"{self.path}: {len(body):,} rows, classes in {label!r}")
+        return self._without_doubts(table) if self.options.count is not None else table
+
+    def _ask_repeated(self, clients: Any, labels: Any, body: Any) -> None:
+        """Ask whether counts of a class of a client in several rows are to be added up."""
+        pairs = self._pd.DataFrame({"client": clients, "label": labels})
+        again = pairs.duplicated()
+        if not again.any() or self.options.keep:
+            return
+        used = (self.options.client, self.options.label, self.options.count)
+        for name in body.columns:
+            values = set(body[name].unique()) if name not in used else set()
+            if everybody := [x for x in values if x.lower() in _EVERYBODY]:
+                self.refuse(f"rows with {everybody[0]!r} in {name!r} add others up")
+                return
+        if not self.options.add_up:
+            client, label = pairs[again].iloc[0]
+            rows = [k + 1 for k in pairs.index[(pairs == [client, label]).all(axis=1)][:2]]
+            what = f"class {label!r} of {client!r} is in row {rows[0]} and in row {rows[1]}"
+            self.ask(f"{what}: added up", add_up=True)
+
+    def _check_names(self, names: Sequence[str], what: str) -> None:
+        """Refuse names in two spellings, and lists of labels."""
+        alike: dict[str, str] = {}
+        for name in names:
+            other = alike.setdefault(re.sub(r"[\s_-]+", " ", name.casefold()), name)
+            if other != name:
+                what = f"{what} {other!r} and {name!r} differ in their spelling only"
+                self.refuse(what, or_keep=True)
+                return
+        single = set(names)
+        for name in names:
+            parts = [part.strip() for part in re.split(r"[|;,/+&]", name)]
+            if (
+                "|" in name
+                or name.startswith(("[", "(", "{"))
+                or (len(parts) > 1 and single.issuperset(parts))
+            ):
+                what = f"{what} such as {name!r} are lists (see LabelSetCounts.from_lists)"
+                self.refuse(what, or_keep=True)
+                return
+
+    # Wide tables
+
+    def _wide(self, head: list[str], kinds: dict[str, str], clients: list[str], body: Any) -> Table:
+        client = self._client_column(head, kinds, clients, body)
+        columns = self._count_columns(head, kinds, client, body)
+        if not columns:
+            return _NOTHING
+        names = body[client]
+        if (unnamed := names == "").any():
+            if unnamed.sum() > 1 or self.options.keep:
+                self.refuse(f"row {int(names.index[unnamed.argmax()]) + 1} names no client")
+            else:
+                self.ask("has a row without a name", drop_rows=("",))
+            body, names = body[~unnamed], names[~unnamed]
+        values = self._numbers(body[columns])
+        if self.options.transpose:
+            return self._without_doubts(Table(values.T.copy(), tuple(columns), tuple(names)))
+        table = self._without_doubts(Table(values, tuple(names), tuple(columns)))
+        self._ask_repeated_clients(table, names)
+        return _added_up(table)
+
+    def _client_column(
+        self, head: list[str], kinds: dict[str, str], clients: list[str], body: Any
+    ) -> str:
+        """Return the column of the clients; it is the first one, unless another is called so."""
+        if self.options.client is not None or self.options.transpose:
+            return self.options.client or head[0]
+        if clients:
+            client = clients[0]
+        elif kinds[head[0]] == "text":
+            client = head[0]
+        else:
+            texts = (name for name in head if kinds[name] == "text" and body[name].is_unique)
+            client = next(texts, head[0])
+        if client != head[0]:
+            self.ask(f"clients seem to be in {client!r}", client=client)
+        return client
+
+    def _count_columns(
+        self, head: list[str], kinds: dict[str, str], client: str, body: Any
+    ) -> list[str]:
+        """Return the columns of counts; ask about all others."""
+        columns = [name for name in head if name != client]
+        decimals = [name for name in columns if kinds[name] == "decimal"]
+        if 2 * len(decimals) > len([name for name in columns if kinds[name] != "text"]):
+            cell = body[decimals[0]].iloc[0]
+            self.refuse(f"column {decimals[0]!r} holds {cell!r}: give whole numbers of samples")
+            return []
+        # Numbers that differ in every row, in front of the clients: ids, or a rank.
+        place = head.index(client)
+        others = [
+            name
+            for name in columns
+            if not name
+            or kinds[name] != "count"
+            or (
+                name in head[:place]
+                and len(head) - place > 2
+                and body[name].is_unique
+                and body[name].str.isdecimal().all()
+            )
+        ]
+        if others:
+            shown = ", ".join(map(repr, others))
+            self.ask(f"columns {shown} hold no counts", drop_columns=tuple(others))
+        columns = [name for name in columns if name not in others]
+        problem = heading_problem([client, *columns])
+        if not self.options.transpose and not self.options.keep and problem:
+            self.refuse(problem)
+            return []
+        return columns
+
+    def _ask_repeated_clients(self, table: Table, names: Any) -> None:
+        """Ask whether the rows of a client are to be added up."""
+        clients = table.clients or ()
+        if len(set(clients)) == len(clients):
+            return
+        if table.values.max() <= 1 and (table.values.sum(axis=1) > 1).any():
+            what = "rows seem to be samples with several labels (see LabelSetCounts.from_columns)"
+            if not self.options.keep:
+                self.refuse(what, or_keep=True)
+        if not self.options.add_up:
+            twice = names[names.isin(clients) & names.duplicated()].iloc[0]
+            first, second, *_ = (line + 1 for line in names.index[names == twice])
+            what = f"client {twice!r} is in row {first} and in row {second}"
+            self.ask(f"{what}: added up", add_up=True)
+
+    def _numbers(self, frame: Any) -> Ints:
+        """Return the counts in cells of text."""
+        cells = CellReader(frame.to_numpy(dtype=object).ravel())
+        options = self.options
+
+        def where(text: str) -> str:
+            row, column = np.argwhere(frame.to_numpy(dtype=object) == text)[0]
+            return f"row {int(frame.index[row]) + 1}, column {frame.columns[column]!r}"
+
+        for text, what in cells.wrong(options.thousands):
+            self.refuse(f"{where(text)} holds {text!r}, {what}")
+            break
+        if (sign := cells.unclear_sign) and options.thousands is None:
+            text, whole = cells.grouped
+            other = " (--thousands none if it is 1)" if whole else ""
+            what = f"{where(text)} holds {text!r}, taken for {cells.value(text, sign)}{other}"
+            self.ask(what, thousands=sign)
+        if (gaps := cells.blank) and options.blank is None:
+            number = _cells(cells.number(gaps))
+            what = f"{number} such as {gaps[0]!r} ({where(gaps[0])}) without a number"
+            self.ask(f"{what}, taken for 0", blank=0)
+        if hidden := cells.suppressed:
+            low, high = cells.suppressed_range
+            if options.suppressed is None:
+                middle = (low + high) // 2 if high < LARGEST else low
+                allowed = f"any from {low} to {high}" if high < LARGEST else "any number"
+                number = _cells(cells.number(hidden))
+                what = f"{number} such as {hidden[0]!r} ({where(hidden[0])}), suppressed"
+                self.ask(f"{what}, taken for {middle} ({allowed})", suppressed=middle)
+            elif not low <= options.suppressed <= high:
+                raise InputError(
+                    f"--suppressed {options.suppressed} cannot be {hidden[0]!r}",
+                    allowed=f"{low} to {high}",
+                )
+        options = self.options
+        return cells.values(options.thousands, options.blank or 0, options.suppressed or 0).reshape(
+            frame.shape
+        )
+
+    def _without_doubts(self, table: Table) -> Table:
+        """Leave out what is to be dropped, and ask about totals, years and the like."""
+        row, column = "drop_rows", "drop_columns"
+        if self.options.transpose:
+            row, column = column, row
+        while True:
+            table = self._without_names(
+                table, getattr(self.options, row), getattr(self.options, column)
+            )
+            found = find_doubts(table.values, table.clients, table.classes)
+            doubts = [doubt for doubt in found if doubt.name]
+            again = len(set(table.clients or ())) < len(table.clients or ())
+            if len(found) > len(doubts) and not again:
+                self.refuse(f"{found[0].what}; give their clients in a column")
+            if self.options.keep:
+                self.notes += [f"{self.path}: {doubt.what}; kept as it is" for doubt in doubts]
+                return table
+            if not doubts:
+                return table
+            for doubt in doubts:
+                place = row if doubt.kind == "row" else column
+                self.ask(f"{doubt.what}: left out", **{place: (doubt.name,)})
+
+    def _without_names(self, table: Table, rows: Sequence[str], columns: Sequence[str]) -> Table:
+        clients, classes = table.clients or (), table.classes or ()
+        self._dropped |= (set(clients) & set(rows)) | (set(classes) & set(columns))
+        kept = [name not in rows for name in clients], [name not in columns for name in classes]
+        if not all(map(any, kept)):
+            raise InputError("nothing is left of the table", got=[*rows, *columns])
+        return Table(
+            table.values[np.ix_(*kept)],
+            tuple(name for name, keep in zip(clients, kept[0], strict=True) if keep),
+            tuple(name for name, keep in zip(classes, kept[1], strict=True) if keep),
+        )
+
+    # All files together
+
+    def join(self, tables: Sequence[Table]) -> Table:
+        """Return the tables of several files as one."""
+        if len(tables) == 1:
+            return tables[0]
+        classes = tuple(dict.fromkeys(name for table in tables for name in table.classes or ()))
+        clients = [name for table in tables for name in table.clients or ()]
+        twice = next((name for name, number in Counter(clients).items() if number > 1), None)
+        if twice is not None and not self.options.add_up:
+            self.ask(f"client {twice!r} is in several files: added up", add_up=True)
+        rows = []
+        for table in tables:
+            own = table.classes or ()
+            if missing := [name for name in classes if name not in own]:
+                self.notes.append(f"{', '.join(table.clients or ())}: no {', '.join(missing)}")
+            columns = [own.index(name) if name in own else -1 for name in classes]
+            padded = np.pad(table.values, ((0, 0), (0, 1)))
+            rows.append(padded[:, columns])
+        return _added_up(Table(np.concatenate(rows), tuple(clients), classes))
+
+    def check_dropped(self) -> None:
+        """Refuse to drop what is in no file."""
+        for name in (*self.given.drop_rows, *self.given.drop_columns):
+            if name and name not in self._dropped:
+                raise InputError("no file has such a row or column to drop", got=name)
 
 
-def _no_repeats(names: Sequence[str], numbers: Sequence[str]) -> Doubt:
-    """Doubt that rows are samples: a column holds numbers, and no client has two of a class."""
-    options = {"client": names[0], "label": names[1], "count": numbers[0]}
-    return Doubt(
-        f"no client has two samples of a class, but column {shown(numbers[0])} holds numbers",
-        ways=((options, "if they are counts"),),
-    )
+def _is_flag(column: Any) -> bool:
+    """Tell whether a column holds 0 and 1: whether a sample is of this class."""
+    return set(column.head(_LOOKED_AT)) <= {"0", "1"}
 
 
-def _slack(table: Table, unsure: Counter[tuple[str, str]]) -> np.ndarray | None:
-    """Return by how much the cells of a table may be wrong."""
-    if not any(unsure.values()):
-        return None
-    return np.array(
-        [[unsure[client, name] for name in table.classes or ()] for client in table.clients or ()]
-    )
+def _cells(number: int) -> str:
+    return "1 cell" if number == 1 else f"{number:,} cells"
 
 
-def add_entries(entries: Iterable[Entry], description: str) -> Table:
-    """Add up entries as they come; only the sums are held."""
-    sums: Counter[tuple[object, object]] = Counter()
-    for client, label, count in entries:
-        try:
-            sums[client, label] += count
-        except TypeError:  # a list or a dictionary
-            raise InputError(
-                "a client or a label is not a name or a number", got=(client, label)
-            ) from None
-    if not sums:
-        raise InputError("there are no samples", allowed="a row per sample")
-    if max(sums.values()) > LARGEST:
-        raise InputError("counts too large", got=max(sums.values()), allowed="a sum up to 2**53")
-    clients = _in_order({client for client, _ in sums})
-    labels = _in_order({label for _, label in sums})
-    if len(labels) < 2:
-        raise InputError("there is only one class", got=labels[0], allowed="two and more")
-    size = len(clients) * len(labels)
-    check_cells(size, f"a table of {len(clients):,} clients x {len(labels):,} classes")
-    values = np.zeros((len(clients), len(labels)), np.int64)
-    row = {client: k for k, client in enumerate(clients)}
-    column = {label: c for c, label in enumerate(labels)}
-    for (client, label), count in sums.items():
-        values[row[client], column[label]] = count
-    names = tuple(map(str, clients)), tuple(map(str, labels))
-    return Table(values, *names, description=description, wide=False)
-
-
-def _in_order(names: set[object]) -> list[object]:
-    """Sort names, numbers as numbers."""
-    if all(str(name).isascii() and str(name).isdigit() for name in names):
-        return sorted(names, key=lambda name: int(str(name)))
-    return sorted(names, key=str)
+def _added_up(table: Table) -> Table:
+    """Add up the rows of each client."""
+    clients = table.clients or ()
+    if len(set(clients)) == len(clients):
+        return table
+    place = {name: k for k, name in enumerate(dict.fromkeys(clients))}
+    sums = np.zeros((len(place), table.values.shape[1]), np.int64)
+    np.add.at(sums, [place[name] for name in clients], table.values)
+    return Table(sums, tuple(place), table.classes)

@@ -125,8 +125,9 @@ class LabelCounts:
     def from_pandas(cls, frame: Any) -> "LabelCounts":
         """Read a data frame with a row per client and a column per class, as from `to_pandas`.
 
-        Its index and columns are the names. For a row per sample use `from_labels`; for a frame of
-        polars `LabelCounts(frame)`, whose first column may name the clients.
+        The index names the clients; if it only numbers the rows, the first column does, if it holds
+        text or is called 'client'. A frame may also have the columns client, class and count. For a
+        row per sample use `from_labels`.
         """
         if not is_frame(frame):
             raise InputError("not a data frame", got=type(frame).__name__, fix="use LabelCounts(n)")
@@ -134,31 +135,35 @@ class LabelCounts:
 
     @classmethod
     def load(cls, path: Path | str) -> "LabelCounts":
-        """Read a clean table from CSV, TSV, JSON, Parquet or Excel.
+        """Read a table from CSV, TSV, JSON, Parquet or Excel.
 
-        It has a column of clients, then a column per class; or the columns client, class and count.
-        Any other is refused, with the options of `fedeas.data.count_sources.read_counts` that read
-        it.
+        Its first column names the clients and the others are a class each, or it has the columns
+        client, class and count. `fedeas counts` turns any other table into this form.
         """
-        from fedeas import countfiles
+        from fedeas.countfiles import strict
 
-        table = countfiles.read(path)
+        table = strict.read(path)
         if table.meta is not None:
             raise InputError(f"{path} is a plan", allowed="the label counts that clients hold")
         return cls(table.values, table.clients, table.classes)
 
     def save(self, path: Path | str) -> None:
-        """Write counts as CSV, TSV, JSON or Parquet."""
-        from fedeas import countfiles
+        """Write counts as CSV, TSV, JSON or Parquet.
 
-        countfiles.write(path, countfiles.Table(self.n, self.clients, self.classes))
+        A table that would not be read back from text, such as one with a class called Total, is
+        refused: JSON and Parquet say that it is right.
+        """
+        from fedeas.countfiles import strict
+
+        strict.write(path, strict.Table(self.n, self.clients, self.classes))
 
     def to_pandas(self) -> Any:
         """Return a pandas data frame with a row per client and a column per class."""
-        from fedeas.countfiles.frames import frame_mark
+        from fedeas.countfiles.frames import FRAME_MARK
+        from fedeas.countfiles.strict import Table, content_hash
 
         frame = data_frame(self.n, self.client_names, self.class_names)
-        frame.attrs |= frame_mark(self.n, self.client_names, self.class_names)
+        frame.attrs[FRAME_MARK] = content_hash(Table(self.n, self.clients, self.classes))
         return frame
 
     def to_polars(self) -> Any:
@@ -273,9 +278,10 @@ def _split(n: Any) -> tuple[Any, Sequence[str] | None, Sequence[str] | None]:
     """Return the matrix and the names of counts or of a data frame."""
     if isinstance(n, LabelCounts):
         return n.n, n.clients, n.classes
-    from fedeas.countfiles.frames import split_frame
+    from fedeas.countfiles.frames import read_frame
 
-    return split_frame(n)
+    table = read_frame(n)
+    return table.values, table.clients, table.classes
 
 
 def whole_matrix(values: ArrayLike, what: str) -> NDArray[np.int64]:

@@ -33,15 +33,10 @@ from fedeas._util.files import content_hash, read_json, write_json
 from fedeas._util.frames import html_lines
 from fedeas._util.names import choice
 from fedeas._util.scalars import integer
-from fedeas.countfiles.label_sets import (
-    find_label_sets,
-    read_label_sets,
-    split_labels,
-    write_label_sets,
-)
-from fedeas.countfiles.sidecar import facts_file
+from fedeas.countfiles.label_sets import split_labels, write_label_sets
 from fedeas.errors import InputError
 from fedeas.planning.beta import plan
+from fedeas.planning.counts import whole_matrix
 from fedeas.planning.covering import least_cover
 from fedeas.planning.diagnosis import FEW
 from fedeas.planning.label_sets import LabelSetCounts
@@ -167,25 +162,25 @@ class LabelSetPlan:
         return reduction(self.score_before, self.score_after)
 
     def save(self, path: Path | str) -> None:
-        """Write the samples as a table of label sets: CSV, TSV, or JSON records.
-
-        All else is in a second file, `plan.csv.json` beside `plan.csv`.
-        """
-        counts, used = self.counts, np.flatnonzero(self.samples.any(axis=0))
-        used = used if used.size else np.array([0])  # a plan of nothing is a table, too
-        numbers = {"samples": self.samples[:, used]}
-        names = counts.client_names, counts.label_names
-        write_label_sets(Path(path), *names, counts.sets[used], numbers)
+        """Write the plan as JSON, or its samples as a table of label sets, CSV or TSV."""
+        path, counts = Path(path), self.counts
+        if path.suffix.lower() != ".json":
+            used = np.flatnonzero(self.samples.any(axis=0))
+            used = used if used.size else np.array([0])  # a plan of nothing is a table, too
+            names = counts.client_names, counts.label_names
+            write_label_sets(path, *names, counts.sets[used], {"samples": self.samples[:, used]})
+            return
         people = None if counts.people is None else counts.people.tolist()
         wanted: dict[str, Any] = {"samples": self.wanted.samples.tolist(), **self.wanted.facts()}
         write_json(
-            facts_file(Path(path)),
+            path,
             {
                 "format": _FORMAT,
                 "counts": {
                     "sets": counts.sets.astype(int).tolist(), "n": counts.n.tolist(),
                     "clients": counts.clients, "labels": counts.labels, "people": people,
                 },
+                "samples": self.samples.tolist(),
                 "wanted": wanted,
                 "rows": content_hash(self.rows()),
                 "obstacles": [vars(each) for each in self.obstacles],
@@ -194,29 +189,28 @@ class LabelSetPlan:
 
     @classmethod
     def load(cls, path: Path | str) -> "LabelSetPlan":
-        """Read a plan that `save` wrote: the table, and the file beside it."""
-        beside = facts_file(Path(path))
-        facts = read_json(beside)
-        table = find_label_sets(Path(path), certain=True)
+        """Read a plan that `save` wrote as JSON."""
+        if Path(path).suffix.lower() != ".json":
+            raise InputError(f"{path} holds at most the samples of a plan", allowed="plan.json")
+        facts = read_json(Path(path))
         try:
-            if facts["format"] != _FORMAT or table is None:
+            if facts["format"] != _FORMAT:
                 raise ValueError("not a plan of label sets")
             counts = LabelSetCounts(**facts["counts"])
             wanted = facts["wanted"]
-            columns = counts.positives.clients, counts.positives.classes
-            obstacles = tuple(Obstacle(**each) for each in facts["obstacles"])
             plan = cls(
                 counts,
-                _read_samples(read_label_sets(Path(path), table), counts),
-                Plan.from_facts(wanted["samples"], *columns, wanted),
-                obstacles,
+                _read_samples(facts["samples"], counts),
+                Plan.from_facts(
+                    wanted["samples"], counts.positives.clients, counts.positives.classes, wanted
+                ),
+                tuple(Obstacle(**each) for each in facts["obstacles"]),
             )
             if content_hash(plan.rows()) != facts["rows"]:
-                raise ValueError("another table")
+                raise ValueError("other samples")
         except (TypeError, KeyError, ValueError, AttributeError):
             raise InputError(
-                f"{path} and {beside.name} are not a plan of label sets that belongs together",
-                fix="make the plan again",
+                f"{path} is not an unchanged plan of label sets", fix="make the plan again"
             ) from None
         return plan
 
@@ -368,16 +362,12 @@ def plan_label_sets(
     return LabelSetPlan(counts, samples, wanted, tuple(obstacles))
 
 
-def _read_samples(table: Mapping[str, Any], counts: LabelSetCounts) -> Ints:
-    """Return the samples of a table of label sets in the order of the counts."""
-    rows = [counts.client_names.index(client) for client in table["clients"]]
-    order = [list(table["labels"]).index(label) for label in counts.label_names]
-    sets = [row.tolist() for row in counts.sets]
-    columns = [sets.index(row.tolist()) for row in table["sets"][:, order]]
-    samples = np.zeros_like(counts.n)
-    samples[np.ix_(rows, columns)] = table["n"]
-    samples.setflags(write=False)
-    return samples
+def _read_samples(samples: Sequence[Sequence[int]], counts: LabelSetCounts) -> Ints:
+    """Return the samples of a file, one number for each of the counts."""
+    matrix = whole_matrix(samples, "samples")
+    if matrix.shape != counts.n.shape:
+        raise ValueError("samples of other counts")
+    return matrix
 
 
 def _usable(holds: Bools, demand: Ints, frequent: Bools) -> tuple[Bools, Bools]:

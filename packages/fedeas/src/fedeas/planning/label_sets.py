@@ -17,7 +17,6 @@ from fedeas._util.names import choice
 from fedeas.countfiles.label_sets import (
     NO_LABEL,
     SEPARATOR,
-    find_label_sets,
     label_sets_of,
     read_label_sets,
     split_labels,
@@ -191,20 +190,13 @@ class LabelSetCounts:
 
     @classmethod
     def load(cls, path: Path | str) -> "LabelSetCounts":
-        """Read a table of label sets, or a table with a row per sample and several labels.
+        """Read a table of label sets: CSV, TSV, or JSON records.
 
-        A table of label sets has a column of clients, a column per label that holds 0 or 1, and one
-        of counts, such as `images`; or the columns client, labels ('flu|cough') and count. Without
-        a column of counts every row is a sample, and a column `person` tells whose.
+        Its first column names the client, then comes a column per label that holds 0 or 1, one of
+        counts headed `samples`, `images` or `count`, and perhaps one of `people`. For a row per
+        sample use `from_lists` or `from_columns`.
         """
-        table = find_label_sets(Path(path), certain=True)
-        if table is None:
-            raise InputError(
-                f"{path} is not a table of label sets",
-                allowed="a column of clients, a column per label with 0 or 1, a column of counts",
-                fix="or use LabelCounts.load for one label per sample",
-            )
-        return cls(**read_label_sets(Path(path), table))
+        return cls(**read_label_sets(Path(path)))
 
     def save(self, path: Path | str) -> None:
         """Write a table of label sets: CSV, TSV, or JSON records."""

@@ -263,31 +263,36 @@ class Plan:
         return self.classes or tuple(map(str, range(self.samples.shape[1])))
 
     def save(self, path: Path | str) -> None:
-        """Write the plan as CSV, TSV, JSON or Parquet.
+        """Write the plan as JSON or Parquet, or its samples as a plain table, CSV or TSV.
 
-        JSON and Parquet include the plan's metadata. A text table such as `plan.csv` holds the
-        samples only; its metadata goes to `plan.csv.json`.
+        `load` reads JSON and Parquet, which also hold the policy, the score and which counts the
+        plan is from.
         """
-        from fedeas import countfiles
+        from fedeas.countfiles import strict
 
-        table = countfiles.Table(self.samples, self.clients, self.classes, self.facts())
-        countfiles.write(path, table)
+        strict.write(path, strict.Table(self.samples, self.clients, self.classes, self.facts()))
 
     @classmethod
     def load(cls, path: Path | str) -> "Plan":
-        """Read a plan that `save` wrote."""
-        from fedeas import countfiles
+        """Read a plan that `save` wrote as JSON or Parquet."""
+        from fedeas.countfiles import strict
 
-        table = countfiles.read(path, countfiles.Options(keep=True))
+        if Path(path).suffix.lower() not in (".json", ".parquet"):
+            name = Path(path).with_suffix(".json").name
+            raise InputError(
+                f"{path} holds at most the numbers of a plan",
+                allowed="a plan in .json or .parquet",
+                fix=f"make it with `fedeas plan COUNTS --out {name}`",
+            )
+        table = strict.read(path)
         facts = dict(table.meta or {})
         written = facts.pop("format", None)
         if written != _FORMAT:
-            beside = countfiles.facts_file(Path(path)).name
             raise InputError(
                 f"{path} is not a plan of this version",
                 got=written,
-                allowed=f"{_FORMAT}, as `fedeas plan --out` writes it",
-                fix=f"a .csv or .tsv needs {beside} beside it; or make the plan again",
+                allowed=f"{_FORMAT}, as `fedeas plan --out plan.json` writes it",
+                fix="make the plan again",
             )
         try:
             return cls.from_facts(table.values, table.clients, table.classes, facts)

@@ -58,12 +58,6 @@ class _Part(NamedTuple):
     clients: list[str] | None
 
 
-def client_count(path: Path) -> int:
-    """Return how many clients a Parquet file of counts has, without reading them."""
-    with parquet.opened(path) as source:
-        return source.rows
-
-
 def sample_clients(path: Path | str, about: int = _SAMPLED) -> tuple[LabelCounts, int]:
     """Return every r-th client of a Parquet file of counts, about so many, and r.
 

@@ -1,0 +1,149 @@
+"""What in a table of counts is certainly no client and no class: totals, years, numbers of rows."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+LONG = ["client", "class", "count"]  # the heading of a long table
+
+# Names of rows and columns that sum up others: as the first or last word of a name.
+_TOTALS = frozenset({
+    "total", "totals", "subtotal", "sum", "gesamt", "insgesamt", "summe", "zwischensumme",
+    "gesamtergebnis", "ensemble", "mean", "average", "\u03c3", "\u2211",
+})  # fmt: skip
+_ALL = frozenset(("all", "alle"))  # of a total only if no other number is larger
+# Columns that describe a row and are no class of it: as the last word of a heading.
+_ATTRIBUTES = frozenset({
+    "id", "year", "jahr", "month", "monat", "week", "kw", "date", "datum", "fold", "age", "zip",
+    "plz", "beds", "nan", "patients", "patienten", "samples", "count",
+})  # fmt: skip
+CLIENT_WORDS = frozenset({
+    "client", "site", "hospital", "clinic", "klinik", "institution", "bank", "device", "partition",
+})  # fmt: skip
+_LABELS = frozenset(("class", "classes", "label", "labels", "diagnosis", "diagnose"))
+_YEARS = (1990, 2035)
+_ROUNDING = 2  # by how much a sum of all others may be off: somebody corrected a cell
+_EVIDENCE = 2.0  # decimal digits from which on equal numbers are no coincidence
+_SAMPLES_FROM = 10  # rows of 0 and 1 that are samples, not clients
+_SUMMARY = re.compile(
+    "tot|sum|all|gesamt|ensemble|mean|average|\u03c3|\u03a3|\u2211|^std?$|^sd$", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A row or a column that is certainly no client or class; without a name it is all of them."""
+
+    what: str
+    kind: str = ""  # 'row' or 'column'
+    name: str = ""
+
+
+def heading_problem(head: Sequence[str]) -> str | None:
+    """Say what is wrong with a heading; None if it names clients and classes."""
+    if len(head) < 2:
+        return f"the heading has one column, {head[0]!r}"
+    for place, name in enumerate(head[1:], start=2):
+        if not name:
+            return f"column {place} has no heading"
+        if name in head[1 : place - 1]:
+            return f"column {place} is headed {name!r} as column {head.index(name, 1) + 1} is"
+    words = words_of(head[0])
+    if len(words) == 1 and words[0] in _LABELS and list(head) != LONG:
+        return f"the first column is headed {head[0]!r}: rows seem to be classes, not clients"
+    if words and words[-1] in _ATTRIBUTES - {"id"}:
+        return f"the first column is headed {head[0]!r}, which names no client"
+    named = bool(CLIENT_WORDS.intersection(words)) and words[1:] in ([], ["0"], ["id"])
+    if not head[0] and CLIENT_WORDS.intersection(head):
+        return "the first column has no heading, and another one names the clients"
+    numbered = not head[0] and list(head[1:]) == list(map(str, range(len(head) - 1)))
+    if head[0].isdecimal() or (not named and not numbered and all(map(str.isdecimal, head[1:]))):
+        return f"the heading holds numbers, not names of classes: {head[1]!r}, {head[-1]!r}"
+    return None
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words of a name in small letters.
+
+    >>> words_of("nPatients"), words_of("Total (excl. B)")
+    (['n', 'patients'], ['total', 'excl', 'b'])
+    """
+    words = re.findall(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+|[0-9]+|\u2211", name)
+    return [word.lower() for word in words]
+
+
+def find_doubts(
+    values: Ints, clients: Sequence[str] | None, classes: Sequence[str] | None
+) -> list[Doubt]:
+    """Return the rows and columns of a table that are certainly no clients or classes."""
+    rows, columns = values.shape
+    clients = clients or [str(k) for k in range(rows)]
+    classes = classes or [str(c) for c in range(columns)]
+    doubts = []
+    if rows >= _SAMPLES_FROM and values.max() <= 1:
+        doubts.append(Doubt("all cells are 0 or 1: rows seem to be samples, not clients"))
+    for c, name in enumerate(classes):
+        words = words_of(name)
+        if (words and words[-1] in _ATTRIBUTES) or re.search("[%\u2030]", name):
+            doubts.append(Doubt(f"column {name!r} does not name a class", "column", name))
+        elif rows > 2 and (values[:, c] == np.arange(1, rows + 1)).all():
+            doubts.append(Doubt(f"column {name!r} numbers the rows", "column", name))
+    doubts += _summaries(values, classes, "column")
+    doubts += _summaries(values.T, clients, "row")
+    return list({(doubt.kind, doubt.name): doubt for doubt in reversed(doubts)}.values())[::-1]
+
+
+def _summaries(values: Ints, names: Sequence[str], kind: str) -> Iterator[Doubt]:
+    """Yield the columns that are called a total, that are sums of others, and that hold years."""
+    largest = values.max(axis=1) if values.size else values.sum(axis=1)
+    averaged = False
+    for place, name in enumerate(names):
+        if not _SUMMARY.search(name):
+            continue
+        words = words_of(name)
+        ends = {words[0], words[-1]} if words else set()
+        averaged |= bool(ends & {"mean", "average"})
+        if ends & _TOTALS or (words and words[0] in _ALL and (values[:, place] >= largest).all()):
+            yield Doubt(f"{kind} {name!r} is called a total", kind, name)
+        elif averaged and words in (["sd"], ["std"]):
+            yield Doubt(f"{kind} {name!r} stands beside a mean", kind, name)
+    for place in _sums(values):
+        yield Doubt(f"{kind} {names[place]!r} is the sum of others", kind, names[place])
+    near = (values >= _YEARS[0] - 100) & (values <= _YEARS[1] + 100)
+    in_years = ((values >= _YEARS[0]) & (values <= _YEARS[1])).all(axis=0)
+    if len(values) > 1 and near.any(axis=0).sum() == in_years.sum() < len(names):
+        for place in np.flatnonzero(in_years).tolist():
+            yield Doubt(f"{kind} {names[place]!r} holds years", kind, names[place])
+
+
+def _sums(values: Ints) -> list[int]:
+    """Return the columns that are the sum of all others, or of two or more beside them.
+
+    >>> _sums(np.array([[120, 30, 150, 7], [10, 300, 310, 90]]))
+    [2]
+    """
+    columns = values.shape[1]
+    if columns < 3:
+        return []
+    off = np.abs(2.0 * values - values.sum(axis=1, keepdims=True))
+    digits = np.log10((values + 1.0) / (2 * _ROUNDING + 1)).clip(min=0).sum(axis=0)
+    summaries = set(np.flatnonzero((off <= _ROUNDING).all(axis=0) & (digits >= _EVIDENCE)).tolist())
+    # A run of columns can only add up to one if their totals do, which running sums tell.
+    totals = values.sum(axis=0, dtype=np.float64)
+    sums = np.concatenate([[0.0], np.cumsum(totals)])
+    first = np.searchsorted(sums, sums[:-1] - totals)
+    last = np.searchsorted(sums, sums[1:] + totals, side="right") - 1
+    place = np.arange(columns)
+    before = (sums[first] == sums[:-1] - totals) & (place - first > 1)
+    after = (sums[last] == sums[1:] + totals) & (last - place > 2)
+    likely = np.log10(values + 1.0).sum(axis=0) >= _EVIDENCE + math.log10(columns * columns)
+    for at in np.flatnonzero((before | after) & likely).tolist():
+        for run in (slice(first[at], at), slice(at + 1, last[at])):
+            if run.stop - run.start > 1 and (values[:, run].sum(axis=1) == values[:, at]).all():
+                summaries.add(at)
+    return sorted(summaries)
