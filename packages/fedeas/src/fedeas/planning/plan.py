@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedeas._util.blocks import class_major, in_order, outer_sum, row_slices
+from fedeas._util.files import check_regular
 from fedeas._util.frames import data_frame, html_table, polars_frame
 from fedeas._util.scalars import LARGEST, plain
 from fedeas.errors import InputError
@@ -277,6 +278,7 @@ class Plan:
         """Read a plan that `save` wrote as JSON or Parquet."""
         from fedeas.countfiles import strict
 
+        check_regular(Path(path))
         if Path(path).suffix.lower() not in (".json", ".parquet"):
             name = Path(path).with_suffix(".json").name
             raise InputError(
