@@ -125,6 +125,9 @@ def test_sites_that_do_not_train_make_a_generator_and_a_classifier(sites, tmp_pa
         run_server(grid, settings(sites, tmp_path / "run", **given | {"rounds": 1}))
     with pytest.raises(InputError, match="generator-epsilon"):
         run_server(grid, settings(sites, tmp_path / "other", rounds=0))
+    for unused in ({"policy": "fedeas(beta=4, target=federation)"}, {"generator-start": True}):
+        with pytest.raises(InputError, match="no use for"):  # before anything is spent
+            run_server(grid, settings(sites, tmp_path / "other", **more, **unused))
 
 
 def test_a_run_that_goes_on_asks_for_no_second_sum(made, sites):  # noqa: F811

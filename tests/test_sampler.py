@@ -163,6 +163,25 @@ def test_what_no_row_can_hold_is_refused():
         Frame.of(np.array([[1.0], [np.inf]]))
 
 
+@pytest.mark.parametrize(
+    ("column", "categories"),
+    [
+        (pd.Categorical([1, 4] * 30), ("1", "4")),  # numbers that are called categories
+        (pd.Categorical(["s1", "s2"] * 30, [f"s{i}" for i in range(50)]), None),  # most unused
+        (pd.Series([True, False] * 30), ("False", "True")),
+        (pd.Series([1, None] * 30, dtype="Int64"), ()),
+    ],
+)
+def test_columns_of_frames_are_what_the_frame_calls_them(column, categories):
+    frame = Frame.of(pd.DataFrame({"a": column}))
+    (found,) = frame.schema.columns
+    if categories is not None:
+        assert found.categories == categories
+    again = frame.with_rows(frame.rows[:2])["a"]
+    assert again.dtype == frame.data["a"].dtype
+    assert again.tolist()[-2:] == again.tolist()[:2] or again.isna().any()
+
+
 # augment
 
 

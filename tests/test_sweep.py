@@ -716,3 +716,6 @@ def test_a_run_of_other_versions_goes_on_and_says_so(tmp_path, finished, monkeyp
     other = config.replace(seed=config.seed + 1)
     with pytest.raises(InputError, match="holds another run"):
         run_config(other, tmp_path / "run")
+    cut_off(config, tmp_path / "lost")
+    (tmp_path / "lost" / "config.json").unlink()
+    assert run_config(config, tmp_path / "lost")["versions"] == "unknown versions; then fedeas 99"

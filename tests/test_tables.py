@@ -218,3 +218,12 @@ def test_a_plan_is_loaded_whatever_its_classes_are_called(tmp_path, ending, fede
     plan.save(path)
     assert Plan.load(path) == plan
     assert fedeas("plan", path).code == 2  # it is no table of counts
+
+
+@pytest.mark.parametrize("cell", ["1e999", "-1", "NaN", "1.5", "true", '"3"'])
+def test_a_json_cell_that_is_no_count_is_one_line(fedeas, tmp_path, cell):
+    file = tmp_path / "counts.json"
+    file.write_text(f'{{"counts": [[{cell}, 2], [3, 4]]}}')
+    done = fedeas("plan", file)
+    assert done.code == 2
+    assert len(done.err.strip().splitlines()) == 1

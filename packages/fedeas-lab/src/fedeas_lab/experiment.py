@@ -186,22 +186,21 @@ def claim_folder(folder: Path, run: Run) -> Run:
     A damaged config is written anew: result and checkpoint name their experiment themselves.
     """
     path = folder / "config.json"
-    record = {
-        "experiment": run.experiment, "versions": run.versions, "config": run.config.to_dict(),
-    }  # fmt: skip
+    begun = (folder / "checkpoint.safetensors").exists()
     try:
-        before = read_json(path)
-    except InputError:
-        write_json(path, record)
-        return run
-    if before.get("experiment") != run.experiment:
+        record = read_json(path)
+        used = [str(each) for each in record["versions"]]
+    except (InputError, KeyError, TypeError):
+        record, used = {"experiment": run.experiment}, ["unknown versions"] if begun else []
+    if record.get("experiment") != run.experiment:
         raise InputError(f"{folder} holds another run", fix="choose another folder")
-    used = str(before.get("versions"))
-    if used.rpartition("; then ")[2] != run.versions:
-        _LOG.warning("%s was begun with %s; it goes on with %s", folder, used, run.versions)
-        used += f"; then {run.versions}"
-        write_json(path, record | {"versions": used})
-    return replace(run, versions=used)
+    if used[-1:] != [run.versions]:
+        if used:
+            _LOG.warning("%s was begun with %s; it goes on with %s", folder, used[-1], run.versions)
+        used.append(run.versions)
+        config = run.config.to_dict()
+        write_json(path, {"experiment": run.experiment, "versions": used, "config": config})
+    return replace(run, versions="; then ".join(used))
 
 
 def _describe(run: Run, log: Callable[[str], None]) -> None:

@@ -249,7 +249,7 @@ def distinct_runs(
 ) -> tuple[list[FinishedRun], list[str]]:
     """Return the runs that count, one per row of a table and seed, and a note on every other one.
 
-    A run is identified by its experiment: settings, data, generator and code, wherever it ran.
+    A run is identified by its experiment: settings, data and generator, wherever it ran.
     """
     kept: dict[Hashable, FinishedRun] = {}
     notes: list[str] = []

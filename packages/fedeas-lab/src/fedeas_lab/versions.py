@@ -2,7 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-_LIBRARIES = ("numpy", "torch", "flwr", "diffusers")
+_LIBRARIES = ("numpy", "scipy", "torch", "flwr", "diffusers")
 
 
 def versions() -> str:

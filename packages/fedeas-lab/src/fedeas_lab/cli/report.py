@@ -14,7 +14,9 @@ def report(
     out: Path = typer.Option(Path("report"), help="Output folder."),
     title: str = typer.Option("Synthetic samples for skewed clients", help="Title of the page."),
     mixed: bool = typer.Option(
-        False, "--mixed", help="Allow runs in one table that differ in code, counts or generator."
+        False,
+        "--mixed",
+        help="Allow runs of other versions, counts or generators in one table.",
     ),
     quality: bool = typer.Option(
         False,

@@ -42,7 +42,9 @@ def sweep(
         False, "--tables", help="Run nothing; show the tables of finished runs."
     ),
     mixed: bool = typer.Option(
-        False, "--mixed", help="Allow runs in one table that differ in code, counts or generator."
+        False,
+        "--mixed",
+        help="Allow runs of other versions, counts or generators in one table.",
     ),
     export: Path | None = typer.Option(
         None, help="Write all finished runs to one file (.jsonl), with their curves."

@@ -36,8 +36,6 @@ from fedeas_private.generator.card import FINGERPRINT, PRIVATE
 from fedeas_private.groups import Groups, owner_key, read_ids
 from fedeas_private.secure_sum.identity import Identity, Members, load_identity
 
-_TELLING_METHODS = ("fedgen", "fedmix")  # label counts, and averages of samples
-
 
 def client_app() -> ClientApp:
     """Return the ClientApp of a site: it answers queries and trains with what its node names."""
@@ -61,10 +59,7 @@ def open_site(config: SiteConfig) -> Site:
     site = open_site_with(config, partial(_generator, config), group_column(config), count)
     # The server is told how many units there are: of a person, the number of samples would tell.
     units = len(site_groups(config, site.real.data)) if config.group else None
-    methods, updates = site.methods, UPDATES in config.allowed
-    if not updates:  # nor what methods tell of samples before the first round
-        methods = tuple(name for name in methods or () if name not in _TELLING_METHODS)
-    return replace(site, updates=updates, units=units, methods=methods)
+    return replace(site, updates=UPDATES in config.allowed, units=units)
 
 
 def hold_counts(context: Context) -> QueryContext:

@@ -12,7 +12,6 @@ from flwr.serverapp import Grid
 
 from fedeas._util.files import read_json, write_json
 from fedeas._util.settings import read_settings
-from fedeas._util.specs import parse
 from fedeas.data import Dataset
 from fedeas.errors import InputError
 from fedeas.flower.deployed import row_policy
@@ -21,7 +20,7 @@ from fedeas.flower.roster import ask_sizes
 from fedeas.flower.rounds import Trained
 from fedeas.flower.server import StageResult, check_policy, train_sites
 from fedeas.planning.policies import with_target
-from fedeas.planning.targets import FEDERATION, inline_shares
+from fedeas.planning.targets import inline_shares
 from fedeas_private.accounting import DELTA, SAMPLE
 from fedeas_private.flower.generator import give_generator
 from fedeas_private.flower.queries import FlowerSums, class_prior
@@ -61,7 +60,7 @@ def _policy(
 ) -> StageResult:
     """Settle the policy of the run; its target holds for the run that goes on too."""
     path, classes = folder / "policy.json", data.classes
-    if parse(settings.policy, "policy")[1].get("target") != FEDERATION:
+    if not settings.aims_at_federation:
         check_policy(settings.policy, classes)
         return StageResult()
     try:

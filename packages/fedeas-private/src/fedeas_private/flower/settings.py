@@ -14,6 +14,7 @@ from fedeas._util.settings import NOT_IDENTITY, Natural, Place
 from fedeas._util.specs import parse
 from fedeas.errors import InputError
 from fedeas.flower import settings as plain
+from fedeas.planning.targets import FEDERATION
 from fedeas.training.settings import Federated
 from fedeas_private.accounting import GROUP, SAMPLE, Unit
 from fedeas_private.groups import MOST_PER_GROUP, PER_GROUP
@@ -56,12 +57,22 @@ class RunConfig(plain.RunConfig, frozen=True, kw_only=True, rename="kebab"):
             raise InputError(
                 "a run without rounds makes a generator, or nothing", fix="set generator-epsilon"
             )
+        if not self.rounds and (self.generator_start or self.aims_at_federation):
+            raise InputError(
+                "a run without rounds has no use for a start, or for the federation's shares",
+                fix="leave out generator-start and target=federation, or set rounds",
+            )
         if self.generator_start and not self.generator_epsilon:
             raise InputError("a private start needs a generator", fix="set generator-epsilon")
         if self.generator_start and self.federated().model.is_generator:
             raise InputError("a private start is for a classifier", got=self.model)
         if self.unit == GROUP:
             _refuse_fedgen([parse(self.method, "method")[0]])
+
+    @property
+    def aims_at_federation(self) -> bool:
+        """Whether it asks for the federation's class distribution."""
+        return bool(parse(self.policy, "policy")[1].get("target") == FEDERATION)
 
 
 class SiteConfig(plain.SiteConfig, frozen=True, kw_only=True, rename="kebab"):

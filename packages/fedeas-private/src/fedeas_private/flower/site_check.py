@@ -9,11 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedeas._util.specs import parse
 from fedeas.errors import InputError
 from fedeas.flower import site_check as plain
 from fedeas.flower.site_check import Finding
-from fedeas.planning.targets import FEDERATION
 from fedeas_private.accounting import epsilon_of, rho_for
 from fedeas_private.flower.deployed import (
     generator_folder,
@@ -161,7 +159,7 @@ def _allowing(site: SiteConfig, *more: str) -> str:
 
 
 def _run_policy(site: SiteConfig, run: RunConfig) -> str:
-    if not _aims_at_federation(run) and not plain.generates(run):
+    if not run.rounds or not (run.aims_at_federation or plain.generates(run)):
         return "generates nothing"
     plain.check_has_generator(site, run)
     if site.generator == PRIVATE and not run.generator_epsilon:
@@ -181,7 +179,7 @@ class _Sum(NamedTuple):
 def _sums(site: SiteConfig, run: RunConfig) -> list[_Sum]:
     """Return the sums that a run asks its sites for, if it begins now."""
     sums = []
-    if _aims_at_federation(run):
+    if run.aims_at_federation:
         sums.append(_Sum("class-totals", rho_for(run.prior_epsilon)))
     if run.generator_epsilon:
         kind = "table" if Path(site.data).is_file() else "image"
@@ -190,11 +188,6 @@ def _sums(site: SiteConfig, run: RunConfig) -> list[_Sum]:
         # They share the cost unevenly; what counts is the whole.
         sums += [_Sum(query, rho / len(queries)) for query in queries]
     return sums
-
-
-def _aims_at_federation(run: RunConfig) -> bool:
-    """Tell whether the run asks for the federation's class distribution."""
-    return parse(run.policy, "policy")[1].get("target") == FEDERATION
 
 
 def _run_sums(site: SiteConfig, run: RunConfig) -> str:

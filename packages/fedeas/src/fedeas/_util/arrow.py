@@ -73,18 +73,6 @@ def values_of(path: Path, column: Any) -> list[Any]:
     return values
 
 
-def column_kinds(path: Path) -> dict[str, str]:
-    """Return the type of each column of a file, 'nested' for lists, structures and binary data."""
-    types = pyarrow("types")
-    with readable(path):
-        schema = open_file(path).schema_arrow
-    nested = (types.is_nested, types.is_binary, types.is_large_binary)
-    return {
-        str(field.name): "nested" if any(test(field.type) for test in nested) else str(field.type)
-        for field in schema
-    }
-
-
 def value_rows(
     path: Path, columns: Sequence[str], allow_null: bool = False
 ) -> Iterator[tuple[Any, ...]]:

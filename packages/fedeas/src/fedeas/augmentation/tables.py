@@ -17,7 +17,7 @@ from fedeas._util.frames import is_frame
 from fedeas._util.specs import parse
 from fedeas.augmentation.synthetic import Arrays, synthesize
 from fedeas.cache import ClientSamples
-from fedeas.data.columns import encode_column, infer_column, names_rows
+from fedeas.data.columns import encode_column, infer_column, names_rows, numbers_name_rows
 from fedeas.data.parquet import Values
 from fedeas.data.schema import Column, Schema
 from fedeas.errors import InputError
@@ -53,7 +53,7 @@ class Frame:
         series = [_column(data, at) for at in range(len(names))]
         by_name = {} if schema is None else {column.name: column for column in schema.columns}
         for name, values in zip(names, series, strict=True):
-            if name not in by_name and names_rows(name, _values(name, values)[0]):
+            if name not in by_name and _names_rows(name, values):
                 raise InputError(
                     f"column {name!r} names its rows, and a synthetic row has no name",
                     fix="drop the column; a model learns nothing from it",
@@ -95,6 +95,15 @@ class Frame:
         return library.concat([frame, library.DataFrame(series)])
 
 
+def _names_rows(name: str, series: Any) -> bool:
+    """Tell whether a column names its rows; objects that are all numbers count as numbers."""
+    values, originals = _values(name, series)
+    if originals and all(type(item) in (int, float) for item in originals.values()):
+        items = [item for item in _items(name, series) if item is not None]
+        return numbers_name_rows(name, np.array(items, np.float64))
+    return names_rows(name, values)
+
+
 def column_names(data: Any) -> tuple[str, ...]:
     """Return the names of columns; an array has numbers."""
     if isinstance(data, np.ndarray):
@@ -112,7 +121,7 @@ def _read(
     name: str, series: Any, declaration: Column | None
 ) -> tuple[Column, tuple[Any, ...], NDArray[np.float64]]:
     """Return what a column holds, its categories as they are, and its values as rows have them."""
-    values, items = _values(name, series, texts=bool(declaration and declaration.categories))
+    values, items = _values(name, series, bool(declaration and declaration.categories))
     if values.numbers is not None and np.isinf(values.numbers).any():
         raise InputError(f"column {name!r} has infinity", allowed="numbers, or gaps")
     if values.numbers is None and declaration is not None and not declaration.categories:
@@ -122,25 +131,25 @@ def _read(
     return column, categories, encode_column(column, values)
 
 
-def _values(name: str, series: Any, texts: bool = False) -> tuple[Values, dict[str, Any]]:
+def _values(name: str, series: Any, as_categories: bool = False) -> tuple[Values, dict[str, Any]]:
     """Return a column's values, and what each of its texts is in the frame.
 
-    Numbers are numbers, unless a schema says that they are categories: `texts`.
+    Numbers are numbers, unless the frame or a schema (`as_categories`) calls them categories.
     """
-    numbers = None if texts else _numbers(series)
+    numbers = None if as_categories else _numbers(series)
     if numbers is not None:
         return Values("number", len(numbers), numbers=numbers), {}
     items = _items(name, series)
-    if not texts and items and all(type(item) in (int, float, type(None)) for item in items):
-        found = np.array([np.nan if item is None else item for item in items], np.float64)
-        return Values("number", len(items), numbers=found), {}
     declared = hasattr(series, "iloc") and hasattr(series, "cat")
-    known = list(series.cat.categories) if declared else {i for i in items if i is not None}
-    originals = {str(item): item for item in known}
+    known = list(series.cat.categories) if declared else sorted(
+        {item for item in items if item is not None},
+        key=lambda item: (type(item).__name__, item),
+    )  # fmt: skip
     place = {item: code for code, item in enumerate(known)}
     codes = np.array([-1 if item is None else place[item] for item in items], np.int64)
-    texts_ = tuple(map(str, known))
-    return Values("text", len(items), codes=codes, texts=texts_, ordered=declared), originals
+    texts = tuple(map(str, known))
+    values = Values("text", len(items), codes=codes, texts=texts, ordered=True)
+    return values, {str(item): item for item in known}
 
 
 def _numbers(values: Any) -> NDArray[np.float64] | None:

@@ -148,7 +148,7 @@ def _print_outcome(plan: "LabelSetPlan", choice: "BetaChoice | None") -> None:
     if choice is not None and choice.chosen_by != "total":
         chosen = f"; beta {choice.beta:.9g} is chosen as if each took a sample: {choice}"
     _line("positives", f"{plan.wanted.total:,} wanted{chosen}")
-    _line("samples", f"{plan.total:,} hold them, the fewest; the lines below count samples")
+    _line("samples", f"{plan.total:,} hold them; the lines below count samples")
     before, after = plan.score_before, plan.score_after
     removed = show.percent(plan.reduction)
     typer.echo(f"imbalance        {before:.4f} -> {after:.4f}, {removed} removed")

@@ -6,6 +6,7 @@ A row is a label set of a client, so a client has several rows.
 """
 
 import csv
+import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -99,9 +100,10 @@ def _read_rows(path: Path) -> list[list[str]]:
         if not isinstance(content, list) or not all(isinstance(row, dict) for row in content):
             raise InputError(f"{path} holds no table of label sets", allowed="a list of records")
         head = list(dict.fromkeys(name for row in content for name in row))
+        check_cells(len(head) * len(content), f"{path}: {len(content):,} records")
         return [head, *([cell_text(row.get(name)) for name in head] for row in content)]
     try:
-        rows = csv.reader(text.splitlines(), delimiter="\t" if ending == ".tsv" else ",")
+        rows = csv.reader(io.StringIO(text), delimiter="\t" if ending == ".tsv" else ",")
         return [[cell.strip() for cell in row] for row in rows if any(row)]
     except csv.Error as error:
         raise InputError(f"{path} is not CSV: {error}") from None

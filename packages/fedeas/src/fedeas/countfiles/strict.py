@@ -225,6 +225,7 @@ def _read_json(path: Path) -> Table:
     content = parse_json(read_text(path), str(path))
     if isinstance(content, list) and content and all(isinstance(row, dict) for row in content):
         head = list(dict.fromkeys(name for row in content for name in row))
+        check_cells(len(head) * len(content), f"{path}: {len(content):,} records")
         body = [[cell_text(row.get(name)) for name in head] for row in content]
         return checked(path, read_rows(path, iter(enumerate([head, *body]))))
     if not isinstance(content, dict) or not isinstance(content.get("counts"), list):
@@ -252,10 +253,10 @@ def _json_names(names: object) -> tuple[str, ...] | None:
 
 
 def _json_count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("not a number")
+    if not 0 <= value <= LARGEST or value != int(value):  # also refuses NaN
         raise ValueError("not a count")
-    if not 0 <= value <= LARGEST:
-        raise ValueError("out of range")
     return int(value)
 
 

@@ -289,7 +289,8 @@ def names_rows(name: str, values: Values) -> bool:
         return numbers_name_rows(name, values.numbers)
     if values.codes is None:
         return False
-    return _texts_name_rows(name, len(values.texts), int((values.codes >= 0).sum()))
+    present = values.codes[values.codes >= 0]
+    return _texts_name_rows(name, len(np.unique(present)), len(present))
 
 
 def _texts_name_rows(name: str, distinct: int, present: int) -> bool:

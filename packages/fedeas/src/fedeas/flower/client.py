@@ -58,7 +58,8 @@ def hello(message: Message, site: Site) -> Message:
     """Report which client this is, how many real samples it has, and what the method asks for."""
     asked = records.settings(message.content)
     rng = child_rng(asked["seed"], "hello", site.partition)
-    known = _method(asked, site).client_init(site.real, rng)
+    # A site whose updates do not leave it trains with nobody, and tells no method anything.
+    known = _method(asked, site).client_init(site.real, rng) if site.updates else {}
     numbers = {"partition": site.partition, "num-examples": site.size}
     return Message(records.pack({"known": known}, numbers=numbers), reply_to=message)
 

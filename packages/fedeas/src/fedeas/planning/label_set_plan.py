@@ -341,7 +341,7 @@ def plan_label_sets(
             got=type(counts).__name__,
             fix="use LabelSetCounts, or fedeas.plan for one label per sample",
         )
-    choice(sets, "choice of sets", (FEDERATION, CLIENT))
+    choice(sets, "sets", (FEDERATION, CLIENT))
     integer(min_samples, "not a number of samples", "a whole number from 0", low=0)
     wanted = plan(counts.positives, policy, target, total)
     # The most frequent sets come first: of equally good ones these are taken.
