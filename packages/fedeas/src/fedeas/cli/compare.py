@@ -30,7 +30,8 @@ def compare(
 ) -> None:
     """Compare policies at the same total: imbalance removed, and samples wasted.
 
-    COUNTS has a row per client and a column per class (.csv, .tsv, .xlsx, .json, .parquet).
+    COUNTS has a row per client and a column per class, or the columns client,class,count (.csv,
+    .tsv, .xlsx, .json, .parquet).
 
     Example: `fedeas compare counts.csv --policy fedeas --policy uniform`
     """

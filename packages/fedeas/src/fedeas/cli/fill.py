@@ -42,7 +42,7 @@ def fill(
 ) -> None:
     """Generate the samples of a plan; those already in the cache are reused.
 
-    PLAN is a file written by `fedeas plan --out`. If interrupted, run again to resume. `fedeas
+    PLAN is a .json or .parquet of `fedeas plan --out`. If interrupted, run again to resume. `fedeas
     generator train` makes the folder of a diffusion model, or of `gaussian` for a table. What
     `--dry-run --json` prints is a cost for `fedeas plan --cost FILE`.
 

@@ -282,7 +282,7 @@ class Plan:
         if Path(path).suffix.lower() not in (".json", ".parquet"):
             name = Path(path).with_suffix(".json").name
             raise InputError(
-                f"{path} holds at most the numbers of a plan",
+                f"{path} is not a whole plan: text has no room for its policy and classes",
                 allowed="a plan in .json or .parquet",
                 fix=f"make it with `fedeas plan COUNTS --out {name}`",
             )

@@ -119,7 +119,7 @@ class _Shown:
             return f"<{self.threshold}"
         visible = int(np.where(hidden, 0, self.table.n[part]).sum())
         if hidden.any() and not visible:
-            return f"<{self.threshold} each"
+            return f"each <{self.threshold}"
         return f"{visible:,}{'+' if hidden.any() else ''}"
 
 
@@ -164,7 +164,7 @@ def _summary(shown: _Shown, diagnosis: Diagnosis) -> list[Part]:
 def _headline(shown: _Shown, diagnosis: Diagnosis) -> str:
     sentences = {
         GENERATE: "Synthetic samples may be worth generating.",
-        COPIES: "Synthetic samples would add little; simpler means may be enough.",
+        COPIES: "Simpler means than synthetic samples may be enough.",
         NOTHING: "The sites are close to balanced: nothing needs to be done.",
     }
     too_few = f"There are too few {shown.unit} to tell what would help."
@@ -252,16 +252,16 @@ def _who_is_short(shown: _Shown, target: TargetLike) -> list[Part]:
         lines.append([table.client_names[k], _named(table, lacks), _named(table, few)])
     aim = "equally many of every class" if target is None else "the shares that are aimed at"
     text = (
-        f"A site is short of a class of which it has less than half of what {aim} would give it. "
-        "What it has none of cannot be repeated: only a generator can bring it."
+        f"A site has little of a class of which it has less than half of what {aim} would give it. "
+        "A class that it lacks cannot be repeated: only samples from elsewhere can bring it."
     )
-    return [*parts, text, Grid(["site", "has none of", "is short of"], lines)]
+    return [*parts, text, Grid(["site", "lacks", "has little of"], lines)]
 
 
 def _named(table: LabelCounts, classes: Sequence[int]) -> str:
     names = ", ".join(table.class_names[c] for c in classes[:_MOSTLY])
     more = len(classes) - _MOSTLY
-    return f"{names} and {more} more" if more > 0 else names or "none"
+    return f"{names} and {more} more" if more > 0 else names or "nothing"
 
 
 def _what_would_help(shown: _Shown, diagnosis: Diagnosis) -> list[Part]:
@@ -275,14 +275,19 @@ def _what_would_help(shown: _Shown, diagnosis: Diagnosis) -> list[Part]:
             "resemble real ones."
         ),
         COPIES: (
-            f"{between} of the imbalance lies between sites, and {lacking} of what they are short "
-            "of is in classes of which they have hardly any. Of the rest they can repeat their "
-            "own samples, or give them more weight, without generating anything."
+            f"{between} of the imbalance lies between sites, and only {lacking} of what they are "
+            "short of is in classes of which they have hardly any. For the rest they can repeat "
+            "their own samples, or give them more weight, without generating anything. What "
+            "generating would add to that is below, for whoever wants to compare."
         ),
     }
     chance = "Sites of this size would differ about as much by chance."
     caution = "This looks at label counts alone. Only a trial with training shows what is gained."
-    return [_headline(shown, diagnosis), reasons.get(diagnosis.advice, chance), caution]
+    meaning = (
+        "Imbalance is how far the sites are from the aim, in how often they have each class. Part "
+        "of it lies between sites, where one has what another lacks; the rest they have in common."
+    )
+    return [_headline(shown, diagnosis), meaning, reasons.get(diagnosis.advice, chance), caution]
 
 
 def _plan(shown: _Shown, target: TargetLike, cost: Cost | None) -> list[Part]:
