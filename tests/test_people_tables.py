@@ -550,6 +550,29 @@ CASES |= {
     ),
 }  # fmt: skip
 
+CASES |= {
+    "a first column without a heading, and an empty row": Case(
+        ";Diagnose;Geschlecht\nA;flu;m\nA;flu;w\nB;flu;m\nB;cold;w\n;;\n",
+        counts("x,cold,flu\nA,0,2\nB,1,1\n"),
+    ),
+    "a first column without a heading, and an empty cell": Case(
+        ";Diagnose;Nr\nA;flu;1\n;cold;2\nB;flu;3\n"
+    ),
+    "a NUL byte": Case("hospital,flu,cold\nA,1\0,2\nB,3,4\n"),
+    "a NUL byte in JSON": Case(
+        json.dumps([{"site": "A", "flu": "1\0", "cold": 3}]), name="table.json"
+    ),
+    "the end of a DOS file": Case(TWO.replace(",", ";") + "\x1a", counts(TWO)),
+    "shares": Case("hospital,flu,cold\nA,0.125,0.875\nB,0.500,0.500\n"),
+    "shares with commas": Case("hospital;flu;cold\nA;0,125;0,875\nB;0,500;0,500\n"),
+    "a share beside thousands": Case("site;p;c\nA;1.240;0.125\nB;10;3\n"),
+    "cells suppressed to ranges that exclude each other": Case("h,flu,cold\nA,<5,<10\nB,5-9,4\n"),
+    "age groups are labels": Case(
+        "hospital,age group,cases\nA,0-9,3\nA,10-19,4\nB,0-9,5\nB,10-19,1\n",
+        counts("x,0-9,10-19\nA,3,4\nB,5,1\n"),
+    ),
+}
+
 # Headings of columns beside counts that are certainly no classes.
 BESIDE = {
     "id": (2602, 2601),

@@ -182,7 +182,7 @@ class _Reader(Choices):
             shown = ", ".join(map(repr, new[:3]))
             self.ask(f"has rows that seem to be notes: {shown}", drop_rows=tuple(new))
         named = first.isin(self.options.drop_rows)
-        for column in filter(None, (self.options.client, body.columns[0])):
+        for column in {body.columns[0], self.options.client} - {None}:
             named |= body[column].isin(self.options.drop_rows)
         self._dropped |= set(first[named]) | set(body[body.columns[0]][named])
         if self.options.client is not None:
@@ -251,11 +251,10 @@ class _Reader(Choices):
                     f"{self.path} has no column of clients", fix="give --client-name NAME"
                 )
             self.ask(f"clients seem to be in {client!r}", client=client)
-        clients = (
-            body[self.options.client]
-            if self.options.client
-            else (self._pd.Series(options.client_name, index=body.index))
-        )
+        if self.options.client is not None:
+            clients = body[self.options.client]
+        else:
+            clients = self._pd.Series(options.client_name, index=body.index)
         used = {self.options.client, label}
         likely = [
             name
@@ -424,11 +423,12 @@ class _Reader(Choices):
 
     def _numbers(self, frame: Any) -> Ints:
         """Return the counts in cells of text."""
-        cells = CellReader(frame.to_numpy(dtype=object).ravel())
+        texts = frame.to_numpy(dtype=object).ravel().tolist()
+        cells = CellReader(texts)
         options = self.options
 
         def where(text: str) -> str:
-            row, column = np.argwhere(frame.to_numpy(dtype=object) == text)[0]
+            row, column = divmod(texts.index(text), frame.shape[1])
             return f"row {int(frame.index[row]) + 1}, column {frame.columns[column]!r}"
 
         for text, what in cells.wrong(options.thousands):
@@ -443,8 +443,9 @@ class _Reader(Choices):
             number = _cells(cells.number(gaps))
             what = f"{number} such as {gaps[0]!r} ({where(gaps[0])}) without a number"
             self.ask(f"{what}, taken for 0", blank=0)
-        if hidden := cells.suppressed:
-            low, high = cells.suppressed_range
+        hidden = cells.suppressed
+        low, high = cells.suppressed_range if hidden else (0, 0)
+        if hidden and low <= high:  # otherwise it is refused above
             if options.suppressed is None:
                 middle = (low + high) // 2 if high < LARGEST else low
                 allowed = f"any from {low} to {high}" if high < LARGEST else "any number"
