@@ -174,11 +174,8 @@ CASES = {
     ),
     "no heading": Case("A,120,30,500\nB,10,300,20\n"),
     "notes below": Case(TWO + "\nSource: KIS export 2024-05-01\n* preliminary\n", counts(TWO)),
-    "a note with a comma": Case(
-        TWO.replace("covid", "covid,flu").replace("30\n", "30,1\n").replace("300\n", "300,2\n")
-        + "Source: KIS, 2024\n",
-        counts("site,pneumonia,covid,flu\nA,120,30,1\nB,10,300,2\n"),
-    ),
+    "a note with a comma and a number": Case(WIDE + "Source: KIS, 2024\n"),
+    "a note with a comma": Case(WIDE + "Source: KIS, Mitte\n", counts(WIDE)),
     "long with counts": Case(
         "Hospital,Diagnosis,Patients\nA,pneumonia,120\nA,covid,30\nB,normal,50\nB,covid,400\n",
         counts("x,covid,normal,pneumonia\nA,30,0,120\nB,400,50,0\n"),
@@ -570,6 +567,46 @@ CASES |= {
     "age groups are labels": Case(
         "hospital,age group,cases\nA,0-9,3\nA,10-19,4\nB,0-9,5\nB,10-19,1\n",
         counts("x,0-9,10-19\nA,3,4\nB,5,1\n"),
+    ),
+}
+
+CASES |= {
+    "a number with a comma that is not quoted": Case("hospital,flu,cold\nA,10,2\nB,1,203,50\n"),
+    "rows of other lengths": Case("hospital,flu,cold\nA,1,2,3\nB,4\n"),
+    "rows that end early": Case("hospital,flu,cold,rsv\nA,1,2,3\nB,4,5,6\nC\nD,7\nE,8,9\n"),
+    "a number alone": Case(TWO + "12\n"),
+    "a client whose cells are blank": Case(
+        "hospital;flu;cold\nA;1;2\nB;;\nC;4;5\n", counts("x,flu,cold\nA,1,2\nB,0,0\nC,4,5\n")
+    ),
+    "a client of formulas without values": Case(
+        book(KLINIK, ["A", "=1+2", "=5"], ["B", 4, 50]),
+        counts("x,Pneumonie,COVID\nA,0,0\nB,4,50\n"),
+        name="table.xlsx",
+    ),
+    "a remark below a sheet": Case(
+        book(KLINIK, ["A", 4, 50], ["B", 3, 9], ["Source: KIS"]),
+        counts("x,Pneumonie,COVID\nA,4,50\nB,3,9\n"),
+        name="table.xlsx",
+    ),
+    "a heading that lacks a name": Case("hospital,diagnosis,\nA,flu,10\nA,cold,5\nB,flu,3\n"),
+    "a strict heading that lacks a name": Case("client,class,\nA,flu,10\nA,cold,5\nB,flu,3\n"),
+    "a heading with a sex that lacks a name": Case(
+        "hospital,diagnosis,sex,\nA,flu,m,10\nA,cold,m,5\nB,flu,f,3\nB,flu,m,8\n"
+    ),
+    "long with values": Case(
+        "hospital,variable,value\nA,flu,2\nA,cold,2\nB,flu,7\n",
+        counts("x,cold,flu\nA,2,2\nB,0,7\n"),
+    ),
+    "long with cases in German": Case(
+        "Standort;ICD;Fälle\nA;J10;2\nA;U07;2\nB;J10;7\n", counts("x,J10,U07\nA,2,2\nB,7,0\n")
+    ),
+    "long with two columns of numbers": Case(
+        "hospital,diagnosis,amount,weight\nA,flu,2,70\nA,cold,2,81\nB,flu,7,90\n"
+    ),
+    "records in French": Case(
+        "N° dossier;Établissement;Diagnostic;Âge\n1;Lyon;grippe;12\n2;Lyon;rougeole;5\n"
+        "3;Nîmes;grippe;44\n",
+        counts("x,grippe,rougeole\nLyon,1,1\nNîmes,1,0\n"),
     ),
 }
 
