@@ -610,6 +610,29 @@ CASES |= {
     ),
 }
 
+CASES |= {
+    f"columns of periods: {names}": Case(f"hospital,{names}\nA,10,30,25\nB,20,20,50\n")
+    for names in ("2021,2022,2023", "Jahr 2021,Jahr 2022,Jahr 2023", "Q1,Q2,Q3", "Jan,Feb,Mar")
+}
+CASES |= {
+    f"label sets: {head}": Case(f"{head}\nA,0,0,30\nB,1,0,10\nC,1,1,7\n".replace(",", sign))
+    for head, sign in (
+        ("site,flu,cough,Images", ","),
+        ("site,flu,cough,n", ","),
+        ("site,flu,cough,images", ";"),
+    )
+}
+CASES |= {
+    "columns of years in a workbook": Case(
+        book(["hospital", 2021, 2022], ["A", 10, 30], ["B", 20, 20]), name="table.xlsx"
+    ),
+    "rows are diagnoses, columns are years": Case("diagnosis,2021,2022\nflu,10,30\ncold,20,20\n"),
+    "long with years as classes": Case(
+        "client,class,count\nA,2021,3\nA,2022,4\nB,2021,5\nB,2022,9\n"
+    ),
+    "label sets, with the clients twice": Case("site;flu;cough;n\nA;0;0;30\nA;1;0;10\nB;1;1;9\n"),
+}
+
 # Headings of columns beside counts that are certainly no classes.
 BESIDE = {
     "id": (2602, 2601),
@@ -787,6 +810,23 @@ def test_options_that_contradict_each_other_are_refused(write, fedeas):
     ):  # fmt: skip
         done = fedeas("counts", path, *typed, "--out", "counts.csv")
         assert (done.code, len(done.err.splitlines())) == (2, 1), typed
+
+
+def test_years_are_classes_if_one_says_so(write, fedeas):
+    path = write("hospital,2021,2022\nA,10,30\nB,20,20\n")
+    words = command_of(fedeas("plan", path).err)
+    assert fedeas(*words).code == 0
+    assert LabelCounts.load(words[-1]).class_names == ("2021", "2022")
+
+
+@pytest.mark.parametrize("name", ["samples", "images", "count"])
+def test_label_sets_of_clients_with_one_row_each_are_planned_as_label_sets(name, write, fedeas):
+    path = write(f"site,flu,cough,{name}\nA,0,0,30\nB,1,0,10\nC,1,1,7\n")
+    done = fedeas("plan", path)
+    assert done.code == 0
+    assert "label set" in done.out + done.err
+    with pytest.raises(InputError):
+        LabelCounts.load(path)
 
 
 def test_a_table_is_never_replaced_by_its_counts(write, fedeas, tmp_path):

@@ -22,7 +22,16 @@ from fedeas._util.scalars import LARGEST
 from fedeas.countfiles import nvflare
 from fedeas.countfiles.cells import LEFT_OUT, CellReader, is_number, kind_of_column
 from fedeas.countfiles.choices import Choices, Options, UnclearError
-from fedeas.countfiles.doubts import CLIENT_WORDS, find_doubts, heading_problem, words_of
+from fedeas.countfiles.doubts import (
+    CLIENT_WORDS,
+    LABEL_SETS,
+    PERIODS,
+    SAMPLES,
+    are_periods,
+    find_doubts,
+    heading_problem,
+    words_of,
+)
 from fedeas.countfiles.grids import Grid, json_grid, pandas, parquet_grid, sheet_grid, text_grid
 from fedeas.countfiles.label_sets import holds_label_sets
 from fedeas.countfiles.strict import READABLE, Table, people_out, table_of_pairs
@@ -410,6 +419,9 @@ class _Reader(Choices):
             body, names = body[~unnamed], names[~unnamed]
         values = self._numbers(body[columns])
         if self.options.transpose:
+            if are_periods(columns) and not self.options.keep:
+                what = f"the columns {columns[0]!r} to {columns[-1]!r} are years or parts of one"
+                self.refuse(f"{what}, not clients", or_keep=True)
             return self._without_doubts(Table(values.T.copy(), tuple(columns), tuple(names)))
         table = self._without_doubts(Table(values, tuple(names), tuple(columns)))
         self._ask_repeated_clients(table, names)
@@ -533,9 +545,17 @@ class _Reader(Choices):
             )
             found = find_doubts(table.values, table.clients, table.classes)
             doubts = [doubt for doubt in found if doubt.name]
+            whole = {doubt.kind: doubt.what for doubt in found if not doubt.name}
+            if LABEL_SETS in whole:
+                form = "site,flu,cough,samples: commas, and a column 'samples' at the end"
+                self.refuse(f"{whole[LABEL_SETS]}, which have the form {form}")
+                return table
             again = len(set(table.clients or ())) < len(table.clients or ())
-            if len(found) > len(doubts) and not again:
-                self.refuse(f"{found[0].what}; give their clients in a column")
+            if SAMPLES in whole and not again:
+                self.refuse(f"{whole[SAMPLES]}; give their clients in a column")
+            if PERIODS in whole and not self.options.keep:
+                self.refuse(whole[PERIODS], or_keep=True, as_json=True)
+                return table
             if self.options.keep:
                 self.notes += [f"{self.path}: {doubt.what}; kept as it is" for doubt in doubts]
                 return table
