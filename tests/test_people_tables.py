@@ -174,11 +174,8 @@ CASES = {
     ),
     "no heading": Case("A,120,30,500\nB,10,300,20\n"),
     "notes below": Case(TWO + "\nSource: KIS export 2024-05-01\n* preliminary\n", counts(TWO)),
-    "a note with a comma": Case(
-        TWO.replace("covid", "covid,flu").replace("30\n", "30,1\n").replace("300\n", "300,2\n")
-        + "Source: KIS, 2024\n",
-        counts("site,pneumonia,covid,flu\nA,120,30,1\nB,10,300,2\n"),
-    ),
+    "a note with a comma and a number": Case(WIDE + "Source: KIS, 2024\n"),
+    "a note with a comma": Case(WIDE + "Source: KIS, Mitte\n", counts(WIDE)),
     "long with counts": Case(
         "Hospital,Diagnosis,Patients\nA,pneumonia,120\nA,covid,30\nB,normal,50\nB,covid,400\n",
         counts("x,covid,normal,pneumonia\nA,30,0,120\nB,400,50,0\n"),
@@ -550,6 +547,92 @@ CASES |= {
     ),
 }  # fmt: skip
 
+CASES |= {
+    "a first column without a heading, and an empty row": Case(
+        ";Diagnose;Geschlecht\nA;flu;m\nA;flu;w\nB;flu;m\nB;cold;w\n;;\n",
+        counts("x,cold,flu\nA,0,2\nB,1,1\n"),
+    ),
+    "a first column without a heading, and an empty cell": Case(
+        ";Diagnose;Nr\nA;flu;1\n;cold;2\nB;flu;3\n"
+    ),
+    "a NUL byte": Case("hospital,flu,cold\nA,1\0,2\nB,3,4\n"),
+    "a NUL byte in JSON": Case(
+        json.dumps([{"site": "A", "flu": "1\0", "cold": 3}]), name="table.json"
+    ),
+    "the end of a DOS file": Case(TWO.replace(",", ";") + "\x1a", counts(TWO)),
+    "shares": Case("hospital,flu,cold\nA,0.125,0.875\nB,0.500,0.500\n"),
+    "shares with commas": Case("hospital;flu;cold\nA;0,125;0,875\nB;0,500;0,500\n"),
+    "a share beside thousands": Case("site;p;c\nA;1.240;0.125\nB;10;3\n"),
+    "cells suppressed to ranges that exclude each other": Case("h,flu,cold\nA,<5,<10\nB,5-9,4\n"),
+    "age groups are labels": Case(
+        "hospital,age group,cases\nA,0-9,3\nA,10-19,4\nB,0-9,5\nB,10-19,1\n",
+        counts("x,0-9,10-19\nA,3,4\nB,5,1\n"),
+    ),
+}
+
+CASES |= {
+    "a number with a comma that is not quoted": Case("hospital,flu,cold\nA,10,2\nB,1,203,50\n"),
+    "rows of other lengths": Case("hospital,flu,cold\nA,1,2,3\nB,4\n"),
+    "rows that end early": Case("hospital,flu,cold,rsv\nA,1,2,3\nB,4,5,6\nC\nD,7\nE,8,9\n"),
+    "a number alone": Case(TWO + "12\n"),
+    "a client whose cells are blank": Case(
+        "hospital;flu;cold\nA;1;2\nB;;\nC;4;5\n", counts("x,flu,cold\nA,1,2\nB,0,0\nC,4,5\n")
+    ),
+    "a client of formulas without values": Case(
+        book(KLINIK, ["A", "=1+2", "=5"], ["B", 4, 50]),
+        counts("x,Pneumonie,COVID\nA,0,0\nB,4,50\n"),
+        name="table.xlsx",
+    ),
+    "a remark below a sheet": Case(
+        book(KLINIK, ["A", 4, 50], ["B", 3, 9], ["Source: KIS"]),
+        counts("x,Pneumonie,COVID\nA,4,50\nB,3,9\n"),
+        name="table.xlsx",
+    ),
+    "a heading that lacks a name": Case("hospital,diagnosis,\nA,flu,10\nA,cold,5\nB,flu,3\n"),
+    "a strict heading that lacks a name": Case("client,class,\nA,flu,10\nA,cold,5\nB,flu,3\n"),
+    "a heading with a sex that lacks a name": Case(
+        "hospital,diagnosis,sex,\nA,flu,m,10\nA,cold,m,5\nB,flu,f,3\nB,flu,m,8\n"
+    ),
+    "long with values": Case(
+        "hospital,variable,value\nA,flu,2\nA,cold,2\nB,flu,7\n",
+        counts("x,cold,flu\nA,2,2\nB,0,7\n"),
+    ),
+    "long with cases in German": Case(
+        "Standort;ICD;Fälle\nA;J10;2\nA;U07;2\nB;J10;7\n", counts("x,J10,U07\nA,2,2\nB,7,0\n")
+    ),
+    "long with two columns of numbers": Case(
+        "hospital,diagnosis,amount,weight\nA,flu,2,70\nA,cold,2,81\nB,flu,7,90\n"
+    ),
+    "records in French": Case(
+        "N° dossier;Établissement;Diagnostic;Âge\n1;Lyon;grippe;12\n2;Lyon;rougeole;5\n"
+        "3;Nîmes;grippe;44\n",
+        counts("x,grippe,rougeole\nLyon,1,1\nNîmes,1,0\n"),
+    ),
+}
+
+CASES |= {
+    f"columns of periods: {names}": Case(f"hospital,{names}\nA,10,30,25\nB,20,20,50\n")
+    for names in ("2021,2022,2023", "Jahr 2021,Jahr 2022,Jahr 2023", "Q1,Q2,Q3", "Jan,Feb,Mar")
+}
+CASES |= {
+    f"label sets: {head}": Case(f"{head}\nA,0,0,30\nB,1,0,10\nC,1,1,7\n".replace(",", sign))
+    for head, sign in (
+        ("site,flu,cough,Images", ","),
+        ("site,flu,cough,n", ","),
+        ("site,flu,cough,images", ";"),
+    )
+}
+CASES |= {
+    "columns of years in a workbook": Case(
+        book(["hospital", 2021, 2022], ["A", 10, 30], ["B", 20, 20]), name="table.xlsx"
+    ),
+    "rows are diagnoses, columns are years": Case("diagnosis,2021,2022\nflu,10,30\ncold,20,20\n"),
+    "long with years as classes": Case(
+        "client,class,count\nA,2021,3\nA,2022,4\nB,2021,5\nB,2022,9\n"
+    ),
+    "label sets, with the clients twice": Case("site;flu;cough;n\nA;0;0;30\nA;1;0;10\nB;1;1;9\n"),
+}
+
 # Headings of columns beside counts that are certainly no classes.
 BESIDE = {
     "id": (2602, 2601),
@@ -727,6 +810,23 @@ def test_options_that_contradict_each_other_are_refused(write, fedeas):
     ):  # fmt: skip
         done = fedeas("counts", path, *typed, "--out", "counts.csv")
         assert (done.code, len(done.err.splitlines())) == (2, 1), typed
+
+
+def test_years_are_classes_if_one_says_so(write, fedeas):
+    path = write("hospital,2021,2022\nA,10,30\nB,20,20\n")
+    words = command_of(fedeas("plan", path).err)
+    assert fedeas(*words).code == 0
+    assert LabelCounts.load(words[-1]).class_names == ("2021", "2022")
+
+
+@pytest.mark.parametrize("name", ["samples", "images", "count"])
+def test_label_sets_of_clients_with_one_row_each_are_planned_as_label_sets(name, write, fedeas):
+    path = write(f"site,flu,cough,{name}\nA,0,0,30\nB,1,0,10\nC,1,1,7\n")
+    done = fedeas("plan", path)
+    assert done.code == 0
+    assert "label set" in done.out + done.err
+    with pytest.raises(InputError):
+        LabelCounts.load(path)
 
 
 def test_a_table_is_never_replaced_by_its_counts(write, fedeas, tmp_path):

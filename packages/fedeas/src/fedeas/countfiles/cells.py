@@ -18,7 +18,8 @@ LEFT_OUT = frozenset({
 })  # fmt: skip
 _WHOLE = re.compile(r"[0-9]{1,16}(?:[.,]0{1,2})?")
 _GROUPED = re.compile(
-    r"[0-9]{1,3}(?P<sign>[.,'\u2019 \u00a0\u202f])[0-9]{3}(?:(?P=sign)[0-9]{3})*(?:[.,]0{1,2})?"
+    r"[1-9][0-9]{0,2}(?P<sign>[.,'\u2019 \u00a0\u202f])[0-9]{3}(?:(?P=sign)[0-9]{3})*"
+    r"(?:[.,]0{1,2})?"
 )
 _DECIMAL = re.compile(r"[+-]?[0-9]*[.,]?[0-9]+(?:[eE][+-]?[0-9]+)? ?[%\u2030]?")
 _BELOW = re.compile(r"(?:n ?)?(<|<=|\u2264) ?([0-9]{1,9})")
@@ -28,14 +29,29 @@ _RANGE = re.compile(r"([0-9]{1,9}) ?[-\u2013] ?([0-9]{1,9})")
 def kind_of_column(cells: Iterable[str]) -> str:
     """Tell whether most cells of a column hold counts, other numbers, or text.
 
+    Several ranges, as of ages, and no plain number are text.
+
     >>> kind_of_column(["1.203", "<5", "-"]), kind_of_column(["52.5"]), kind_of_column(["Berlin"])
     ('count', 'decimal', 'text')
     """
-    kinds = Counter(_kind(text) for text in cells if text)
+    cells = [text for text in cells if text]
+    ranges = {text for text in cells if _RANGE.fullmatch(text)}
+    if len(ranges) > 1 and ranges.issuperset(cells):
+        return "text"
+    kinds = Counter(map(_kind, cells))
     kinds.pop("blank", None)
     if 4 * kinds["count"] >= kinds.total():  # one with words in some cells has to be corrected
         return "count"
     return kinds.most_common(1)[0][0]
+
+
+def is_number(text: str) -> bool:
+    """Tell whether a cell holds a number of any kind.
+
+    >>> is_number("1.203"), is_number("0,5"), is_number("Source: KIS")
+    (True, True, False)
+    """
+    return _kind(text) in ("count", "decimal")
 
 
 def _kind(text: str) -> str:

@@ -97,6 +97,7 @@ class Choices:
         self.path = self._named = Path()  # which file is read, and which a problem named last
         self._problems: list[str] = []
         self._by_hand = False  # whether something has to be corrected in a file
+        self._as_json = False  # whether text cannot hold what is kept
         self._or_keep = True  # whether all of that may also be right as it is
 
     def ask(self, what: str, **tried: Any) -> None:
@@ -105,9 +106,13 @@ class Choices:
         self.options = replace(self.options, **{**tried, **lists})
         self._note_problem(what)
 
-    def refuse(self, what: str, *, or_keep: bool = False) -> None:
-        """Note what has to be corrected in the file; `or_keep` if it may be right as it is."""
+    def refuse(self, what: str, *, or_keep: bool = False, as_json: bool = False) -> None:
+        """Note what has to be corrected in the file; `or_keep` if it may be right as it is.
+
+        `as_json` if counts that are kept as they are cannot be written as text.
+        """
         self._by_hand = True
+        self._as_json |= as_json
         self._or_keep &= or_keep
         self._note_problem(what)
 
@@ -123,6 +128,8 @@ class Choices:
         if self._by_hand and not self._or_keep:
             raise InputError("; ".join(self._problems), fix="correct this in the file")
         options = replace(self.options, keep=self.given.keep or self._by_hand)
+        if self._as_json:
+            out = str(Path(out).with_suffix(".json"))
         words = ["fedeas", "counts", *map(str, paths), *options.typed(), "--out", out]
         way = "correct the file, or if it is right" if self._by_hand else "if this is right"
         raise UnclearError(self._problems, shlex.join(words), way)

@@ -30,6 +30,20 @@ _YEARS = (1990, 2035)
 _ROUNDING = 2  # by how much a sum of all others may be off: somebody corrected a cell
 _EVIDENCE = 2.0  # decimal digits from which on equal numbers are no coincidence
 _SAMPLES_FROM = 10  # rows of 0 and 1 that are samples, not clients
+SAMPLES, PERIODS, LABEL_SETS = "samples", "periods", "label sets"
+_YEAR = r"(?:(?:jahr|year|fy|ann\u00e9e) ?)?(?:19[0-9]{2}|20[0-9]{2}|2100)"
+_QUARTER = r"q[1-4]|[1-4]\. ?quartal"
+_MONTH = (
+    "jan(?:uary|uar)?|feb(?:ruary|ruar)?|mar(?:ch)?|m\u00e4r(?:z)?|apr(?:il)?|may|mai|june?|juni|"
+    "july?|juli|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|okt(?:ober)?|nov(?:ember)?|"
+    "de[cz](?:ember)?"
+)
+_PERIOD = re.compile(
+    rf"{_YEAR}|(?:{_QUARTER}|{_MONTH})[ -]?(?:{_YEAR})?|{_YEAR}[ -]?(?:{_QUARTER}|{_MONTH})",
+    re.IGNORECASE,
+)
+# What the column of counts of a table of label sets is called.
+_SET_COUNTS = frozenset(("images", "samples", "count", "counts", "n", "people", "patients"))
 _SUMMARY = re.compile(
     "tot|sum|all|gesamt|ensemble|mean|average|\u03c3|\u03a3|\u2211|^std?$|^sd$", re.IGNORECASE
 )
@@ -40,7 +54,7 @@ class Doubt:
     """A row or a column that is certainly no client or class; without a name it is all of them."""
 
     what: str
-    kind: str = ""  # 'row' or 'column'
+    kind: str = ""  # 'row' or 'column'; of all of them SAMPLES, PERIODS or LABEL_SETS
     name: str = ""
 
 
@@ -67,6 +81,27 @@ def heading_problem(head: Sequence[str]) -> str | None:
     return None
 
 
+def are_periods(names: Sequence[str]) -> bool:
+    """Tell whether all names are years, quarters or months.
+
+    >>> are_periods(["2021", "2022"]), are_periods(["Q1", "Q2"]), are_periods(["year 1", "2021"])
+    (True, True, False)
+    """
+    return len(names) > 1 and all(map(_PERIOD.fullmatch, names))
+
+
+def _are_label_sets(values: Ints, classes: Sequence[str]) -> bool:
+    """Tell whether columns of 0 and 1 are followed by one or two of counts."""
+    labels = len(classes)
+    while labels and classes[labels - 1].lower() in _SET_COUNTS:
+        labels -= 1
+    if labels < 2 or labels == len(classes):
+        return False
+    held, counts = values[:, :labels], values[:, labels:]
+    is_sum = (held.sum(axis=1) == counts[:, 0]).all()
+    return bool(held.max() <= 1 < counts.max() and not is_sum)
+
+
 def words_of(name: str) -> list[str]:
     """Return the words of a name in small letters.
 
@@ -86,7 +121,14 @@ def find_doubts(
     classes = classes or [str(c) for c in range(columns)]
     doubts = []
     if rows >= _SAMPLES_FROM and values.max() <= 1:
-        doubts.append(Doubt("all cells are 0 or 1: rows seem to be samples, not clients"))
+        what = "all cells are 0 or 1: rows seem to be samples, not clients"
+        doubts.append(Doubt(what, SAMPLES))
+    if _are_label_sets(values, classes):
+        what = f"columns of 0 and 1 before {classes[-1]!r}: this looks like label sets"
+        doubts.append(Doubt(what, LABEL_SETS))
+    if are_periods(classes):
+        what = f"the columns {classes[0]!r} to {classes[-1]!r} are years or parts of one"
+        doubts.append(Doubt(f"{what}, not classes", PERIODS))
     for c, name in enumerate(classes):
         words = words_of(name)
         if (words and words[-1] in _ATTRIBUTES) or re.search("[%\u2030]", name):

@@ -36,7 +36,10 @@ def text_grid(choices: Choices) -> Grid:
     """Read CSV and its kin, in any encoding and with any delimiter."""
     path = choices.path
     try:
-        text = _decoded_text(path, choices)
+        text = _decoded_text(path, choices).removesuffix("\x1a")  # how DOS ends a file
+        if "\0" in text:
+            line = text.count("\n", 0, text.index("\0")) + 1
+            raise InputError(f"{path} line {line} holds a NUL byte", fix="save it as UTF-8 text")
         rows = io.StringIO(text, newline="")
         delimiter = _delimiter(
             [line for line, _ in zip(rows, range(_LOOKED_AT), strict=False)], choices

@@ -55,7 +55,10 @@ def label_sets_of(classes: Sequence[str]) -> LabelSets | None:
 
 
 def holds_label_sets(path: Path) -> bool:
-    """Tell whether a file is a table of label sets in which a client has several rows."""
+    """Tell whether a file is a table of label sets, by its heading and its cells.
+
+    Where no client has several rows, the counts must not be the numbers of labels: a total.
+    """
     if path.suffix.lower() not in _ENDINGS or not path.is_file():
         return False
     try:
@@ -63,10 +66,16 @@ def holds_label_sets(path: Path) -> bool:
     except (InputError, ValueError):  # also of a file without rows
         return False  # the reader of label counts says what is wrong
     places = _places(head)
-    if places is None or len({row[0] for row in rows if row}) == len(rows):
+    if places is None or not rows:
         return False
     labels = slice(1, 1 + places.labels)
-    return all(set(row[labels]) <= {"0", "1"} for row in rows)
+    if not all(set(row[labels]) <= {"0", "1"} for row in rows):
+        return False
+    if len({row[0] for row in rows if row}) < len(rows):
+        return True
+    counts = [row[1 + places.labels : 2 + places.labels] for row in rows]
+    sums = [[str(row[labels].count("1"))] for row in rows]
+    return counts != sums and any(count not in (["0"], ["1"]) for count in counts)
 
 
 class _Places(NamedTuple):

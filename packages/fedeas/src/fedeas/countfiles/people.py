@@ -7,6 +7,7 @@ once, together with the whole command that reads the table in this way.
 
 import re
 import shlex
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,9 +20,18 @@ from numpy.typing import NDArray
 from fedeas._util.files import check_regular, parse_json, read_text
 from fedeas._util.scalars import LARGEST
 from fedeas.countfiles import nvflare
-from fedeas.countfiles.cells import LEFT_OUT, CellReader, kind_of_column
+from fedeas.countfiles.cells import LEFT_OUT, CellReader, is_number, kind_of_column
 from fedeas.countfiles.choices import Choices, Options, UnclearError
-from fedeas.countfiles.doubts import CLIENT_WORDS, find_doubts, heading_problem, words_of
+from fedeas.countfiles.doubts import (
+    CLIENT_WORDS,
+    LABEL_SETS,
+    PERIODS,
+    SAMPLES,
+    are_periods,
+    find_doubts,
+    heading_problem,
+    words_of,
+)
 from fedeas.countfiles.grids import Grid, json_grid, pandas, parquet_grid, sheet_grid, text_grid
 from fedeas.countfiles.label_sets import holds_label_sets
 from fedeas.countfiles.strict import READABLE, Table, people_out, table_of_pairs
@@ -34,6 +44,13 @@ _COUNTS = frozenset({
     "count", "counts", "n", "number", "anzahl", "patients", "patienten", "cases", "samples",
     "images", "freq", "frequency",
 })  # fmt: skip
+# Words of columns that describe a row, and last words of those that number the rows.
+_DESCRIBES = frozenset({
+    "age", "alter", "edad", "eta", "id", "year", "jahr", "annee", "month", "monat", "week", "kw",
+    "zip", "plz", "fold", "dossier",
+})  # fmt: skip
+_NUMBERS = frozenset(("no", "nr", "number", "nummer", "rank", "index"))
+_PATIENTS = _COUNTS - {"n", "number", "anzahl"}  # these may also number the rows
 _EVERYBODY = frozenset(("all", "alle", "total", "gesamt", "both"))
 _LOOKED_AT = 20_000  # rows that tell what a column holds
 _NOTHING = Table(np.zeros((1, 2), np.int64), ("",), ("", " "))  # where a file is refused
@@ -139,12 +156,17 @@ class _Reader(Choices):
                 f"{self.path} holds no table", allowed="a heading, and a row per client"
             )
         place = fits.index(True)
+        self._check_heading_above(top, place)
         above = [" ".join(filter(None, row)) for row in top.iloc[:place].to_numpy()]
         if titles := [title for title in above if title]:
             self.notes.append(f"{self.path}: left out above the heading: {'; '.join(titles)}")
         head = [str(name).strip() for name in frame.iloc[place]]
         body = frame.iloc[place + 1 :]
         body = body[(body != "").any(axis=1)]
+        heading = grid.lengths[frame.index[place]] if len(grid.lengths) else len(head)
+        beyond = body.iloc[:, heading:] != ""
+        longer = set(body.index[beyond.any(axis=1)])
+        head, body = head[:heading], body.iloc[:, :heading]
         needed = [c for c, name in enumerate(head) if name or (body.iloc[:, c] != "").any()]
         head, body = [head[c] for c in needed], body.iloc[:, needed]
         if not len(body):
@@ -159,14 +181,41 @@ class _Reader(Choices):
         body = body.set_axis(head, axis=1)
         if len(body) > _LOOKED_AT:
             body = body.apply(lambda column: column.str.strip())
-        short = {line for line, length in enumerate(grid.lengths) if length <= needed[-1]}
+        width = needed[-1] + 1
+        short = {line for line, length in enumerate(grid.lengths) if length < width}
         body = self._without_rows(body, short)
+        self._check_lengths(body, grid.lengths, short | longer, heading)
         kept = [name for name in head if name not in self.options.drop_columns]
         self._dropped |= set(head) - set(kept)
         return self._by_layout(kept, body[kept])
 
+    def _check_heading_above(self, top: Any, place: int) -> None:
+        """Refuse a heading that lacks the name of one column of numbers: it is no title."""
+        if place == 0:
+            return
+        above, below = top.iloc[place - 1].tolist(), top.iloc[place].tolist()
+        filled = [name for name in above if name]
+        unnamed = [c for c, name in enumerate(above) if below[c] and not name]
+        if len(filled) < 2 or len(unnamed) != 1 or any(map(is_number, filled)):
+            return
+        if is_number(below[unnamed[0]]):
+            row = int(top.index[place - 1]) + 1
+            raise InputError(
+                f"{self.path} row {row} is the heading, and column {unnamed[0] + 1} has no name",
+                fix="name the column",
+            )
+
+    def _check_lengths(self, body: Any, lengths: Sequence[int], other: set[int], own: int) -> None:
+        """Refuse a row that has more or fewer cells than the heading, whose number is given."""
+        if wrong := [line for line in body.index if line in other]:
+            cells = _cells(lengths[wrong[0]])
+            self.refuse(f"row {wrong[0] + 1} has {cells}, the heading has {own}")
+
     def _without_rows(self, body: Any, short: set[int]) -> Any:
-        """Leave out the rows that are to be dropped, and ask about notes below a table."""
+        """Leave out the rows that are to be dropped, and ask about notes below a table.
+
+        A row that holds a number is no note, and neither is a client whose cells are all blank.
+        """
         first = (
             body.apply(lambda row: next(filter(None, row)), axis=1)
             if len(body) < 5_000
@@ -175,14 +224,19 @@ class _Reader(Choices):
         if self.options.keep or self.options.label is not None:
             notes = first[[]] if len(first) else first
         else:
-            alone = (body != "").sum(axis=1) == 1
-            notes = first[alone | first.index.isin(list(short))]
+            filled = (body != "").sum(axis=1)
+            last = max(filled.index[filled > 1], default=-1)
+            alone = (filled == 1) & (body.shape[1] > 2)
+            likely = body.index[alone | body.index.isin(list(short))]
+            notes = first[
+                [line for line in likely if _is_note(body.loc[line], line in short, line > last)]
+            ]
         new = [name for name in dict.fromkeys(notes) if name not in self.options.drop_rows]
-        if new and body.shape[1] > 2:
+        if new:
             shown = ", ".join(map(repr, new[:3]))
             self.ask(f"has rows that seem to be notes: {shown}", drop_rows=tuple(new))
         named = first.isin(self.options.drop_rows)
-        for column in filter(None, (self.options.client, body.columns[0])):
+        for column in {body.columns[0], self.options.client} - {None}:
             named |= body[column].isin(self.options.drop_rows)
         self._dropped |= set(first[named]) | set(body[body.columns[0]][named])
         if self.options.client is not None:
@@ -251,24 +305,15 @@ class _Reader(Choices):
                     f"{self.path} has no column of clients", fix="give --client-name NAME"
                 )
             self.ask(f"clients seem to be in {client!r}", client=client)
-        clients = (
-            body[self.options.client]
-            if self.options.client
-            else (self._pd.Series(options.client_name, index=body.index))
-        )
-        used = {self.options.client, label}
-        likely = [
-            name
-            for name in head
-            if name not in used and kinds[name] == "count" and _COUNTS.intersection(words_of(name))
-        ]
-        if options.count is None and likely and not options.keep:
-            self.ask(
-                f"counts seem to be in {likely[0]!r} (--keep instead of --count if every "
-                "row is a sample)",
-                count=likely[0],
-            )
+        if self.options.client is not None:
+            clients = body[self.options.client]
+        else:
+            clients = self._pd.Series(options.client_name, index=body.index)
         labels = body[label]
+        if options.count is None and not options.keep:
+            used = (self.options.client, label)
+            numbers = [name for name in head if name not in used and kinds[name] == "count"]
+            self._ask_count(numbers, body, self._pd.DataFrame({"client": clients, "label": labels}))
         if (clients == "").any():
             row = int(clients.index[(clients == "").argmax()]) + 1
             self.refuse(f"row {row} names no client")
@@ -295,6 +340,29 @@ class _Reader(Choices):
         table = table_of_pairs(list(sums.index), sums.tolist())
         self.notes.append(f"{self.path}: {len(body):,} rows, classes in {label!r}")
         return self._without_doubts(table) if self.options.count is not None else table
+
+    def _ask_count(self, numbers: list[str], body: Any, pairs: Any) -> None:
+        """Ask which column of numbers holds counts, if one may do so."""
+        if "" in numbers:
+            self.refuse("a column of numbers has no heading: name the column")
+            return
+        again = bool(pairs.duplicated().any())
+        numbers = [name for name in numbers if not _describes_row(name, body[name], again)]
+        named = [name for name in numbers if _COUNTS.intersection(words_of(name))]
+        if named or (len(numbers) == 1 and not again):
+            count = (named or numbers)[0]
+            self.ask(
+                f"counts seem to be in {count!r} (--keep instead of --count if every row is a "
+                "sample)",
+                count=count,
+            )
+        elif numbers and not again:
+            shown = ", ".join(map(repr, numbers))
+            self.refuse(
+                f"one of the columns {shown} may hold counts: give it as --count, or --keep if "
+                "every row is a sample",
+                or_keep=True,
+            )
 
     def _ask_repeated(self, clients: Any, labels: Any, body: Any) -> None:
         """Ask whether counts of a class of a client in several rows are to be added up."""
@@ -351,6 +419,9 @@ class _Reader(Choices):
             body, names = body[~unnamed], names[~unnamed]
         values = self._numbers(body[columns])
         if self.options.transpose:
+            if are_periods(columns) and not self.options.keep:
+                what = f"the columns {columns[0]!r} to {columns[-1]!r} are years or parts of one"
+                self.refuse(f"{what}, not clients", or_keep=True)
             return self._without_doubts(Table(values.T.copy(), tuple(columns), tuple(names)))
         table = self._without_doubts(Table(values, tuple(names), tuple(columns)))
         self._ask_repeated_clients(table, names)
@@ -424,11 +495,12 @@ class _Reader(Choices):
 
     def _numbers(self, frame: Any) -> Ints:
         """Return the counts in cells of text."""
-        cells = CellReader(frame.to_numpy(dtype=object).ravel())
+        texts = frame.to_numpy(dtype=object).ravel().tolist()
+        cells = CellReader(texts)
         options = self.options
 
         def where(text: str) -> str:
-            row, column = np.argwhere(frame.to_numpy(dtype=object) == text)[0]
+            row, column = divmod(texts.index(text), frame.shape[1])
             return f"row {int(frame.index[row]) + 1}, column {frame.columns[column]!r}"
 
         for text, what in cells.wrong(options.thousands):
@@ -443,8 +515,9 @@ class _Reader(Choices):
             number = _cells(cells.number(gaps))
             what = f"{number} such as {gaps[0]!r} ({where(gaps[0])}) without a number"
             self.ask(f"{what}, taken for 0", blank=0)
-        if hidden := cells.suppressed:
-            low, high = cells.suppressed_range
+        hidden = cells.suppressed
+        low, high = cells.suppressed_range if hidden else (0, 0)
+        if hidden and low <= high:  # otherwise it is refused above
             if options.suppressed is None:
                 middle = (low + high) // 2 if high < LARGEST else low
                 allowed = f"any from {low} to {high}" if high < LARGEST else "any number"
@@ -472,9 +545,17 @@ class _Reader(Choices):
             )
             found = find_doubts(table.values, table.clients, table.classes)
             doubts = [doubt for doubt in found if doubt.name]
+            whole = {doubt.kind: doubt.what for doubt in found if not doubt.name}
+            if LABEL_SETS in whole:
+                form = "site,flu,cough,samples: commas, and a column 'samples' at the end"
+                self.refuse(f"{whole[LABEL_SETS]}, which have the form {form}")
+                return table
             again = len(set(table.clients or ())) < len(table.clients or ())
-            if len(found) > len(doubts) and not again:
-                self.refuse(f"{found[0].what}; give their clients in a column")
+            if SAMPLES in whole and not again:
+                self.refuse(f"{whole[SAMPLES]}; give their clients in a column")
+            if PERIODS in whole and not self.options.keep:
+                self.refuse(whole[PERIODS], or_keep=True, as_json=True)
+                return table
             if self.options.keep:
                 self.notes += [f"{self.path}: {doubt.what}; kept as it is" for doubt in doubts]
                 return table
@@ -527,6 +608,31 @@ class _Reader(Choices):
 def _is_flag(column: Any) -> bool:
     """Tell whether a column holds 0 and 1: whether a sample is of this class."""
     return set(column.head(_LOOKED_AT)) <= {"0", "1"}
+
+
+def _describes_row(name: str, column: Any, again: bool) -> bool:
+    """Tell whether a column of numbers is an age, a year or a number of the row, and no count.
+
+    `again` if a client and a label are in several rows: then 1, 2, 3 are hardly their counts.
+    """
+    plain = unicodedata.normalize("NFKD", name)
+    words = words_of("".join(sign for sign in plain if not unicodedata.combining(sign)))
+    if _DESCRIBES.intersection(words):
+        return True
+    if not column.is_unique or _PATIENTS.intersection(words):
+        return False
+    return again or (len(words) > 1 and words[-1] in _NUMBERS)
+
+
+def _is_note(row: Any, short: bool, below: bool) -> bool:
+    """Tell whether a row of one cell, or of too few, is a remark: never if it holds a number.
+
+    A row with all its cells is a client without numbers, unless several words end the table.
+    """
+    texts = [text for text in row if text]
+    if any(map(is_number, texts)):
+        return False
+    return short or not row.iloc[0] or (below and " " in texts[0])
 
 
 def _cells(number: int) -> str:
