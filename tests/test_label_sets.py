@@ -492,7 +492,6 @@ def test_options_for_single_labels_are_refused(sets_file):
     [
         "site,flu,rash\nN,1,0\nS,0,1\n",  # a row per client
         "site,flu,rash\nN,1,0\nN,0,1\nS,0,1\n",  # a label per row
-        "site,flu,rash,images\nN,1,0,50\nS,0,1,20\n",
         "site,label\nN,flu\nN,rash\nS,flu\n",
         "client,class,count\nN,flu,50\nN,rash,7\nS,flu,3\n",
         "site,flu,rash\nN,10,3\nS,4,90\n",
