@@ -52,8 +52,9 @@ class Frame:
         names = column_names(data)
         series = [_column(data, at) for at in range(len(names))]
         by_name = {} if schema is None else {column.name: column for column in schema.columns}
-        for name, values in zip(names, series, strict=True):
-            if name not in by_name and _names_rows(name, values):
+        read = [_values(n, v, by_name.get(n)) for n, v in zip(names, series, strict=True)]
+        for name, (values, originals) in zip(names, read, strict=True):
+            if name not in by_name and _names_rows(name, values, originals):
                 raise InputError(
                     f"column {name!r} names its rows, and a synthetic row has no name",
                     fix="drop the column; a model learns nothing from it",
@@ -64,7 +65,7 @@ class Frame:
                 got=[name for name in names if name not in by_name] or list(names),
                 allowed=", ".join(schema.names),
             )
-        parts = [_read(name, v, by_name.get(name)) for name, v in zip(names, series, strict=True)]
+        parts = [_encode(n, *each, by_name.get(n)) for n, each in zip(names, read, strict=True)]
         columns, categories, values = zip(*parts, strict=True)
         rows = np.column_stack(values).astype(np.float32)
         return cls(data, schema or Schema(tuple(columns)), tuple(categories), rows)
@@ -95,13 +96,13 @@ class Frame:
         return library.concat([frame, library.DataFrame(series)])
 
 
-def _names_rows(name: str, series: Any) -> bool:
+def _names_rows(name: str, values: Values, originals: dict[str, Any]) -> bool:
     """Tell whether a column names its rows; objects that are all numbers count as numbers."""
-    values, originals = _values(name, series)
-    if originals and all(type(item) in (int, float) for item in originals.values()):
-        items = [item for item in _items(name, series) if item is not None]
-        return numbers_name_rows(name, np.array(items, np.float64))
-    return names_rows(name, values)
+    known = list(originals.values())
+    if values.codes is None or not known or any(type(item) not in (int, float) for item in known):
+        return names_rows(name, values)
+    numbers = np.array(known, np.float64)[values.codes[values.codes >= 0]]
+    return numbers_name_rows(name, numbers)
 
 
 def column_names(data: Any) -> tuple[str, ...]:
@@ -117,26 +118,25 @@ def _column(data: Any, at: int) -> Any:
     return data.iloc[:, at] if hasattr(data, "iloc") else data[data.columns[at]]
 
 
-def _read(
-    name: str, series: Any, declaration: Column | None
+def _encode(
+    name: str, values: Values, originals: dict[str, Any], declaration: Column | None
 ) -> tuple[Column, tuple[Any, ...], NDArray[np.float64]]:
     """Return what a column holds, its categories as they are, and its values as rows have them."""
-    values, items = _values(name, series, bool(declaration and declaration.categories))
     if values.numbers is not None and np.isinf(values.numbers).any():
         raise InputError(f"column {name!r} has infinity", allowed="numbers, or gaps")
     if values.numbers is None and declaration is not None and not declaration.categories:
         raise InputError(f"column {name!r} holds texts", allowed="numbers, as the generator has")
     column = declaration or infer_column(name, values)
-    categories = tuple(items.get(text, text) for text in column.categories)
+    categories = tuple(originals.get(text, text) for text in column.categories)
     return column, categories, encode_column(column, values)
 
 
-def _values(name: str, series: Any, as_categories: bool = False) -> tuple[Values, dict[str, Any]]:
+def _values(name: str, series: Any, declaration: Column | None) -> tuple[Values, dict[str, Any]]:
     """Return a column's values, and what each of its texts is in the frame.
 
-    Numbers are numbers, unless the frame or a schema (`as_categories`) calls them categories.
+    Numbers are numbers, unless the frame or what a schema declares calls them categories.
     """
-    numbers = None if as_categories else _numbers(series)
+    numbers = None if declaration is not None and declaration.categories else _numbers(series)
     if numbers is not None:
         return Values("number", len(numbers), numbers=numbers), {}
     items = _items(name, series)
