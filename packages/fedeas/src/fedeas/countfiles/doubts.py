@@ -81,13 +81,15 @@ def heading_problem(head: Sequence[str]) -> str | None:
     return None
 
 
-def are_periods(names: Sequence[str]) -> bool:
-    """Tell whether all names are years, quarters or months.
+def periods_problem(names: Sequence[str]) -> str | None:
+    """Say so where all columns are years, quarters or months; None if they are not.
 
-    >>> are_periods(["2021", "2022"]), are_periods(["Q1", "Q2"]), are_periods(["year 1", "2021"])
-    (True, True, False)
+    >>> periods_problem(["Q1", "Q2"]), periods_problem(["year 1", "2021"])
+    ("the columns 'Q1' to 'Q2' are years or parts of one", None)
     """
-    return len(names) > 1 and all(map(_PERIOD.fullmatch, names))
+    if len(names) < 2 or not all(map(_PERIOD.fullmatch, names)):
+        return None
+    return f"the columns {names[0]!r} to {names[-1]!r} are years or parts of one"
 
 
 def _are_label_sets(values: Ints, classes: Sequence[str]) -> bool:
@@ -126,9 +128,8 @@ def find_doubts(
     if _are_label_sets(values, classes):
         what = f"columns of 0 and 1 before {classes[-1]!r}: this looks like label sets"
         doubts.append(Doubt(what, LABEL_SETS))
-    if are_periods(classes):
-        what = f"the columns {classes[0]!r} to {classes[-1]!r} are years or parts of one"
-        doubts.append(Doubt(f"{what}, not classes", PERIODS))
+    if problem := periods_problem(classes):
+        doubts.append(Doubt(f"{problem}, not classes", PERIODS))
     for c, name in enumerate(classes):
         words = words_of(name)
         if (words and words[-1] in _ATTRIBUTES) or re.search("[%\u2030]", name):

@@ -27,9 +27,9 @@ from fedeas.countfiles.doubts import (
     LABEL_SETS,
     PERIODS,
     SAMPLES,
-    are_periods,
     find_doubts,
     heading_problem,
+    periods_problem,
     words_of,
 )
 from fedeas.countfiles.grids import Grid, json_grid, pandas, parquet_grid, sheet_grid, text_grid
@@ -419,9 +419,9 @@ class _Reader(Choices):
             body, names = body[~unnamed], names[~unnamed]
         values = self._numbers(body[columns])
         if self.options.transpose:
-            if are_periods(columns) and not self.options.keep:
-                what = f"the columns {columns[0]!r} to {columns[-1]!r} are years or parts of one"
-                self.refuse(f"{what}, not clients", or_keep=True)
+            problem = None if self.options.keep else periods_problem(columns)
+            if problem:
+                self.refuse(f"{problem}, not clients", or_keep=True)
             return self._without_doubts(Table(values.T.copy(), tuple(columns), tuple(names)))
         table = self._without_doubts(Table(values, tuple(names), tuple(columns)))
         self._ask_repeated_clients(table, names)
