@@ -398,7 +398,30 @@ CASES = {
     ),
     "rows are diagnoses, in German": Case(
         "Krankheit,Charité,Köln\nPneumonie,120,30\nCOVID,10,300\n",
-        counts("x,Charité,Köln\nPneumonie,120,30\nCOVID,10,300\n"),
+        counts("x,Pneumonie,COVID\nCharité,120,10\nKöln,30,300\n"),
+    ),
+    "rows are classes, under a heading that nobody knows": Case(
+        "outcome,Hospital A,Hospital B\nflu,10,20\ncold,4,3\n",
+        counts("x,flu,cold\nHospital A,10,4\nHospital B,20,3\n"),
+    ),
+    "people with an age": Case(
+        "site,age_years,outcome\nA,54,0\nA,61,1\nB,33,0\nB,71,0\nB,45,1\nC,66,1\nC,59,2\n",
+        counts("x,0,1,2\nA,1,1,0\nB,2,1,0\nC,0,1,1\n"),
+    ),
+    "one client's labels": Case("diagnosis\nflu\ncold\nflu\n", counts("x,cold,flu\ntable,1,2\n")),
+    "one client's people": Case(
+        "patient,diagnosis\np1,flu\np2,cold\np3,flu\n", counts("x,cold,flu\ntable,1,2\n")
+    ),
+    "one client's counts": Case(
+        "diagnosis,count\nflu,14\ncold,20\ncovid,7\n",
+        counts("x,cold,covid,flu\ntable,20,7,14\n"),
+    ),
+    "classes in two spellings": Case("hospital,flu,Flu,cold\nA,10,5,7\nB,4,9,3\n"),
+    "clients in two spellings": Case("hospital,flu,cold\nSt. Anna,10,7\nst anna,4,3\nB,1,9\n"),
+    "subtotals of small numbers, under other names": Case(
+        "hospital,flu,cold,covid\nA,10,5,7\nB,4,9,3\nNorth,14,14,10\nC,3,8,9\nD,8,1,4\n"
+        "South,11,9,13\n",
+        counts("x,flu,cold,covid\nA,10,5,7\nB,4,9,3\nC,3,8,9\nD,8,1,4\n"),
     ),
     "UTF-16": Case(
         "Klinik\tp\tc\nCharité\t120\t30\nKöln\t10\t300\n".encode("utf-16"),

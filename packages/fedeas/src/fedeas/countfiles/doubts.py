@@ -25,12 +25,15 @@ _ATTRIBUTES = frozenset({
 CLIENT_WORDS = frozenset({
     "client", "site", "hospital", "clinic", "klinik", "institution", "bank", "device", "partition",
 })  # fmt: skip
-_LABELS = frozenset(("class", "classes", "label", "labels", "diagnosis", "diagnose"))
+_LABELS = frozenset({
+    "class", "classes", "label", "labels", "diagnosis", "diagnose", "disease", "condition",
+    "finding", "category", "species", "krankheit",
+})  # fmt: skip
 _YEARS = (1990, 2035)
 _ROUNDING = 2  # by how much a sum of all others may be off: somebody corrected a cell
-_EVIDENCE = 2.0  # decimal digits from which on equal numbers are no coincidence
+_EVIDENCE = 1.5  # decimal digits from which on equal numbers are no coincidence
 _SAMPLES_FROM = 10  # rows of 0 and 1 that are samples, not clients
-SAMPLES, PERIODS, LABEL_SETS = "samples", "periods", "label sets"
+SAMPLES, PERIODS, LABEL_SETS, SPELLINGS = "samples", "periods", "label sets", "spellings"
 _YEAR = r"(?:(?:jahr|year|fy|ann\u00e9e) ?)?(?:19[0-9]{2}|20[0-9]{2}|2100)"
 _QUARTER = r"q[1-4]|[1-4]\. ?quartal"
 _MONTH = (
@@ -54,8 +57,22 @@ class Doubt:
     """A row or a column that is certainly no client or class; without a name it is all of them."""
 
     what: str
-    kind: str = ""  # 'row' or 'column'; of all of them SAMPLES, PERIODS or LABEL_SETS
+    kind: str = ""  # 'row' or 'column'; of all of them SAMPLES, PERIODS, LABEL_SETS or SPELLINGS
     name: str = ""
+
+
+def names_clients(name: str) -> bool:
+    """Tell whether a heading has a word for clients.
+
+    >>> names_clients("Hospital A"), names_clients("COVID")
+    (True, False)
+    """
+    return not CLIENT_WORDS.isdisjoint(words_of(name))
+
+
+def are_clients(names: Sequence[str]) -> bool:
+    """Tell whether names are those of clients, such as 'Hospital A' and 'Hospital B'."""
+    return all(names_clients(name) and len(words_of(name)) > 1 for name in names)
 
 
 def heading_problem(head: Sequence[str]) -> str | None:
@@ -70,6 +87,8 @@ def heading_problem(head: Sequence[str]) -> str | None:
     words = words_of(head[0])
     if len(words) == 1 and words[0] in _LABELS and list(head) != LONG:
         return f"the first column is headed {head[0]!r}: rows seem to be classes, not clients"
+    if are_clients(head[1:]):
+        return f"the columns {head[1]!r} to {head[-1]!r} seem to be clients, not classes"
     if words and words[-1] in _ATTRIBUTES - {"id"}:
         return f"the first column is headed {head[0]!r}, which names no client"
     named = bool(CLIENT_WORDS.intersection(words)) and words[1:] in ([], ["0"], ["id"])
@@ -90,6 +109,20 @@ def periods_problem(names: Sequence[str]) -> str | None:
     if len(names) < 2 or not all(map(_PERIOD.fullmatch, names)):
         return None
     return f"the columns {names[0]!r} to {names[-1]!r} are years or parts of one"
+
+
+def same_but_for_spelling(names: Sequence[str]) -> str | None:
+    """Return two names that differ in capitals and in signs between words alone, if any.
+
+    >>> same_but_for_spelling(["flu", "cold", "Flu"])
+    "'flu' and 'Flu'"
+    """
+    first: dict[str, str] = {}
+    for name in names:
+        other = first.setdefault(re.sub(r"[\s._-]+", " ", name.casefold()), name)
+        if other != name:
+            return f"{other!r} and {name!r}"
+    return None
 
 
 def _are_label_sets(values: Ints, classes: Sequence[str]) -> bool:
@@ -130,6 +163,9 @@ def find_doubts(
         doubts.append(Doubt(what, LABEL_SETS))
     if problem := periods_problem(classes):
         doubts.append(Doubt(f"{problem}, not classes", PERIODS))
+    for what, names in (("clients", clients), ("classes", classes)):
+        if alike := same_but_for_spelling(names):
+            doubts.append(Doubt(f"{what} {alike} differ in their spelling only", SPELLINGS))
     for c, name in enumerate(classes):
         words = words_of(name)
         if (words and words[-1] in _ATTRIBUTES) or re.search("[%\u2030]", name):

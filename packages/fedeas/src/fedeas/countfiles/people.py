@@ -23,13 +23,16 @@ from fedeas.countfiles import nvflare
 from fedeas.countfiles.cells import LEFT_OUT, CellReader, is_number, kind_of_column
 from fedeas.countfiles.choices import Choices, Options, UnclearError
 from fedeas.countfiles.doubts import (
-    CLIENT_WORDS,
     LABEL_SETS,
     PERIODS,
     SAMPLES,
+    SPELLINGS,
+    are_clients,
     find_doubts,
     heading_problem,
+    names_clients,
     periods_problem,
+    same_but_for_spelling,
     words_of,
 )
 from fedeas.countfiles.grids import Grid, json_grid, pandas, parquet_grid, sheet_grid, text_grid
@@ -39,7 +42,10 @@ from fedeas.errors import InputError
 
 Ints = NDArray[np.int64]
 # Words in headings, which only ever lead to a suggestion.
-_LABEL = re.compile("(?<!row )label|class|categor|target|diagnos|finding", re.IGNORECASE)
+_LABEL = re.compile(
+    "(?<!row )label|class|categor|target|diagnos|finding|disease|condition|species|krankheit",
+    re.IGNORECASE,
+)
 _COUNTS = frozenset({
     "count", "counts", "n", "number", "anzahl", "patients", "patienten", "cases", "samples",
     "images", "freq", "frequency",
@@ -49,6 +55,7 @@ _DESCRIBES = frozenset({
     "age", "alter", "edad", "eta", "id", "year", "jahr", "annee", "month", "monat", "week", "kw",
     "zip", "plz", "fold", "dossier",
 })  # fmt: skip
+_AGES = frozenset(("age", "alter", "edad", "eta"))  # of a person: rows are samples
 _NUMBERS = frozenset(("no", "nr", "number", "nummer", "rank", "index"))
 _PATIENTS = _COUNTS - {"n", "number", "anzahl"}  # these may also number the rows
 _EVERYBODY = frozenset(("all", "alle", "total", "gesamt", "both"))
@@ -148,7 +155,7 @@ class _Reader(Choices):
         frame = frame.map(str.strip) if len(frame) <= _LOOKED_AT else frame
         top = frame.head(100)
         filled = (top != "").sum(axis=1)
-        usual = int(filled[filled > 1].mode().max()) if (filled > 1).any() else 2
+        usual = int(filled[filled > 1].mode().max()) if (filled > 1).any() else 1
         widths = zip(filled, top.iloc[:, 0], strict=True)
         fits = [n >= usual or (n == usual - 1 > 1 and (not first or n > 2)) for n, first in widths]
         if not any(fits):
@@ -250,15 +257,29 @@ class _Reader(Choices):
         texts = [name for name in head if kinds[name] == "text"]
         numbers = [name for name in head if kinds[name] == "count"]
         labels = [name for name in head if _LABEL.search(name) and not _is_flag(body[name])]
-        clients = [name for name in head if CLIENT_WORDS.intersection(words_of(name))]
+        clients = [name for name in head if names_clients(name)]
         if options.label is None and options.client is None and not options.transpose:
-            if labels[:1] == head[:1] and texts in ([], labels[:1]) and not clients:
+            if len(head) == 1 and not labels:
+                raise InputError(
+                    f"{self.path} holds no table", allowed="a heading, and a row per client"
+                )
+            if _are_of_one_client(head, labels, body):
+                self._ask_own_file(head, labels[0])
+            elif labels[:1] == head[:1] and texts in ([], labels[:1]) and not clients:
                 self.ask(
                     f"the first column is {head[0]!r}: rows seem to be classes",
                     transpose=True,
                 )
+            elif are_clients(head[1:]):
+                self.ask(
+                    f"the columns {head[1]!r} to {head[-1]!r} seem to be clients: rows seem "
+                    "to be classes",
+                    transpose=True,
+                )
             elif self._is_records(texts, numbers, labels, clients, body):
-                self._ask_columns(head, texts, labels, clients)
+                self._ask_columns(head, labels[0] if labels else texts[-1], texts, clients)
+            elif label := _label_of_people(head, clients, body):
+                self._ask_columns(head, label, texts, clients)
         if self.options.label is not None:
             return self._records(head, kinds, body)
         return self._wide(head, kinds, clients, body)
@@ -278,10 +299,16 @@ class _Reader(Choices):
         # Without a word for it, labels are the text that several rows share.
         return len(texts) > 1 and len(others) < 2 and bool(body[texts[-1]].duplicated().any())
 
+    def _ask_own_file(self, head: list[str], label: str) -> None:
+        """Ask whether all rows are of one client, who is called as the file is."""
+        name = self.path.stem
+        counts = [name for name in head if name != label and _COUNTS.intersection(words_of(name))]
+        what = f"has no column of clients: all rows seem to be of one client, called {name!r} here"
+        self.ask(what, client_name=name, label=label, count=counts[0] if counts else None)
+
     def _ask_columns(
-        self, head: list[str], texts: list[str], labels: list[str], clients: list[str]
+        self, head: list[str], label: str, texts: list[str], clients: list[str]
     ) -> None:
-        label = labels[0] if labels else texts[-1]
         client = next((name for name in (*clients, *texts, *head) if name != label), head[0])
         columns = ", ".join(repr(name) for name in head if name not in (client, label))
         others = f" (the other columns are {columns})" if columns else ""
@@ -298,7 +325,7 @@ class _Reader(Choices):
         options = self.options
         label = options.label or ""
         if options.client is None and options.client_name is None:
-            likely = [name for name in head if CLIENT_WORDS.intersection(words_of(name))]
+            likely = [name for name in head if names_clients(name)]
             client = next((name for name in (*likely, *head) if name != label), None)
             if client is None:
                 raise InputError(
@@ -384,13 +411,9 @@ class _Reader(Choices):
 
     def _check_names(self, names: Sequence[str], what: str) -> None:
         """Refuse names in two spellings, and lists of labels."""
-        alike: dict[str, str] = {}
-        for name in names:
-            other = alike.setdefault(re.sub(r"[\s_-]+", " ", name.casefold()), name)
-            if other != name:
-                what = f"{what} {other!r} and {name!r} differ in their spelling only"
-                self.refuse(what, or_keep=True)
-                return
+        if alike := same_but_for_spelling(names):
+            self.refuse(f"{what} {alike} differ in their spelling only", or_keep=True)
+            return
         single = set(names)
         for name in names:
             parts = [part.strip() for part in re.split(r"[|;,/+&]", name)]
@@ -491,7 +514,8 @@ class _Reader(Choices):
             twice = names[names.isin(clients) & names.duplicated()].iloc[0]
             first, second, *_ = (line + 1 for line in names.index[names == twice])
             what = f"client {twice!r} is in row {first} and in row {second}"
-            self.ask(f"{what}: added up", add_up=True)
+            other = "(--label COLUMN instead if every row is a sample)"
+            self.ask(f"{what}: added up {other}", add_up=True)
 
     def _numbers(self, frame: Any) -> Ints:
         """Return the counts in cells of text."""
@@ -553,9 +577,10 @@ class _Reader(Choices):
             again = len(set(table.clients or ())) < len(table.clients or ())
             if SAMPLES in whole and not again:
                 self.refuse(f"{whole[SAMPLES]}; give their clients in a column")
-            if PERIODS in whole and not self.options.keep:
-                self.refuse(whole[PERIODS], or_keep=True, as_json=True)
-                return table
+            for kind in (PERIODS, SPELLINGS):
+                if kind in whole and not self.options.keep:
+                    self.refuse(whole[kind], or_keep=True, as_json=True)
+                    return table
             if self.options.keep:
                 self.notes += [f"{self.path}: {doubt.what}; kept as it is" for doubt in doubts]
                 return table
@@ -608,6 +633,24 @@ class _Reader(Choices):
 def _is_flag(column: Any) -> bool:
     """Tell whether a column holds 0 and 1: whether a sample is of this class."""
     return set(column.head(_LOOKED_AT)) <= {"0", "1"}
+
+
+def _are_of_one_client(head: list[str], labels: list[str], body: Any) -> bool:
+    """Tell whether a file has labels, and counts of them or a column that numbers its rows."""
+    others = [name for name in head if name not in labels]
+    if not labels or len(others) > 1 or any(map(names_clients, head)):
+        return False
+    if not others or _COUNTS.intersection(words_of(others[0])):
+        return True
+    return bool(body[labels[0]].duplicated().any() and body[others[0]].is_unique)
+
+
+def _label_of_people(head: list[str], clients: list[str], body: Any) -> str | None:
+    """Return the column that seems to hold labels, if rows have an age: they are samples."""
+    client = (clients or head)[0]
+    ages = [name for name in head if _AGES.intersection(words_of(name))]
+    labels = [name for name in head if name not in (client, *ages) and not body[name].is_unique]
+    return labels[-1] if ages and labels and body[client].duplicated().any() else None
 
 
 def _describes_row(name: str, column: Any, again: bool) -> bool:
