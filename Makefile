@@ -1,20 +1,18 @@
 # `make check` is all that a contributor needs: it does what CI does.
-.PHONY: install wheels check lint types docs test coverage nightly format
+.PHONY: install dist check lint types docs test coverage nightly format
 
 check: lint types test
 
-# All three packages from this checkout, editable. torch by its exact version, and first: asked for in
-# another way it brings gigabytes for GPUs.
+# This checkout, editable. torch by its exact version, and first: asked for in another way it brings
+# gigabytes for GPUs.
 install:
 	python -m pip install --constraint constraints.txt "$$(grep '^torch==' constraints.txt)"
-	python -m pip install --constraint constraints.txt --editable "packages/fedeas[dev]" \
-		--editable packages/fedeas-private --editable "packages/fedeas-lab[all]"
+	python -m pip install --constraint constraints.txt --editable ".[dev]"
 
-# The three wheels, in dist/.
-wheels:
+# The wheel and the source distribution, in dist/.
+dist:
 	rm -rf dist
-	for package in fedeas fedeas-private fedeas-lab; do \
-		python -m build --wheel --outdir dist packages/$$package || exit 1; done
+	python -m build --outdir dist .
 
 lint:
 	ruff check .
@@ -36,7 +34,7 @@ test:
 
 # All tests with coverage (coverage.xml, htmlcov/); programs that tests start are not measured. The
 # threshold is for the planner, which reaches 95 % with the tests of tests/core.txt alone.
-CORE = planning/* planning/policies/* countfiles/* partition/*
+CORE = planning/* planning/policies/* counts/* partition/*
 comma = ,
 space = $() $()
 coverage:

@@ -25,11 +25,11 @@ from pathlib import Path
 from private_federated import ALPHA, images
 from tables_study import TABLES, base, named, settings_of
 
-from fedeas._util.settings import read_settings, read_toml
+from fedeas._internal.settings import read_settings, read_toml
+from fedeas.lab.config import Config
+from fedeas.lab.resolve import partition_data
+from fedeas.lab.results import Mean
 from fedeas.planning.diagnosis import LITTLE, diagnose
-from fedeas_lab.config import Config
-from fedeas_lab.resolve import partition_data
-from fedeas_lab.results import Mean
 from reproduction.evidence import minus
 from reproduction.study import RECORD, read_rows
 

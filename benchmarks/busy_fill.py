@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fedeas._util.blocks import usable_cores
+from fedeas._internal.blocks import usable_cores
 
 ROOT = Path(__file__).parents[1]
 FEDEAS = [sys.executable, "-W", "ignore", "-m", "fedeas"]

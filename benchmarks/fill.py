@@ -25,10 +25,11 @@ import torch
 from diffusers import DPMSolverMultistepScheduler, UNet2DModel
 
 from fedeas import FedEAS, LabelCounts, Plan
-from fedeas.cache import Cache, fill
+from fedeas.cache import Cache
+from fedeas.cache.fill import fill
 from fedeas.generators import Generator, make_generator
 
-MODELS = Path(__file__).parents[1] / "packages" / "fedeas-lab" / "src" / "fedeas_lab" / "models"
+MODELS = Path(__file__).parents[1] / "packages" / "fedeas-lab" / "src" / "fedeas.lab" / "models"
 GUIDANCE = 2.0
 
 

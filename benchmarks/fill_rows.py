@@ -15,7 +15,8 @@ import time
 import numpy as np
 
 from fedeas import LabelCounts, Plan
-from fedeas.cache import Cache, fill
+from fedeas.cache import Cache
+from fedeas.cache.fill import fill
 from fedeas.generators import Gaussian
 
 CLASSES = tuple("abcdefgh")

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fedeas.counts.label_sets import LabelSetCounts
 from fedeas.planning.label_set_plan import LabelSetPlan, plan_label_sets
-from fedeas.planning.label_sets import LabelSetCounts
 
 
 def draw(samples: int, labels: int, sites: int) -> tuple[np.ndarray, np.ndarray]:

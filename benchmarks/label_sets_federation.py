@@ -33,24 +33,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas.cache import Cache, fill
+from fedeas.cache import Cache
+from fedeas.cache.fill import fill
+from fedeas.counts.label_sets import LabelSetCounts, name_label_sets
 from fedeas.data import Dataset, Federation, federate, load_images
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.client import make_client_app
-from fedeas.flower.rounds import run_rounds
-from fedeas.flower.simulated import Simulation
 from fedeas.generators import Generator
 from fedeas.generators.resampler import Copies
+from fedeas.lab.results import Mean
 from fedeas.partition import Dirichlet
 from fedeas.planning.label_set_plan import plan_label_sets
-from fedeas.planning.label_sets import LabelSetCounts, name_label_sets
 from fedeas.planning.policies import FedEAS
-from fedeas.training.loop import scores, steps_of, use_threads
-from fedeas.training.models import make_model
-from fedeas.training.samples import Samples, Task
-from fedeas.training.settings import Federated, Local, ModelSettings
-from fedeas_lab.results import Mean
-from fedeas_private.generator.make import make_private
+from fedeas.private.generator.make import make_private
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.client import make_client_app
+from fedeas.train.flower.rounds import run_rounds
+from fedeas.train.flower.simulated import Simulation
+from fedeas.train.loop import scores, steps_of, use_threads
+from fedeas.train.models import make_model
+from fedeas.train.samples import Samples, Task
+from fedeas.train.settings import Federated, Local, ModelSettings
 
 WAYS = ("none", "copies", "private", "fresh")
 ALPHAS = (0.1, 0.02)

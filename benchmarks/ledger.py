@@ -15,8 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from fedeas._util.files import sealed, write_json
-from fedeas_private.ledger import Ledger, LedgerEntry
+from fedeas._internal.files import sealed, write_json
+from fedeas.private.ledger import Ledger, LedgerEntry
 
 MOST = 0.005  # seconds of the processor
 

@@ -30,14 +30,14 @@ import torch
 from numpy.typing import NDArray
 
 from fedeas import InfeasibleError
-from fedeas._util.seeds import child_rng
+from fedeas._internal.seeds import child_rng
 from fedeas.data import Dataset, load_images
 from fedeas.generators import make_generator
-from fedeas.training.models.unet import Draw, denoising_loss
-from fedeas_private.generator.make import make_from_sums
-from fedeas_private.queries.moments import frequencies_of
-from fedeas_private.queries.query import SampleSum
-from fedeas_private.sums import Release, release
+from fedeas.private.generator.make import make_from_sums
+from fedeas.private.queries.moments import frequencies_of
+from fedeas.private.queries.query import SampleSum
+from fedeas.private.sums import Release, release
+from fedeas.train.models.unet import Draw, denoising_loss
 
 SITES, CLASSES, DRAWN = 20, 10, 2000
 DELTA = 1e-5  # of the published figures

@@ -12,8 +12,8 @@ import statistics
 import tempfile
 import time
 
-from fedeas_private.ledger import Ledger
-from fedeas_private.noise import SumNoise
+from fedeas.private.ledger import Ledger
+from fedeas.private.noise import SumNoise
 
 WORDS, REPEATS = 1_000_000, 3
 

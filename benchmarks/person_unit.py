@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from private_generator import DELTA, accuracy, share
 
-from fedeas._util.seeds import child_rng
+from fedeas._internal.seeds import child_rng
 from fedeas.data import Dataset, load_images
-from fedeas_private.generator.make import make_private
-from fedeas_private.groups import PER_GROUP, Groups
+from fedeas.private.generator.make import make_private
+from fedeas.private.groups import PER_GROUP, Groups
 
 Ints = NDArray[np.int64]
 

@@ -34,7 +34,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedeas import FedEAS, LabelCounts, WaterFill
-from fedeas.countfiles.parquet import BATCH_CELLS
+from fedeas.counts.parquet import BATCH_CELLS
 from fedeas.planning.stream import plan_stream
 from reproduction.counts import paper_counts
 

@@ -39,14 +39,14 @@ from private_generator import DELTA, IMAGES, processor_time, share
 from records import read_record, update_record
 
 from fedeas.data import Dataset, load_images, open_dataset
-from fedeas_private.generator import classifier
-from fedeas_private.generator.classifier import discriminants, shrunk
-from fedeas_private.generator.images import GaussianImages
-from fedeas_private.generator.make import classifier_from_sums
-from fedeas_private.queries import features
-from fedeas_private.queries.moments import ImageMoments, ImageProducts, clip_norms, frequencies_of
-from fedeas_private.queries.query import SampleSum
-from fedeas_private.sums import Release, SimulatedSums
+from fedeas.private.generator import classifier
+from fedeas.private.generator.classifier import discriminants, shrunk
+from fedeas.private.generator.images import GaussianImages
+from fedeas.private.generator.make import classifier_from_sums
+from fedeas.private.queries import features
+from fedeas.private.queries.moments import ImageMoments, ImageProducts, clip_norms, frequencies_of
+from fedeas.private.queries.query import SampleSum
+from fedeas.private.sums import Release, SimulatedSums
 
 RECORD = Path(__file__).parents[1] / "docs/data/private-classifier.csv"
 KEYS = ("data", "what", "epsilon")

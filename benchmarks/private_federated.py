@@ -26,7 +26,7 @@ from pathlib import Path
 
 from tables_study import ALPHAS, base, beta_for, choose_rates, study, sweep_of, way_of
 
-from fedeas_lab.sweep import Cell
+from fedeas.lab.sweep import Cell
 
 TABLES = ("letter", "penbased", "satimage")
 IMAGES = "fashion_mnist"

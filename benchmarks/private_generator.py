@@ -33,14 +33,14 @@ import numpy as np
 from numpy.typing import NDArray
 from records import update_record
 
-from fedeas._util.seeds import child_rng
+from fedeas._internal.seeds import child_rng
 from fedeas.data import Dataset, federate, load_images, open_dataset
 from fedeas.partition import make_partition
-from fedeas.training.loop import fit, predict
-from fedeas.training.models import make_model
-from fedeas.training.samples import Samples, Task
-from fedeas.training.settings import Local, ModelSettings
-from fedeas_private.generator.make import PrivateGenerator, make_private
+from fedeas.private.generator.make import PrivateGenerator, make_private
+from fedeas.train.loop import fit, predict
+from fedeas.train.models import make_model
+from fedeas.train.samples import Samples, Task
+from fedeas.train.settings import Local, ModelSettings
 
 CLIENTS, ALPHA = 20, 0.1
 DELTA = 1e-5  # of the published figures

@@ -36,20 +36,20 @@ from typing import Any
 import numpy as np
 from records import update_record
 
-from fedeas._util.settings import read_settings
+from fedeas._internal.settings import read_settings
 from fedeas.generators.card import CARD
+from fedeas.lab import run
+from fedeas.lab.config import Config
+from fedeas.lab.resolve import Run, partition_data, resolve
+from fedeas.lab.results import Mean, rounds_to
+from fedeas.lab.sweep import with_total
 from fedeas.planning.policies import make_plan, make_policy
-from fedeas.training.loop import accuracy
-from fedeas.training.models import load_weights
-from fedeas.training.samples import Samples
-from fedeas_lab import run
-from fedeas_lab.config import Config
-from fedeas_lab.resolve import Run, partition_data, resolve
-from fedeas_lab.results import Mean, rounds_to
-from fedeas_lab.sweep import with_total
-from fedeas_private.generator.classifier import PrivateClassifier
-from fedeas_private.generator.make import CLASSIFIER_FOLDER, make_private
-from fedeas_private.generator.start import FILE, PrivateStart
+from fedeas.private.generator.classifier import PrivateClassifier
+from fedeas.private.generator.make import CLASSIFIER_FOLDER, make_private
+from fedeas.private.generator.start import FILE, PrivateStart
+from fedeas.train.loop import accuracy
+from fedeas.train.models import load_weights
+from fedeas.train.samples import Samples
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "docs/data/private-start.csv"

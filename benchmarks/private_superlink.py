@@ -45,14 +45,14 @@ from faults import RESUMES, TIMEOUT, caches_whole, ended, strike
 from loopback import Loopback, session_of
 from replay import is_right, run_config, site_config
 
-from fedeas._util.files import read_json
-from fedeas.flower.deployed import open_part
+from fedeas._internal.files import read_json
 from fedeas.generators.card import CARD, GeneratorCard
-from fedeas_private.accounting import epsilon_of, rho_for
-from fedeas_private.flower.deployed import open_site
-from fedeas_private.generator.classifier import PrivateClassifier
-from fedeas_private.generator.make import CLASSIFIER_FOLDER, make_classifier
-from fedeas_private.ledger import Ledger
+from fedeas.private.accounting import epsilon_of, rho_for
+from fedeas.private.flower.deployed import open_site
+from fedeas.private.generator.classifier import PrivateClassifier
+from fedeas.private.generator.make import CLASSIFIER_FOLDER, make_classifier
+from fedeas.private.ledger import Ledger
+from fedeas.train.flower.deployed import open_part
 
 STAGES = ("target", "generator", "classifier", "fill", "round")
 SERVER = "server-"  # that is killed, and not a site

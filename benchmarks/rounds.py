@@ -41,15 +41,15 @@ import torch
 from flwr.app import Context
 from torch.nn import functional
 
-from fedeas._util.seeds import child_rng
+from fedeas._internal.seeds import child_rng
 from fedeas.data import Dataset, load_images
-from fedeas.flower.backends import InlineGrid, run_on_backend
-from fedeas.flower.client import Site, make_client_app
-from fedeas.flower.rounds import run_rounds
-from fedeas.training.loop import accuracy, keep_memory
-from fedeas.training.models import make_model
-from fedeas.training.samples import Samples, Task
-from fedeas.training.settings import Federated, Local, ModelSettings
+from fedeas.train.flower.backends import InlineGrid, run_on_backend
+from fedeas.train.flower.client import Site, make_client_app
+from fedeas.train.flower.rounds import run_rounds
+from fedeas.train.loop import accuracy, keep_memory
+from fedeas.train.models import make_model
+from fedeas.train.samples import Samples, Task
+from fedeas.train.settings import Federated, Local, ModelSettings
 
 COHORT, EACH, BATCH, RATE = 5, 512, 64, 0.02
 MORE = 3 * EACH  # images of a client on Ray: near the 2,000 of CIFAR-10 on 20 clients

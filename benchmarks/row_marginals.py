@@ -33,19 +33,19 @@ from numpy.typing import NDArray
 from private_generator import DELTA, forest, share
 from records import update_record
 
-from fedeas._util.seeds import child_rng
+from fedeas._internal.seeds import child_rng
 from fedeas.data import Dataset, open_dataset
 from fedeas.data.kinds import find_kind
-from fedeas.training.loop import fit, predict
-from fedeas.training.models import make_model
-from fedeas.training.samples import Samples, Task
-from fedeas.training.settings import Local, ModelSettings
-from fedeas_lab.config import Config, Data, PartitionConfig
-from fedeas_lab.resolve import partition_data
-from fedeas_private.accounting import rho_for
-from fedeas_private.generator import rows as gaussian
-from fedeas_private.generator.make import make_private
-from fedeas_private.sums import SimulatedSums
+from fedeas.lab.config import Config, Data, PartitionConfig
+from fedeas.lab.resolve import partition_data
+from fedeas.private.accounting import rho_for
+from fedeas.private.generator import rows as gaussian
+from fedeas.private.generator.make import make_private
+from fedeas.private.sums import SimulatedSums
+from fedeas.train.loop import fit, predict
+from fedeas.train.models import make_model
+from fedeas.train.samples import Samples, Task
+from fedeas.train.settings import Local, ModelSettings
 
 SITES = {
     "forest": ("natural/covertype_areas", "site", ("soil_type", "label_name", "area", "split")),

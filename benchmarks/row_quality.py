@@ -15,9 +15,9 @@ import numpy as np
 
 from fedeas.data import Dataset, TableOptions, open_dataset
 from fedeas.generators import Generator, find_resampler, make_generator
-from fedeas.generators.judge import Judge
-from fedeas.generators.quality import Drawn, Quality, Real, measure
 from fedeas.generators.resampler import BoundResampler
+from fedeas.train.diffusion.judge import Judge
+from fedeas.train.diffusion.quality import Drawn, Quality, Real, measure
 
 SITES = {"loans": "state"}
 HEAD = (

@@ -29,10 +29,10 @@ def measure(superlink: dict) -> dict:
     import numpy as np
 
     from fedeas import FedEAS, LabelCounts
-    from fedeas.training.models import make_model
-    from fedeas.training.samples import Task
-    from fedeas.training.settings import ModelSettings
-    from fedeas.training.tensors import ExactSum, check_values
+    from fedeas.train.models import make_model
+    from fedeas.train.samples import Task
+    from fedeas.train.settings import ModelSettings
+    from fedeas.train.tensors import ExactSum, check_values
 
     model = make_model(ModelSettings("cnn"), Task(10, (64, 72, 1), (0.5,), (0.25,)), 0)
     weights = dict(model.state_dict())

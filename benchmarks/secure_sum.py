@@ -22,13 +22,13 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from fedeas_private.secure_sum.client import Client
-from fedeas_private.secure_sum.identity import Identity, Members
-from fedeas_private.secure_sum.keys import identity_of, new_identity
-from fedeas_private.secure_sum.memory import StageRecord
-from fedeas_private.secure_sum.messages import AGREEMENT, STAGES, digest
-from fedeas_private.secure_sum.pairs import PairKeys
-from fedeas_private.secure_sum.server import Run, Server
+from fedeas.private.secure_sum.client import Client
+from fedeas.private.secure_sum.identity import Identity, Members
+from fedeas.private.secure_sum.keys import identity_of, new_identity
+from fedeas.private.secure_sum.memory import StageRecord
+from fedeas.private.secure_sum.messages import AGREEMENT, STAGES, digest
+from fedeas.private.secure_sum.pairs import PairKeys
+from fedeas.private.secure_sum.server import Run, Server
 
 MEETING = 50  # clients that agree on keys, at most
 

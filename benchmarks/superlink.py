@@ -152,14 +152,14 @@ def contest(grid: object, context: object) -> None:
     from flwr.app import ArrayRecord, Message
     from flwr.serverapp.strategy import FedAvg
 
-    from fedeas.flower import records
-    from fedeas.flower.exchange import exchange
-    from fedeas.flower.roster import Roster
-    from fedeas.flower.rounds import run_rounds
-    from fedeas.flower.settings import Deployment
-    from fedeas.training.models import make_model
-    from fedeas.training.samples import Task
-    from fedeas.training.settings import Federated, ModelSettings
+    from fedeas.train.flower import records
+    from fedeas.train.flower.exchange import exchange
+    from fedeas.train.flower.roster import Roster
+    from fedeas.train.flower.rounds import run_rounds
+    from fedeas.train.flower.settings import Deployment
+    from fedeas.train.models import make_model
+    from fedeas.train.samples import Task
+    from fedeas.train.settings import Federated, ModelSettings
 
     count, out = int(context.run_config["clients"]), Path(str(context.run_config["out"]))
     while len(list(grid.get_node_ids())) < count:
@@ -234,7 +234,7 @@ def main() -> int:
         clients(sys.argv[2], sys.argv[3], int(sys.argv[4]))
     from loopback import Loopback, free_ports
 
-    from fedeas._util.files import write_json
+    from fedeas._internal.files import write_json
 
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--clients", type=int, default=10)

@@ -60,8 +60,8 @@ def write(path: Path, rows: int, sites: int) -> None:
 
 def config(folder: Path):
     """Return the config of the run."""
-    from fedeas.training.settings import Federated, Local, ModelSettings
-    from fedeas_lab.config import Augment, Config, Data, PartitionConfig
+    from fedeas.lab.config import Augment, Config, Data, PartitionConfig
+    from fedeas.train.settings import Federated, Local, ModelSettings
 
     return Config(
         data=Data("table", str(folder / "table.parquet")),
@@ -76,15 +76,15 @@ def config(folder: Path):
 
 def read(folder: Path) -> Callable[[], object]:
     """Read the table into a data set."""
-    from fedeas_lab.resolve import open_data
+    from fedeas.lab.resolve import open_data
 
     return lambda: open_data(config(folder))
 
 
 def plan(folder: Path) -> Callable[[], object]:
     """Share the rows out by site, and plan."""
+    from fedeas.lab.resolve import partition_data
     from fedeas.planning.policies import FedEAS
-    from fedeas_lab.resolve import partition_data
 
     return lambda: FedEAS(beta=4).plan(partition_data(config(folder)).counts)
 
@@ -96,7 +96,7 @@ def fill(folder: Path) -> Callable[[], object]:
     from fedeas import Cache, FedEAS, choose_beta
     from fedeas import fill as fill_cache
     from fedeas.generators import make_generator
-    from fedeas_lab.resolve import partition_data
+    from fedeas.lab.resolve import partition_data
 
     counts = partition_data(config(folder)).counts
     table = folder / "table.parquet"
@@ -113,7 +113,7 @@ def fill(folder: Path) -> Callable[[], object]:
 
 def one_round(folder: Path) -> Callable[[], object]:
     """Train one round."""
-    from fedeas_lab.experiment import run
+    from fedeas.lab.experiment import run
 
     return lambda: run(config(folder), folder / "run")
 

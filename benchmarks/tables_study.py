@@ -27,13 +27,13 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from fedeas._util.settings import read_settings
+from fedeas._internal.settings import read_settings
+from fedeas.lab.config import Config
+from fedeas.lab.resolve import open_data, partition_data
+from fedeas.lab.results import read_result, summarise
+from fedeas.lab.runner import FAILED, run_cells
+from fedeas.lab.sweep import Cell, GridConfig, SweepConfig, make_cells, run_specs
 from fedeas.planning.beta import choose_beta
-from fedeas_lab.config import Config
-from fedeas_lab.resolve import open_data, partition_data
-from fedeas_lab.results import read_result, summarise
-from fedeas_lab.runner import FAILED, run_cells
-from fedeas_lab.sweep import Cell, GridConfig, SweepConfig, make_cells, run_specs
 from reproduction.evidence import PairedTest, holm, minus, points
 
 Scores = dict[str, dict[str, dict[int, float]]]  # setting, way, seed

@@ -16,7 +16,7 @@ from torch.optim import SGD
 from torch.utils.data import DataLoader, TensorDataset
 
 from fedeas.data import load_images
-from fedeas_private import make_private
+from fedeas.private import make_private
 
 DELTA = 1e-6  # of each of the two
 

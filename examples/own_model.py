@@ -11,7 +11,7 @@ learning_rate = 0.001
 import torch
 from torch import nn
 
-from fedeas.training.samples import Task
+from fedeas.train.samples import Task
 
 
 class Mixer(nn.Module):

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from fedeas.data import Dataset
-from fedeas_private import make_private
+from fedeas.private import make_private
 
 rng = np.random.default_rng(0)
 labels = rng.integers(0, 3, 3000)

@@ -4,15 +4,15 @@ import numpy as np
 import pandas as pd
 
 import fedeas
+from fedeas.counts.label_sets import name_label_sets
 from fedeas.data import federate, open_dataset
 from fedeas.generators.gaussian import gaussian_of_dataset
-from fedeas.planning.label_sets import name_label_sets
-from fedeas.training.loop import scores
-from fedeas.training.methods import make_method
-from fedeas.training.models import make_model
-from fedeas.training.samples import Samples, Task
-from fedeas.training.settings import Local, ModelSettings
-from fedeas.training.simulate import simulate
+from fedeas.train.loop import scores
+from fedeas.train.methods import make_method
+from fedeas.train.models import make_model
+from fedeas.train.samples import Samples, Task
+from fedeas.train.settings import Local, ModelSettings
+from fedeas.train.simulate import simulate
 
 rng = np.random.default_rng(0)
 held = rng.integers(0, 2, (900, 2))  # a column per label

@@ -7,7 +7,8 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
-from fedeas.cli import run_app, show
+from fedeas.cli import show
+from fedeas.cli.main import run_app
 from fedeas.errors import InputError
 
 app = typer.Typer(
@@ -137,8 +138,8 @@ def tables(
 
     Example: `python -m reproduction tables cifar10 --grid policies`
     """
-    from fedeas_lab.cli.results import print_tables
-    from fedeas_lab.tables import make_tables
+    from fedeas.cli.result_tables import print_tables
+    from fedeas.lab.tables import make_tables
     from reproduction.claims import recorded
 
     sweeps = recorded()
@@ -164,7 +165,7 @@ def report(
 
     Example: `python -m reproduction report --out report`
     """
-    from fedeas_lab.report.page import assemble, read_sweeps
+    from fedeas.lab.report.page import assemble, read_sweeps
     from reproduction.claims import RECORDED
     from reproduction.report import TABLE_1, paper_sections
 

@@ -15,15 +15,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas._util.seeds import child_rng
-from fedeas.cache import fill
+from fedeas._internal.seeds import child_rng
+from fedeas.cache.fill import fill
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
-from fedeas.training.loop import accuracy, fit, steps_of
-from fedeas.training.models import make_model
-from fedeas.training.samples import Samples
-from fedeas_lab.resolve import Run, resolve
-from fedeas_lab.sweep import read_sweep, run_specs
+from fedeas.lab.resolve import Run, resolve
+from fedeas.lab.sweep import read_sweep, run_specs
+from fedeas.train.loop import accuracy, fit, steps_of
+from fedeas.train.models import make_model
+from fedeas.train.samples import Samples
 from reproduction.study import DATA, write_record
 
 RECORD = Path(__file__).parent / "recorded" / "central.csv"

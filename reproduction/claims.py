@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fedeas.lab.results import read_export
 from fedeas.planning import skew
 from fedeas.planning.policies import FedEAS
-from fedeas_lab.results import read_export
 from reproduction.counts import count_numbers, disagreements
 from reproduction.evidence import CANNOT_TELL, DISAGREES, Evidence, Group, PairedTest, judge
 from reproduction.statements import Statement, statements

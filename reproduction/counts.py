@@ -11,10 +11,10 @@ from functools import cache
 
 import numpy as np
 
+from fedeas.counts.label_counts import LabelCounts
 from fedeas.partition import FLBench
 from fedeas.planning import skew
 from fedeas.planning.beta import admissible_betas
-from fedeas.planning.counts import LabelCounts
 from fedeas.planning.plan import Plan
 from fedeas.planning.policies import FedEAS, FullBalance, Uniform
 

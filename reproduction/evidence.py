@@ -23,8 +23,8 @@ from typing import Any
 
 from scipy.special import stdtr
 
-from fedeas._util.specs import parse
-from fedeas_lab.results import (
+from fedeas._internal.specs import parse
+from fedeas.lab.results import (
     FinishedRun,
     Mean,
     Result,
@@ -34,7 +34,7 @@ from fedeas_lab.results import (
     rounds_to,
     summarise,
 )
-from fedeas_lab.tables import seconds_per_sample
+from fedeas.lab.tables import seconds_per_sample
 
 AGREES, AGREES_REDUCED = "agrees", "agrees at reduced size"
 DISAGREES, CANNOT_TELL = "disagrees", "cannot tell"

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from fedeas.counts.label_counts import LabelCounts
 from fedeas.planning import skew
-from fedeas.planning.counts import LabelCounts
 from fedeas.planning.plan import Plan
 from fedeas.planning.policies import FullBalance
 from fedeas.plots.canvas import (

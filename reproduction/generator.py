@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fedeas._util.files import content_hash
+from fedeas._internal.files import content_hash
 from fedeas.data import Dataset, open_dataset
 from fedeas.data.federation import pool_indices
-from fedeas.generators.train import PRESETS, TrainingProgress, train
-from fedeas.training.loop import use_threads
+from fedeas.train.diffusion.train import PRESETS, TrainingProgress, train
+from fedeas.train.loop import use_threads
 
 PER_CLASS, POOL_SEED, STEPS = 3000, 0, 6_000
 

@@ -8,7 +8,7 @@ It takes a quarter of the time of `cnn`, so that the study has its seeds.
 import torch
 from torch import nn
 
-from fedeas.training.samples import Task
+from fedeas.train.samples import Task
 
 
 class LeNet5(nn.Module):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from fedeas.errors import InputError
-from fedeas_lab.results import Mean
+from fedeas.lab.results import Mean
 from reproduction.central import REAL, CentralRun
 from reproduction.study import (
     PRIMARY,

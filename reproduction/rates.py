@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from fedeas_lab.results import find_runs
+from fedeas.lab.results import find_runs
 from reproduction.study import DATA, last_tenth, write_record
 
 RECORD = Path(__file__).parent / "recorded" / "rates.csv"

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedeas._util.files import make_folder
+from fedeas._internal.files import make_folder
+from fedeas.lab.report.page import ReferenceColumn
+from fedeas.lab.results import FinishedRun
+from fedeas.lab.tables import ResultRow
 from fedeas.planning.beta import admissible_betas
 from fedeas.plots import figures
 from fedeas.plots.canvas import write_picture
 from fedeas.plots.page import Grid, Picture, Section
-from fedeas_lab.report.page import ReferenceColumn
-from fedeas_lab.results import FinishedRun
-from fedeas_lab.tables import ResultRow
 from reproduction.claims import Claim, exact_claims, training_claims
 from reproduction.counts import main_plan, paper_counts
 from reproduction.evidence import Evidence

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fedeas_lab.results import Result, efficiency
+from fedeas.lab.results import Result, efficiency
 from reproduction.evidence import (
     EAS,
     BySeed,

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from scipy import stats
 
-from fedeas._util.specs import parse
+from fedeas._internal.specs import parse
 from fedeas.errors import InputError
-from fedeas_lab.results import INDEX, FinishedRun, Mean, find_runs, read_index
+from fedeas.lab.results import INDEX, FinishedRun, Mean, find_runs, read_index
 from reproduction.evidence import holm_p_values
 
 RECORD = Path(__file__).parent / "recorded" / "study.csv"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from fedeas import LabelCounts
-from fedeas.cli import main
+from fedeas.cli.main import main
 
 # Tests run side by side: a thread each, here and in the programs that they start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

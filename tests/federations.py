@@ -15,15 +15,15 @@ import rows
 from counting import Counting
 from fedeas import LabelCounts
 from fedeas.data import open_dataset
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.client import make_client_app
-from fedeas.flower.rounds import Trained, run_rounds
-from fedeas.flower.simulated import Simulation
 from fedeas.partition import Partition
 from fedeas.partition.partition import IndexLists, hash_labels
 from fedeas.planning.policies import make_policy
-from fedeas.training.samples import Task
-from fedeas.training.settings import Federated, Local, ModelSettings
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.client import make_client_app
+from fedeas.train.flower.rounds import Trained, run_rounds
+from fedeas.train.flower.simulated import Simulation
+from fedeas.train.samples import Task
+from fedeas.train.settings import Federated, Local, ModelSettings
 from pictures import CLASSES, draw_shapes, write_set
 
 ROUNDS, CLIENTS, TRAIN, TEST = 3, 6, 240, 60

@@ -14,8 +14,9 @@ from pathlib import Path
 import filelock  # noqa: F401 - imported once, before the processes are forked
 
 from counting import Counting
-from fedeas._util.files import atomic_write
-from fedeas.cache import Cache, client_samples
+from fedeas._internal.files import atomic_write
+from fedeas.cache import Cache
+from fedeas.cache.fill import client_samples
 
 WANTED = [5, 7, 3]
 

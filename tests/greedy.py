@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas._util.scalars import set_frozen
-from fedeas.planning.counts import CountsLike, LabelCounts
+from fedeas._internal.scalars import set_frozen
+from fedeas.counts.label_counts import CountsLike, LabelCounts
 from fedeas.planning.plan import Plan
 from fedeas.planning.policies.policy import BasePolicy, check_total
 from fedeas.planning.resolve import OPTIONAL

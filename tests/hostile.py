@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 
-from fedeas.flower import records
+from fedeas.train.flower import records
 
 NUMBERS = (-1, -(2**40), 2**62, 0.5, math.nan, math.inf, -math.inf, 1e300)
 ODD_TYPES = (np.float64, np.int32, np.float16, np.uint8, np.bool_, np.complex64, "S4", "<U3")

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch._dynamo  # noqa: F401 - the first optimizer of every fork would load it
 
-from fedeas_lab.config import read_config
-from fedeas_lab.experiment import run
+from fedeas.lab.config import read_config
+from fedeas.lab.experiment import run
 
 
 def rounds_done(out: str) -> int:

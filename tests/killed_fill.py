@@ -14,7 +14,8 @@ import sys
 import threading
 
 from counting import KINDS, Counting
-from fedeas.cache import Cache, fill
+from fedeas.cache import Cache
+from fedeas.cache.fill import fill
 from fedeas.planning.plan import Plan
 
 STEPS = ("sample", "statement", "moment")

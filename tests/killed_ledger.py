@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from fedeas_private.ledger import Ledger
+from fedeas.private.ledger import Ledger
 
 RHO = 1e-6
 

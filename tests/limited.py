@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 from PIL import Image
-from fedeas._util import arrow
+from fedeas._internal import arrow
 from fedeas import FedEAS, LabelCounts, Partition
 from fedeas.data import load_images
 from fedeas.data.labels import read_labels

@@ -10,8 +10,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from fedeas.flower.backends import run_on_backend
-from fedeas.flower.client import make_client_app
+from fedeas.train.flower.backends import run_on_backend
+from fedeas.train.flower.client import make_client_app
 from federations import CLIENTS, federation, run, settings
 
 

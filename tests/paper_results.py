@@ -13,14 +13,14 @@ from types import SimpleNamespace
 import pytest
 
 from fedeas import LabelCounts
-from fedeas._util.files import write_json
+from fedeas._internal.files import write_json
+from fedeas.lab import experiment, sweep
+from fedeas.lab.config import Config, PartitionConfig
+from fedeas.lab.resolve import Run
+from fedeas.lab.results import curves, summarise, write_index
+from fedeas.lab.sweep import Cell, make_cells, read_sweep, run_specs
 from fedeas.partition import FLBench
 from fedeas.planning.policies import make_policy
-from fedeas_lab import experiment, sweep
-from fedeas_lab.config import Config, PartitionConfig
-from fedeas_lab.resolve import Run
-from fedeas_lab.results import curves, summarise, write_index
-from fedeas_lab.sweep import Cell, make_cells, read_sweep, run_specs
 from reproduction.tables import BETAS, COMBINED_PEAK, printed
 
 CONFIGS = Path(__file__).parents[1] / "reproduction" / "configs"

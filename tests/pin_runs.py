@@ -21,8 +21,8 @@ from safetensors.torch import load_file
 
 from fedeas import augment
 from fedeas.cache import store
-from fedeas.cli import main
-from fedeas_lab import experiment
+from fedeas.cli.main import main
+from fedeas.lab import experiment
 from federations import Shapes, write_shapes
 from pictures import draw_shapes
 

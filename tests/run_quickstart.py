@@ -23,7 +23,7 @@ from flwr.app import Context, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
-from fedeas.flower.backends import run_on_backend
+from fedeas.train.flower.backends import run_on_backend
 
 CONFIG = {
     "num-server-rounds": 2,

@@ -5,11 +5,11 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from fedeas_private.secure_sum.client import Client
-from fedeas_private.secure_sum.identity import Identity, Members
-from fedeas_private.secure_sum.keys import identity_of, new_identity
-from fedeas_private.secure_sum.memory import Memory, StageRecord
-from fedeas_private.secure_sum.messages import (
+from fedeas.private.secure_sum.client import Client
+from fedeas.private.secure_sum.identity import Identity, Members
+from fedeas.private.secure_sum.keys import identity_of, new_identity
+from fedeas.private.secure_sum.memory import Memory, StageRecord
+from fedeas.private.secure_sum.messages import (
     AGREEMENT,
     KEY,
     STAGES,
@@ -18,8 +18,8 @@ from fedeas_private.secure_sum.messages import (
     marks,
     pieces,
 )
-from fedeas_private.secure_sum.pairs import PairKeys
-from fedeas_private.secure_sum.server import Run, Server
+from fedeas.private.secure_sum.pairs import PairKeys
+from fedeas.private.secure_sum.server import Run, Server
 
 ALL_STAGES = (*AGREEMENT, *STAGES)
 

@@ -23,21 +23,21 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedeas import FedEAS, InputError, LabelCounts
-from fedeas._util.settings import read_settings
+from fedeas._internal.settings import read_settings
 from fedeas.cache.database import open_database
-from fedeas.flower import client as client_module
-from fedeas.flower import records
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.client import make_client_app
-from fedeas.flower.deployed import REFUSAL, RefusalLog, row_policy
 from fedeas.planning import skew
-from fedeas.training.models import make_model
-from fedeas.training.samples import Samples, Task
-from fedeas.training.settings import Local, ModelSettings
-from fedeas_private.flower.deployed import client_app, open_site
-from fedeas_private.flower.settings import SiteConfig
-from fedeas_private.secure_sum.client import Client
-from fedeas_private.secure_sum.memory import FileStore
+from fedeas.private.flower.deployed import client_app, open_site
+from fedeas.private.flower.settings import SiteConfig
+from fedeas.private.secure_sum.client import Client
+from fedeas.private.secure_sum.memory import FileStore
+from fedeas.train.flower import client as client_module
+from fedeas.train.flower import records
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.client import make_client_app
+from fedeas.train.flower.deployed import REFUSAL, RefusalLog, row_policy
+from fedeas.train.models import make_model
+from fedeas.train.samples import Samples, Task
+from fedeas.train.settings import Local, ModelSettings
 from hostile import equal
 from pictures import encoded
 from sums import Cohort, vectors_of
@@ -276,7 +276,7 @@ def test_only_weights_of_the_model_are_taken(site, weights):
 
 def test_new_experiments_do_not_fill_a_sites_disk(site, tmp_path):
     """MOON keeps a model for every experiment, and the server names experiments."""
-    from fedeas.flower.client import ClientStateStore
+    from fedeas.train.flower.client import ClientStateStore
 
     def kept(limit: int) -> int:
         folder = tmp_path / f"kept-{limit}"

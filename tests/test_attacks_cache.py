@@ -19,9 +19,10 @@ import pytest
 from cached import changing, contents, flip_samples
 from counting import Counting
 from fedeas import InputError, LabelCounts, Plan, augment
-from fedeas._util.files import sealed, unsealed
-from fedeas.cache import Cache, client_samples, fill, verify
+from fedeas._internal.files import sealed, unsealed
+from fedeas.cache import Cache, verify
 from fedeas.cache.database import Segment, open_database
+from fedeas.cache.fill import client_samples, fill
 from fedeas.cache.store import summary
 
 TESTS = Path(__file__).parent

@@ -25,15 +25,15 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from fedeas import FedEAS, FedeasError, InputError, LabelCounts, Partition, Plan
-from fedeas._util.files import read_json, read_text, read_toml, sealed, unsealed
+from fedeas._internal.files import read_json, read_text, read_toml, sealed, unsealed
 from fedeas.data import Dataset, load_images
 from fedeas.data.labels import read_labels
+from fedeas.lab.results import find_runs
+from fedeas.lab.tables import make_tables
 from fedeas.partition import IID
 from fedeas.planning.stream import plan_stream
 from fedeas.plots import page
-from fedeas.training.tensors import load_tensors, save_tensors, tensors_digest
-from fedeas_lab.results import find_runs
-from fedeas_lab.tables import make_tables
+from fedeas.train.tensors import load_tensors, save_tensors, tensors_digest
 from limited import attempt
 from pictures import encoded, shapes
 from reproduction.claims import RECORDED
@@ -263,9 +263,9 @@ def test_a_file_with_a_hole_is_not_read_whole(tmp_path):
 def test_running_out_of_memory_is_one_line(tmp_path):
     """Not a file: a request that the machine cannot serve."""
     code = (
-        "import resource, fedeas.cli, numpy\n"
+        "import resource, fedeas.cli.main, numpy\n"
         "resource.setrlimit(resource.RLIMIT_AS, (3 << 30,) * 2)\n"
-        "fedeas.cli.main()"
+        "fedeas.cli.main.main()"
     )
     command = [sys.executable, "-c", code, "partition", "balanced:1000x900000", "--clients", "2"]
     done = subprocess.run([*command, "--recipe", "iid"], capture_output=True, text=True)

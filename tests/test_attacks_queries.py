@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 
 from fedeas import InfeasibleError
-from fedeas.flower.backends import InlineGrid
-from fedeas.training.samples import Task
-from fedeas_private.flower import secure_sum as secure_sum_module
-from fedeas_private.flower.deployed import client_app
-from fedeas_private.flower.queries import ask
-from fedeas_private.flower.secure_sum import _new_session, _shared_run, secure_sum
-from fedeas_private.ledger import Ledger
-from fedeas_private.queries import encode_query
-from fedeas_private.queries.query import ClassTotals
-from fedeas_private.secure_sum.client import Client
-from fedeas_private.secure_sum.identity import Members, make_identity
-from fedeas_private.secure_sum.keys import identity_of
+from fedeas.private.flower import secure_sum as secure_sum_module
+from fedeas.private.flower.deployed import client_app
+from fedeas.private.flower.queries import ask
+from fedeas.private.flower.secure_sum import _new_session, _shared_run, secure_sum
+from fedeas.private.ledger import Ledger
+from fedeas.private.queries import encode_query
+from fedeas.private.queries.query import ClassTotals
+from fedeas.private.secure_sum.client import Client
+from fedeas.private.secure_sum.identity import Members, make_identity
+from fedeas.private.secure_sum.keys import identity_of
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.samples import Task
 from pictures import CLASSES, draw_shapes, encoded
 
 SITES, UNITS = 4, 2**24

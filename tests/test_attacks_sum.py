@@ -13,16 +13,14 @@ from scipy import stats
 from scipy.special import gammaln
 
 from fedeas import InfeasibleError, InputError
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.deployed import RefusalLog, _SiteApp
-from fedeas_private.flower.secure_sum import SumParticipant, answer_secure_sum, secure_sum
-from fedeas_private.secure_sum import client as client_module
-from fedeas_private.secure_sum import identity as graph_module
-from fedeas_private.secure_sum import memory as memory_module
-from fedeas_private.secure_sum import pairs as pairs_module
-from fedeas_private.secure_sum.client import Client, _ClientState, agreement, shared_by
-from fedeas_private.secure_sum.identity import Identity, Members, mean_degree, quorum
-from fedeas_private.secure_sum.keys import (
+from fedeas.private.flower.secure_sum import SumParticipant, answer_secure_sum, secure_sum
+from fedeas.private.secure_sum import client as client_module
+from fedeas.private.secure_sum import identity as graph_module
+from fedeas.private.secure_sum import memory as memory_module
+from fedeas.private.secure_sum import pairs as pairs_module
+from fedeas.private.secure_sum.client import Client, _ClientState, agreement, shared_by
+from fedeas.private.secure_sum.identity import Identity, Members, mean_degree, quorum
+from fedeas.private.secure_sum.keys import (
     add_mask,
     add_pair_mask,
     agree,
@@ -37,8 +35,8 @@ from fedeas_private.secure_sum.keys import (
     tag,
     unseal,
 )
-from fedeas_private.secure_sum.memory import FileStore, end_sums, open_pairs, open_sum
-from fedeas_private.secure_sum.messages import (
+from fedeas.private.secure_sum.memory import FileStore, end_sums, open_pairs, open_sum
+from fedeas.private.secure_sum.messages import (
     DEALT,
     DELIVERED,
     HASH,
@@ -51,8 +49,10 @@ from fedeas_private.secure_sum.messages import (
     marks,
     pieces,
 )
-from fedeas_private.secure_sum.pairs import MOST_SKIPPED, PairKeys, signed_key
-from fedeas_private.secure_sum.server import Server
+from fedeas.private.secure_sum.pairs import MOST_SKIPPED, PairKeys, signed_key
+from fedeas.private.secure_sum.server import Server
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.deployed import RefusalLog, _SiteApp
 from sums import Cohort, Held, give_keys, identities, vectors_of
 
 SESSION = "a sum"

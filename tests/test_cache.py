@@ -22,10 +22,11 @@ from hypothesis import strategies as st
 from cached import changing, contents, flip, flip_samples
 from counting import KINDS, Counting, drawn
 from fedeas import FedEAS, InputError, LabelCounts, Plan, Uniform, augment
-from fedeas._util.files import locked, read_json, write_json
-from fedeas.cache import Cache, client_samples, fill, verify
+from fedeas._internal.files import locked, read_json, write_json
+from fedeas.cache import Cache, verify
 from fedeas.cache import database as database_module
 from fedeas.cache.database import Segment, missing_segments
+from fedeas.cache.fill import client_samples, fill
 from fedeas.cache.store import work
 from fedeas.generators import check_classes
 from limited import attempt
@@ -158,7 +159,8 @@ from pathlib import Path
 from cached import flip_samples
 from counting import Counting
 from fedeas import InputError
-from fedeas.cache import Cache, client_samples
+from fedeas.cache import Cache
+from fedeas.cache.fill import client_samples
 
 def use(base):
     cache = Cache(base, Counting(), 3)
@@ -467,7 +469,7 @@ class Dies(Counting):
 def test_peak_memory_does_not_grow_with_the_plan(tmp_path):
     code = (
         "import re, sys; from pathlib import Path; import numpy as np\n"
-        "from fedeas import LabelCounts, Plan; from fedeas.cache import Cache, fill\n"
+        "from fedeas import LabelCounts, Plan, fill; from fedeas.cache import Cache\n"
         "class Large:\n"
         "    fingerprint = 'large-1'\n"
         "    def sample(self, labels, seeds):\n"
@@ -762,7 +764,7 @@ def test_a_full_disk_is_one_line_and_the_next_fill_goes_on(tmp_path, monkeypatch
     plan = Uniform(total=700).plan(COUNTS)
     straight, _ = filled(tmp_path / "straight", plan)
     code = (
-        "from fedeas import Uniform; from fedeas.cache import Cache, fill\n"
+        "from fedeas import Uniform, fill; from fedeas.cache import Cache\n"
         "from counting import Counting; from test_cache import COUNTS\n"
         "cache = Cache(argument[0], Counting(), 3)\n"
         "fill(Uniform(total=700).plan(COUNTS), Counting(), cache, 7)"

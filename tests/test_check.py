@@ -8,18 +8,18 @@ import pytest
 import torch
 from flwr.app import Context, Message, RecordDict
 
-from fedeas.flower import records
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.deployed import REFUSAL
-from fedeas.training.models import make_model
-from fedeas.training.samples import Task
-from fedeas.training.settings import Local, ModelSettings
-from fedeas_private.flower import client_app
-from fedeas_private.flower.deployed import open_site
-from fedeas_private.flower.settings import SiteConfig
-from fedeas_private.ledger import Ledger
-from fedeas_private.secure_sum.identity import Members, make_identity
-from fedeas_private.secure_sum.keys import identity_of
+from fedeas.private.flower import client_app
+from fedeas.private.flower.deployed import open_site
+from fedeas.private.flower.settings import SiteConfig
+from fedeas.private.ledger import Ledger
+from fedeas.private.secure_sum.identity import Members, make_identity
+from fedeas.private.secure_sum.keys import identity_of
+from fedeas.train.flower import records
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.deployed import REFUSAL
+from fedeas.train.models import make_model
+from fedeas.train.samples import Task
+from fedeas.train.settings import Local, ModelSettings
 from test_deployment import COUNTS, NAMES, config, settings, sites  # noqa: F401
 
 NOISY = {"rounds": 0, "generator-epsilon": 1.0}

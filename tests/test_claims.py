@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from fedeas._util.files import write_json
-from fedeas_lab.results import FinishedRun, Mean, write_index
-from fedeas_lab.tables import make_tables
+from fedeas._internal.files import write_json
+from fedeas.lab.results import FinishedRun, Mean, write_index
+from fedeas.lab.tables import make_tables
 from paper_results import cells_of, write_results
 from reproduction.claims import EXACT, INFERRED, NEEDS_GPU, all_claims, recorded
 from reproduction.evidence import (
@@ -400,7 +400,7 @@ def test_own_runs_take_the_place_of_the_recorded_ones(tmp_path, reproduction):
 def full_size(tmp_path_factory):
     """Both of the paper's sweeps, finished without training, at the accuracies printed there."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedeas_lab.experiment.library_version", lambda _: "2.13.0")  # 3 s of 600
+        patch.setattr("fedeas.lab.experiment.library_version", lambda _: "2.13.0")  # 3 s of 600
         cells = {name: cells_of(name, patch) for name in ("cifar10", "cifar100")}
         root = tmp_path_factory.mktemp("full")
         for name, own in cells.items():

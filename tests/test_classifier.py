@@ -19,15 +19,14 @@ from fedeas import InfeasibleError, InputError
 from fedeas.data import Dataset
 from fedeas.data.schema import Column, Schema
 from fedeas.generators.card import CARD
-from fedeas.generators.quality import Drawn, measure
-from fedeas_private.accounting import DELTA, epsilon_of, rho_for, sigma_for
-from fedeas_private.flower import run_server
-from fedeas_private.generator import classifier as module
-from fedeas_private.generator import make as make_module
-from fedeas_private.generator.base import unfinished
-from fedeas_private.generator.card import WEIGHTS
-from fedeas_private.generator.classifier import PrivateClassifier, discriminants, shrunk
-from fedeas_private.generator.make import (
+from fedeas.private.accounting import DELTA, epsilon_of, rho_for, sigma_for
+from fedeas.private.flower import run_server
+from fedeas.private.generator import classifier as module
+from fedeas.private.generator import make as make_module
+from fedeas.private.generator.base import unfinished
+from fedeas.private.generator.card import WEIGHTS
+from fedeas.private.generator.classifier import PrivateClassifier, discriminants, shrunk
+from fedeas.private.generator.make import (
     CLASSIFIER_FOLDER,
     SUMS,
     claim_folder,
@@ -38,11 +37,11 @@ from fedeas_private.generator.make import (
     queries_for,
     simulated_request,
 )
-from fedeas_private.groups import Groups
-from fedeas_private.ledger import Ledger
-from fedeas_private.noise import SumNoise
-from fedeas_private.queries import encode_query, features, read_query
-from fedeas_private.queries.features import (
+from fedeas.private.groups import Groups
+from fedeas.private.ledger import Ledger
+from fedeas.private.noise import SumNoise
+from fedeas.private.queries import encode_query, features, read_query
+from fedeas.private.queries.features import (
     DIRECTIONS,
     EDGE_CELLS,
     EDGE_SCALES,
@@ -54,7 +53,8 @@ from fedeas_private.queries.features import (
     edge_filters,
     feature_count,
 )
-from fedeas_private.sums import SimulatedSums, release
+from fedeas.private.sums import SimulatedSums, release
+from fedeas.train.diffusion.quality import Drawn, measure
 from rows import CLASSES as LEVELS
 from rows import SCHEMA, draw_rows, to_table
 from test_deployment import COUNTS, config, settings, sites  # noqa: F401
@@ -489,7 +489,7 @@ def test_no_file_of_a_generator_tells_whose_data_it_was_made_of(shapes, tmp_path
     def fails(*_: object) -> None:
         raise InfeasibleError("too few samples")
 
-    monkeypatch.setattr("fedeas_private.generator.make.classifier_from_sums", fails)
+    monkeypatch.setattr("fedeas.private.generator.make.classifier_from_sums", fails)
     out = tmp_path / "given"
     with pytest.raises(InfeasibleError):
         make_private(data, places, epsilon=5.0, out=out, classifier=True)
@@ -514,7 +514,7 @@ def test_sums_that_a_killed_process_left_beside_a_finished_generator_go(
     """The hash of its data would stay there for good."""
     data, places = shapes
     with monkeypatch.context() as patch:
-        patch.setattr("fedeas_private.generator.make._remove", lambda sums: None)
+        patch.setattr("fedeas.private.generator.make._remove", lambda sums: None)
         make_private(data, places, epsilon=5.0, out=tmp_path / "own", classifier=True)
     assert (unfinished(tmp_path / "own") / SUMS).exists()
     with pytest.raises(InputError, match="already; use it"):
@@ -569,7 +569,7 @@ def test_a_generator_without_its_classifier_can_be_used(shapes, tmp_path, monkey
     def fails(*_: object) -> None:
         raise InfeasibleError("too few samples")
 
-    monkeypatch.setattr("fedeas_private.generator.make.classifier_from_sums", fails)
+    monkeypatch.setattr("fedeas.private.generator.make.classifier_from_sums", fails)
     request = {"epsilon": 5.0, "delta": DELTA, "classifier": True}
     with pytest.raises(InfeasibleError, match="no classifier: too few samples"):
         make_once(data, ask, request, tmp_path / "own")

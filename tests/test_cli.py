@@ -1,4 +1,3 @@
-import importlib
 import json
 import os
 import subprocess
@@ -8,7 +7,7 @@ import pytest
 from typer.main import get_command
 
 from fedeas import FedEAS, LabelCounts, Partition, Plan
-from fedeas.cli import add_installed_commands, app
+from fedeas.cli.main import app
 from under_way import interrupted
 
 
@@ -168,7 +167,6 @@ def test_python_dash_m_and_version():
 
 def every_command():
     """Yield the words of every command, those of the wings too."""
-    add_installed_commands()
     for name, command in get_command(app).commands.items():
         yield [name]
         yield from ([name, inner] for inner in getattr(command, "commands", {}))
@@ -271,14 +269,6 @@ def test_long_names_keep_to_one_line(fedeas, tmp_path, monkeypatch):
     first, second, after = (line.strip() for line in lines[top + 1 : top + 4])
     assert {first[:20], second[:20]} == {"The University Hospi", "emergency department"}
     assert not after
-
-
-def test_a_command_of_a_package_that_is_not_installed_names_the_extra(fedeas, monkeypatch):
-    commands = importlib.import_module("fedeas.cli")
-    monkeypatch.setattr(commands, "entry_points", lambda **_: ())
-    monkeypatch.setattr(commands.app, "registered_commands", commands.app.registered_commands[:6])
-    result = fedeas("sweep", "x.toml")
-    assert (result.code, "fedeas[lab]" in result.err) == (2, True)
 
 
 @pytest.mark.parametrize("words", [["plann"], ["cache", "lst"]])

@@ -8,12 +8,12 @@ from flwr.app import Context, RecordDict
 
 from counting import drawn
 from fedeas import augment
-from fedeas._util.settings import read_settings
+from fedeas._internal.settings import read_settings
 from fedeas.data import Dataset, load_images
-from fedeas.flower.deployed import open_site
-from fedeas.flower.settings import SiteConfig
-from fedeas.flower.simulated import open_simulated
 from fedeas.partition import Partition
+from fedeas.train.flower.deployed import open_site
+from fedeas.train.flower.settings import SiteConfig
+from fedeas.train.flower.simulated import open_simulated
 from federations import Shapes, federation
 from pictures import CLASSES, encoded
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from fedeas import InputError
-from fedeas._util.settings import read_settings
-from fedeas._util.specs import parse
-from fedeas_lab.config import Config
-from fedeas_lab.resolve import partition_data
-from fedeas_lab.sweep import RunSpec, read_sweep, run_specs
+from fedeas._internal.settings import read_settings
+from fedeas._internal.specs import parse
+from fedeas.lab.config import Config
+from fedeas.lab.resolve import partition_data
+from fedeas.lab.sweep import RunSpec, read_sweep, run_specs
 from test_docs import load_tool, sweep_files
 
 CONFIGS = Path(__file__).parents[1] / "reproduction" / "configs"

@@ -15,19 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedeas import InputError, LabelCounts, Plan, WaterFill, augment, compare
-from fedeas._util.settings import read_settings
+from fedeas._internal.settings import read_settings
 from fedeas.data import load_images
-from fedeas.flower.deployed import open_site
-from fedeas.flower.settings import SiteConfig
-from fedeas.flower.simulated import open_simulated
 from fedeas.generators import Copies, Noise, make_generator
+from fedeas.lab.config import Config
+from fedeas.lab.experiment import run as run_config
+from fedeas.lab.resolve import resolve
 from fedeas.partition import Partition
 from fedeas.planning.plan import reduction
 from fedeas.planning.policies import HeldClassesOnly, copyable, make_policy, reachable_reduction
 from fedeas.planning.skew import imbalance
-from fedeas_lab.config import Config
-from fedeas_lab.experiment import run as run_config
-from fedeas_lab.resolve import resolve
+from fedeas.train.flower.deployed import open_site
+from fedeas.train.flower.settings import SiteConfig
+from fedeas.train.flower.simulated import open_simulated
 from federations import counts_of, federation, run, settings, write_shapes
 from pictures import CLASSES, encoded
 from strategies import counts as any_counts

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedeas import FedEAS, InputError, LabelCounts
-from fedeas.planning.counts import Fingerprint
+from fedeas.counts.label_counts import Fingerprint
 from strategies import counts
 
 FORMATS = [".csv", ".tsv", ".json", ".parquet"]

@@ -15,25 +15,25 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 
 from fedeas import FedEAS, InfeasibleError, InputError, LabelCounts
-from fedeas._util.files import read_json
-from fedeas._util.seeds import child_rng
-from fedeas._util.settings import read_settings
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.client import TRAIN, make_client_app
-from fedeas.flower.deployed import SITES, agreed_config, row_policy
-from fedeas.flower.rounds import run_rounds
-from fedeas.flower.settings import Deployment
-from fedeas.flower.site import Site
-from fedeas.training.samples import Samples, Task
-from fedeas.training.settings import Federated, Local, ModelSettings
-from fedeas.training.tensors import load_tensors
-from fedeas_private.flower import run_server
-from fedeas_private.flower.deployed import open_site
-from fedeas_private.flower.queries import QueryContext, answer_queries
-from fedeas_private.flower.settings import NOISY_SUMS, UPDATES, SiteConfig
-from fedeas_private.ledger import Ledger
-from fedeas_private.secure_sum.identity import Identity, Members, load_identity, make_identity
-from fedeas_private.secure_sum.keys import identity_of
+from fedeas._internal.files import read_json
+from fedeas._internal.seeds import child_rng
+from fedeas._internal.settings import read_settings
+from fedeas.private.flower import run_server
+from fedeas.private.flower.deployed import open_site
+from fedeas.private.flower.queries import QueryContext, answer_queries
+from fedeas.private.flower.settings import NOISY_SUMS, UPDATES, SiteConfig
+from fedeas.private.ledger import Ledger
+from fedeas.private.secure_sum.identity import Identity, Members, load_identity, make_identity
+from fedeas.private.secure_sum.keys import identity_of
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.client import TRAIN, make_client_app
+from fedeas.train.flower.deployed import SITES, agreed_config, row_policy
+from fedeas.train.flower.rounds import run_rounds
+from fedeas.train.flower.settings import Deployment
+from fedeas.train.flower.site import Site
+from fedeas.train.samples import Samples, Task
+from fedeas.train.settings import Federated, Local, ModelSettings
+from fedeas.train.tensors import load_tensors
 from hostile import equal, hostile, hostile_hello
 from pictures import CLASSES, draw_shapes, encoded, shapes
 
@@ -278,7 +278,7 @@ class Absent(InlineGrid):
 def test_a_site_that_is_away_is_named_and_comes_back(sites, tmp_path, monkeypatch):
     # Nobody is waited for: who is away stays away, and the test would only take longer.
     there = lambda grid, nodes, timeout: sorted(grid.get_node_ids())  # noqa: E731
-    monkeypatch.setattr("fedeas.flower.roster.wait_for_nodes", there)
+    monkeypatch.setattr("fedeas.train.flower.roster.wait_for_nodes", there)
     app = app_of(sites, tmp_path)
     grid = Absent(app, 4, {0: {2}, 2: {0, 1}})
     lines = []
@@ -315,7 +315,7 @@ def test_a_site_that_is_away_is_named_and_comes_back(sites, tmp_path, monkeypatc
 def test_the_end_of_a_run_says_which_sites_are_missing_and_why(sites, tmp_path, monkeypatch):
     """By the names that nodes were registered with: of a refusal the server knows no more."""
     there = lambda grid, nodes, timeout: sorted(grid.get_node_ids())  # noqa: E731
-    monkeypatch.setattr("fedeas.flower.roster.wait_for_nodes", there)
+    monkeypatch.setattr("fedeas.train.flower.roster.wait_for_nodes", there)
     told = "this site refuses the request; its own log says why"
 
     class Registered(Absent):

@@ -22,9 +22,9 @@ from fedeas import InputError
 from fedeas.data import load_images
 from fedeas.generators import Generator, make_generator
 from fedeas.generators.card import GeneratorCard, find_model
-from fedeas.generators.diffusion import Diffusion, to_images
-from fedeas.generators.train import PRESETS, Training, TrainingProgress, train
-from fedeas.training.models.unet import UNetConfig, to_pixels
+from fedeas.train.diffusion.sample import Diffusion, to_images
+from fedeas.train.diffusion.train import PRESETS, Training, TrainingProgress, train
+from fedeas.train.models.unet import UNetConfig, to_pixels
 from pictures import CLASSES, shapes
 
 MICRO = Training(

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from fedeas._util.settings import read_settings
-from fedeas.generators.train import PRESETS
-from fedeas.training.models import make_model
-from fedeas.training.samples import Task
-from fedeas.training.simulate import draw_cohort
-from fedeas_lab.config import Config, read_config
-from fedeas_lab.sweep import read_sweep, run_specs
+from fedeas._internal.settings import read_settings
+from fedeas.lab.config import Config, read_config
+from fedeas.lab.sweep import read_sweep, run_specs
+from fedeas.train.diffusion.train import PRESETS
+from fedeas.train.models import make_model
+from fedeas.train.samples import Task
+from fedeas.train.simulate import draw_cohort
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
@@ -157,7 +157,7 @@ NOT_YET = (
 
 
 def test_nothing_leads_to_a_home_that_does_not_exist():
-    folders = (ROOT / name for name in ("packages", "docs", "examples", "notebooks", "tools"))
+    folders = (ROOT / name for name in ("src", "docs", "examples", "notebooks", "tools"))
     paths = [path for folder in folders for path in folder.rglob("*") if path.suffix in WRITTEN]
     paths += [ROOT / name for name in ("mkdocs.yml", "pyproject.toml")]
     paths += [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
@@ -167,10 +167,9 @@ def test_nothing_leads_to_a_home_that_does_not_exist():
 
 
 def test_what_is_installed_from_a_checkout_is_an_extra():
-    project = ROOT / "packages" / "fedeas" / "pyproject.toml"
-    extras = tomllib.loads(project.read_text())["project"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pages = "".join((ROOT / name).read_text() for name in DOCUMENTS)
-    shown = re.findall(r'"packages/fedeas\[([\w,]+)\]"', pages)
+    shown = re.findall(r'"\.\[([\w,]+)\]"', pages)
     assert len(shown) >= 3
     named = {extra for listed in shown for extra in listed.split(",")}
     assert named <= set(extras["optional-dependencies"])

@@ -7,15 +7,15 @@ import pytest
 import torch
 from flwr.app import Message
 
-from fedeas.flower import records
-from fedeas.flower.aggregation import RoundAggregator, Weights
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.roster import Node
-from fedeas.training.methods.method import FedAvg
-from fedeas_lab.cli.results import rich_table
-from fedeas_lab.report.page import table_sections
-from fedeas_lab.results import FinishedRun, SweepEntry, curves, summarise
-from fedeas_lab.tables import make_tables
+from fedeas.cli.result_tables import rich_table
+from fedeas.lab.report.page import table_sections
+from fedeas.lab.results import FinishedRun, SweepEntry, curves, summarise
+from fedeas.lab.tables import make_tables
+from fedeas.train.flower import records
+from fedeas.train.flower.aggregation import RoundAggregator, Weights
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.roster import Node
+from fedeas.train.methods.method import FedAvg
 
 SIZES = (10, 30, 60)
 STEPS = (20, 40, 80)

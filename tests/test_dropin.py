@@ -30,7 +30,7 @@ from drawn import CLASSES, Bars
 from fedeas import FedEAS, FullBalance, InputError, augment, report_real_num_examples
 from fedeas.augmentation import examples
 from fedeas.augmentation.synthetic import picture
-from fedeas.flower.backends import InlineGrid
+from fedeas.train.flower.backends import InlineGrid
 from test_deployment import load_example
 
 ROOT = Path(__file__).parents[1]
@@ -787,7 +787,7 @@ def train(base: Path, *parts: Runs, kind: str = "inline", clients: int = CLIENTS
                 str,
                 (
                     parts[0][0][0],
-                    *(p / "src" for p in (ROOT / "packages").iterdir()),
+                    ROOT / "src",
                     ROOT / "tests",
                 ),
             )

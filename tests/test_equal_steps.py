@@ -3,19 +3,19 @@
 import numpy as np
 import pytest
 
-import fedeas.flower.client as client
+import fedeas.train.flower.client as client
 from fedeas import InputError, LabelCounts
-from fedeas._util.settings import read_settings
+from fedeas._internal.settings import read_settings
 from fedeas.data import federate, open_dataset
+from fedeas.lab import run
+from fedeas.lab.config import Config, Data
+from fedeas.lab.resolve import resolve
+from fedeas.lab.sweep import GridConfig, SweepConfig, make_cells, run_specs
 from fedeas.partition import IID
 from fedeas.planning.policies import make_policy
-from fedeas.training.loop import batches, steps_of
-from fedeas.training.samples import Samples
-from fedeas.training.settings import Local
-from fedeas_lab import run
-from fedeas_lab.config import Config, Data
-from fedeas_lab.resolve import resolve
-from fedeas_lab.sweep import GridConfig, SweepConfig, make_cells, run_specs
+from fedeas.train.loop import batches, steps_of
+from fedeas.train.samples import Samples
+from fedeas.train.settings import Local
 from federations import write_shapes
 
 

@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from fedeas import FedEAS, FedeasError, InfeasibleError, InputError, LabelCounts, MissingExtraError
-from fedeas._util.files import read_text, write_json
+from fedeas._internal.files import read_text, write_json
 from fedeas.errors import FileAccessError
-from fedeas.generators.diffusion import Diffusion
-from fedeas.generators.judge import Judge
-from fedeas.generators.turbo import Turbo
 from fedeas.partition import IID, Partition
-from fedeas.training.tensors import save_tensors
-from fedeas_private.secure_sum.messages import RefusedError
+from fedeas.private.secure_sum.messages import RefusedError
+from fedeas.train.diffusion.judge import Judge
+from fedeas.train.diffusion.sample import Diffusion
+from fedeas.train.diffusion.turbo import Turbo
+from fedeas.train.tensors import save_tensors
 from limited import attempt
 
 MISSING = FileNotFoundError(errno.ENOENT, "whatever the library says")

@@ -1,7 +1,5 @@
-"""What a package adds from outside: one of each, found by its entry point."""
+"""What a package adds from outside: one of each, found by its entry point or dotted path."""
 
-import subprocess
-import sys
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,26 +8,21 @@ import numpy as np
 import pytest
 
 from fedeas import InputError, LabelCounts, make_generator, make_policy
-from fedeas._util.seeds import child_rng
+from fedeas._internal.seeds import child_rng
 from fedeas.data import Column, Dataset, Schema
-from fedeas.training.loop import accuracy, fit
-from fedeas.training.methods import METHODS, Method, make_method
-from fedeas.training.models import make_model
-from fedeas.training.samples import Samples, Task
-from fedeas.training.settings import Local, ModelSettings
-from fedeas_lab.report.page import SweepResults, installed_sections
-from paths import python_path
+from fedeas.train.loop import accuracy, fit
+from fedeas.train.methods import METHODS, Method, make_method
+from fedeas.train.models import make_model
+from fedeas.train.samples import Samples, Task
+from fedeas.train.settings import Local, ModelSettings
 
 PACKAGE = '''
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-import typer
-
 from fedeas import LocalPolicy, Method
-from fedeas.plots.page import Section
-from fedeas.training.samples import Task
+from fedeas.train.samples import Task
 
 
 @dataclass(frozen=True)
@@ -63,16 +56,6 @@ def linear(task: Task) -> torch.nn.Module:
     """A single layer."""
     layer = torch.nn.Linear(task.width, task.classes)
     return torch.nn.Sequential(torch.nn.Flatten(), layer)
-
-
-def how_many(sweep) -> Section:
-    """How many runs there are."""
-    return Section(f"{len(sweep.runs)} runs", ["as many as there are"])
-
-
-def hello(name: str = typer.Argument("you")) -> None:
-    """Greet somebody."""
-    typer.echo(f"hello {name}")
 '''
 ENTRY_POINTS = """
 [fedeas.policies]
@@ -81,12 +64,6 @@ twice = more_of_all:Twice
 grey = more_of_all:Grey
 [fedeas.methods]
 lazy = more_of_all:Lazy
-[fedeas.models]
-linear = more_of_all:linear
-[fedeas.report_sections]
-how-many = more_of_all:how_many
-[fedeas.commands]
-hello = more_of_all:hello
 """
 
 
@@ -118,7 +95,7 @@ class Buggy(Method):
 
 
 def test_a_bug_in_a_plug_ins_constructor_keeps_its_traceback(monkeypatch):
-    monkeypatch.setitem(METHODS.ours, "buggy", Buggy)
+    monkeypatch.setitem(METHODS.fixed, "buggy", Buggy)
     with pytest.raises(InputError, match=r"has no len\(\) \(test_extending.py, line") as refused:
         make_method("buggy")
     cause = refused.value.__cause__
@@ -137,20 +114,6 @@ def test_a_model(package, tmp_path):
         tmp_path / "set", "s", ("low", "high"), (150, 50), batches, kind="table", schema=schema
     )
     train, test = (Samples.of(data, np.arange(*r)) for r in ((0, 150), (150, 200)))
-    model = make_model(ModelSettings("linear"), Task.of(data), 1)
+    model = make_model(ModelSettings("more_of_all:linear"), Task.of(data), 1)
     fit(model, train, Local(epochs=5, batch=10, learning_rate=0.05), child_rng(1, "fit"))
     assert accuracy(model, test)[0] == 1.0
-
-
-def test_a_section_of_reports(package):
-    (section,) = installed_sections(SweepResults("sweep", [None] * 4, []))
-    assert section.title == "4 runs"
-
-
-def test_a_command(package):
-    done = subprocess.run(
-        [sys.executable, "-m", "fedeas", "hello", "world"],
-        env={"PYTHONPATH": python_path(package), "PATH": "/usr/bin:/bin"},
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert (done.stdout, done.returncode) == ("hello world\n", 0), done.stderr

@@ -23,28 +23,28 @@ from safetensors.torch import load_file, save_file
 
 from counting import drawn
 from fedeas import InfeasibleError, InputError, Plan
-from fedeas._util.seeds import child_rng
+from fedeas._internal.seeds import child_rng
 from fedeas.cache import Cache
-from fedeas.flower import records
-from fedeas.flower.aggregation import RoundAggregator, Weights
-from fedeas.flower.backends import InlineGrid, run_on_backend
-from fedeas.flower.client import ClientStateStore, make_client_app
-from fedeas.flower.exchange import exchange
-from fedeas.flower.roster import Node
-from fedeas.flower.rounds import run_rounds
+from fedeas.lab.config import Config, read_config
+from fedeas.lab.experiment import run as run_config
+from fedeas.lab.resolve import resolve
+from fedeas.lab.results import read_result
 from fedeas.partition import IndexLists, Partition
-from fedeas.training.loop import accuracy, fit
-from fedeas.training.methods import METHODS as REGISTRY
-from fedeas.training.methods import Method, make_method
-from fedeas.training.models import make_model
-from fedeas.training.samples import Samples, Task
-from fedeas.training.settings import ModelSettings
-from fedeas.training.simulate import draw_cohort
-from fedeas.training.tensors import ExactSum
-from fedeas_lab.config import Config, read_config
-from fedeas_lab.experiment import run as run_config
-from fedeas_lab.resolve import resolve
-from fedeas_lab.results import read_result
+from fedeas.train.flower import records
+from fedeas.train.flower.aggregation import RoundAggregator, Weights
+from fedeas.train.flower.backends import InlineGrid, run_on_backend
+from fedeas.train.flower.client import ClientStateStore, make_client_app
+from fedeas.train.flower.exchange import exchange
+from fedeas.train.flower.roster import Node
+from fedeas.train.flower.rounds import run_rounds
+from fedeas.train.loop import accuracy, fit
+from fedeas.train.methods import METHODS as REGISTRY
+from fedeas.train.methods import Method, make_method
+from fedeas.train.models import make_model
+from fedeas.train.samples import Samples, Task
+from fedeas.train.settings import ModelSettings
+from fedeas.train.simulate import draw_cohort
+from fedeas.train.tensors import ExactSum
 from federations import (
     CLIENTS,
     GENERATORS,
@@ -540,16 +540,16 @@ def test_the_command_runs_and_goes_on(tmp_path, fedeas, kind):
 
 def test_a_run_from_python_takes_a_file_or_a_config(tmp_path):
     import fedeas
-    import fedeas_lab
+    import fedeas.lab
 
     config = config_file(tmp_path, rounds=1, method="fedavg")
     heard = []
-    result = fedeas_lab.run(str(config), out=str(tmp_path / "run"), on_round=heard.append)
+    result = fedeas.lab.run(str(config), out=str(tmp_path / "run"), on_round=heard.append)
     assert result == read_result(tmp_path / "run" / "result.json")
     assert [line["round"] for line in heard] == [1]
-    assert fedeas_lab.run(fedeas_lab.read_config(str(config)), out=tmp_path / "run") == result
+    assert fedeas.lab.run(fedeas.lab.read_config(str(config)), out=tmp_path / "run") == result
     with pytest.raises(fedeas.InputError, match="nowhere"):
-        fedeas_lab.run("nowhere.toml", out=tmp_path / "other")
+        fedeas.lab.run("nowhere.toml", out=tmp_path / "other")
 
 
 def test_tensorboard_can_follow_a_run(tmp_path, fedeas):
@@ -634,7 +634,7 @@ class Faulty(Method):
 
 def test_a_clients_error_comes_back_with_its_traceback(tmp_path, monkeypatch):
     made = federation(tmp_path)
-    monkeypatch.setitem(REGISTRY.ours, "faulty", Faulty)
+    monkeypatch.setitem(REGISTRY.fixed, "faulty", Faulty)
 
     def main(grid):
         return run(made, tmp_path, settings("faulty"), grid)
@@ -654,8 +654,8 @@ import traceback
 from flwr.app import Message, RecordDict
 from flwr.clientapp import ClientApp
 from fedeas import InfeasibleError
-from fedeas.flower.exchange import exchange, reason
-from fedeas.flower.backends import run_on_backend
+from fedeas.train.flower.exchange import exchange, reason
+from fedeas.train.flower.backends import run_on_backend
 
 app = ClientApp()
 

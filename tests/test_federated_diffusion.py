@@ -12,26 +12,26 @@ import torch
 
 import federations
 from fedeas import InputError
-from fedeas._util.seeds import child_rng
+from fedeas._internal.seeds import child_rng
 from fedeas.data import load_images
 from fedeas.errors import InfeasibleError
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.client import make_client_app
-from fedeas.flower.rounds import run_rounds
-from fedeas.flower.simulated import Simulation
 from fedeas.generators import make_generator
 from fedeas.generators.card import GeneratorCard
+from fedeas.lab.config import Augment, Config, Data, PartitionConfig
+from fedeas.lab.experiment import run
+from fedeas.lab.federated_generator import train_generator
 from fedeas.partition import Partition
 from fedeas.partition.partition import IndexLists, hash_labels
-from fedeas.training.models import make_model
-from fedeas.training.models.unet import DESIGNS, Draw, denoising_loss
-from fedeas.training.samples import Task
-from fedeas.training.settings import Federated, Local, ModelSettings
-from fedeas.training.tensors import load_tensors, seeded
-from fedeas_lab.config import Augment, Config, Data, PartitionConfig
-from fedeas_lab.experiment import run
-from fedeas_lab.generator import train_generator
-from fedeas_private.flower import run_server
+from fedeas.private.flower import run_server
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.client import make_client_app
+from fedeas.train.flower.rounds import run_rounds
+from fedeas.train.flower.simulated import Simulation
+from fedeas.train.models import make_model
+from fedeas.train.models.unet import DESIGNS, Draw, denoising_loss
+from fedeas.train.samples import Task
+from fedeas.train.settings import Federated, Local, ModelSettings
+from fedeas.train.tensors import load_tensors, seeded
 from test_deployment import app_of, settings, sites  # noqa: F401 - a fixture
 
 TESTS = Path(__file__).parent
@@ -90,9 +90,9 @@ def test_ray_gives_the_same_bytes(folder, model):
     environment["PYTHONPATH"] = os.pathsep.join([str(TESTS), *sys.path])
     code = (
         "import sys, json; from pathlib import Path\n"
-        "from fedeas_lab.generator import train_generator\n"
-        "from fedeas_lab.config import Config\n"
-        "from fedeas._util.settings import read_settings\n"
+        "from fedeas.lab.federated_generator import train_generator\n"
+        "from fedeas.lab.config import Config\n"
+        "from fedeas._internal.settings import read_settings\n"
         "train_generator(read_settings(Config, json.loads(sys.argv[1])), sys.argv[2])"
     )
     done = subprocess.run(

@@ -10,9 +10,9 @@ import pytest
 from flwr.app import Message, RecordDict
 
 from fedeas.errors import FedeasError, MissingExtraError
-from fedeas.flower import backends
+from fedeas.train.flower import backends
 
-SOURCE = Path(__file__).parents[1] / "packages"
+SOURCE = Path(__file__).parents[1] / "src"
 PUBLIC = {"flwr.app", "flwr.clientapp", "flwr.serverapp", "flwr.simulation"}
 MODULES = sorted(SOURCE.rglob("*.py"))
 
@@ -35,7 +35,7 @@ def private_uses(path: Path) -> set[str]:
 def test_private_names_are_in_one_module():
     used = {path.relative_to(SOURCE).as_posix(): private_uses(path) for path in MODULES}
     assert {module: names for module, names in used.items() if names} == {
-        "fedeas/src/fedeas/flower/backends.py": {backends.IDENTITY, "message.metadata.__dict__"}
+        "fedeas/train/flower/backends.py": {backends.IDENTITY, "message.metadata.__dict__"}
     }
 
 
@@ -51,8 +51,8 @@ def test_a_class_that_moved_is_named_and_no_extra_is_blamed():
     code = (
         "import sys, flwr.app, flwr.clientapp, flwr.serverapp, flwr.simulation\n"
         "sys.modules['flwr.supercore.task_identity'] = None\n"
-        "import fedeas, fedeas.flower.backends\n"
-        "try: fedeas.flower.backends.InlineGrid(None, 1)\n"
+        "import fedeas, fedeas.train.flower.backends\n"
+        "try: fedeas.train.flower.backends.InlineGrid(None, 1)\n"
         "except fedeas.FedeasError as error: print(type(error).__name__, error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cached import flip
 from fedeas import InputError, make_generator
-from fedeas._util.files import content_hash
+from fedeas._internal.files import content_hash
 from fedeas.data import Column, Dataset, Schema
 from fedeas.generators import Gaussian, Moments, RowSpace
 from fedeas.generators.card import GeneratorCard

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from fedeas.training.loop import LocalObjective, fit, repeatable
-from fedeas.training.models import make_model
-from fedeas.training.samples import Samples, Task
-from fedeas.training.settings import Local, ModelSettings
-from fedeas_lab import estimate, runner
-from fedeas_lab import experiment as run
-from fedeas_lab.config import Config, Data
+from fedeas.lab import estimate, runner
+from fedeas.lab import experiment as run
+from fedeas.lab.config import Config, Data
+from fedeas.train.loop import LocalObjective, fit, repeatable
+from fedeas.train.models import make_model
+from fedeas.train.samples import Samples, Task
+from fedeas.train.settings import Local, ModelSettings
 from pictures import shapes
 
 CONFIG = Config(Data("cifar10"), device="cuda")
@@ -101,9 +101,7 @@ def test_cudnn_is_repeatable_where_training_runs_on_a_gpu(monkeypatch, tmp_path)
         def after_backward(self, model):
             seen.append((cudnn.deterministic, cudnn.benchmark))
 
-    monkeypatch.setattr(
-        "fedeas.training.loop.repeatable", lambda _: repeatable(torch.device("cuda"))
-    )
+    monkeypatch.setattr("fedeas.train.loop.repeatable", lambda _: repeatable(torch.device("cuda")))
     data = shapes(tmp_path / "set")
     model = make_model(ModelSettings(), Task.of(data), 0)
     fit(model, Samples.of(data, np.arange(8)), Local(batch=4), np.random.default_rng(0), Looks())

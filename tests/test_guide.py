@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fedeas._util.files import read_toml
-from fedeas._util.settings import read_settings
-from fedeas_private.flower.settings import RunConfig, SiteConfig
+from fedeas._internal.files import read_toml
+from fedeas._internal.settings import read_settings
+from fedeas.private.flower.settings import RunConfig, SiteConfig
 from test_deployment import COUNTS, NAMES, ROOT, load_example, sites  # noqa: F401
 
 # With the files that the page includes.

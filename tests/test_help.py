@@ -8,9 +8,9 @@ from pathlib import Path
 import openpyxl
 import pytest
 
-from fedeas.cli import add_installed_commands, app
-from fedeas_private.secure_sum.identity import Members, load_identity
-from fedeas_private.secure_sum.keys import identity_of, new_identity
+from fedeas.cli.main import app
+from fedeas.private.secure_sum.identity import Members, load_identity
+from fedeas.private.secure_sum.keys import identity_of, new_identity
 from pictures import draw_shapes
 from test_deployment import write_image
 from under_way import interrupted
@@ -30,7 +30,6 @@ def commands():
         for info in group.registered_commands:
             yield above + (info.name or info.callback.__name__), info.callback
 
-    add_installed_commands()
     yield from own(app)
     for group in app.registered_groups:
         inner = group.typer_instance

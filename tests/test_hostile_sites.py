@@ -10,17 +10,17 @@ import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedeas.flower import records
-from fedeas.flower.aggregation import RoundAggregator, Weights
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.roster import Node, Roster
-from fedeas.flower.rounds import run_rounds
-from fedeas.flower.settings import Deployment
-from fedeas.training.methods import make_method
-from fedeas.training.models import make_model
-from fedeas.training.samples import Task
-from fedeas.training.settings import Federated, ModelSettings
-from fedeas.training.tensors import load_tensors
+from fedeas.train.flower import records
+from fedeas.train.flower.aggregation import RoundAggregator, Weights
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.roster import Node, Roster
+from fedeas.train.flower.rounds import run_rounds
+from fedeas.train.flower.settings import Deployment
+from fedeas.train.methods import make_method
+from fedeas.train.models import make_model
+from fedeas.train.samples import Task
+from fedeas.train.settings import Federated, ModelSettings
+from fedeas.train.tensors import load_tensors
 
 CLASSES = 10
 

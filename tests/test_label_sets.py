@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedeas import FedEAS, FullBalance, InputError, LabelCounts, MissingOnly, plan
-from fedeas._util.files import read_json, write_json
+from fedeas._internal.files import read_json, write_json
+from fedeas.counts.label_sets import LabelSetCounts, name_label_sets
 from fedeas.planning import skew
 from fedeas.planning.covering import least_cover
 from fedeas.planning.label_set_plan import (
@@ -22,7 +23,6 @@ from fedeas.planning.label_set_plan import (
     plan_label_sets,
     target_prevalence,
 )
-from fedeas.planning.label_sets import LabelSetCounts, name_label_sets
 
 ROOT = Path(__file__).parents[1]
 LABELS = ("flu", "cough", "rash")
@@ -396,7 +396,7 @@ def test_plans_are_below_greedy(monkeypatch):
 def run(*words: object):
     from typer.testing import CliRunner
 
-    from fedeas.cli import app
+    from fedeas.cli.main import app
 
     return CliRunner().invoke(app, ["plan", *map(str, words)], catch_exceptions=True)
 

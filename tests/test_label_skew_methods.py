@@ -9,13 +9,13 @@ import torch
 from torch import nn
 
 from fedeas import InputError
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.client import make_client_app
-from fedeas.flower.settings import SiteConfig
-from fedeas.training.methods import make_method
-from fedeas.training.methods.logit_adjustment import ClassWeights, FedLC
-from fedeas.training.methods.method import ClientContext, Method
-from fedeas.training.settings import Local
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.client import make_client_app
+from fedeas.train.flower.settings import SiteConfig
+from fedeas.train.methods import make_method
+from fedeas.train.methods.logit_adjustment import ClassWeights, FedLC
+from fedeas.train.methods.method import ClientContext, Method
+from fedeas.train.settings import Local
 from federations import federation, run, same_as_on_ray, settings, train_on_ray, trained
 
 METHODS = ("class-weights", "fedlc")

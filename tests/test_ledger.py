@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from fedeas import InputError
-from fedeas._util.files import sealed, write_json
-from fedeas._util.settings import read_settings
-from fedeas_private import Ledger
-from fedeas_private.accounting import (
+from fedeas._internal.files import sealed, write_json
+from fedeas._internal.settings import read_settings
+from fedeas.private import Ledger
+from fedeas.private.accounting import (
     ADDED,
     DELTA,
     REPLACED,
@@ -28,10 +28,10 @@ from fedeas_private.accounting import (
     replace_one_epsilon,
     rho_for,
 )
-from fedeas_private.flower.queries import ask
-from fedeas_private.flower.settings import SiteConfig
-from fedeas_private.ledger import LedgerEntry
-from fedeas_private.queries import QUERIES
+from fedeas.private.flower.queries import ask
+from fedeas.private.flower.settings import SiteConfig
+from fedeas.private.ledger import LedgerEntry
+from fedeas.private.queries import QUERIES
 
 RHO = 0.01
 ENTRIES, HEAD = "entries.jsonl", "head.json"

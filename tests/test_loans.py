@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fedeas_lab.experiment import run
-from fedeas_lab.sweep import make_cells, read_sweep, run_specs
+from fedeas.lab.experiment import run
+from fedeas.lab.sweep import make_cells, read_sweep, run_specs
 from test_docs import ROOT
 
 

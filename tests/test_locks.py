@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from fedeas._util.files import locked
+from fedeas._internal.files import locked
 
-SOURCE = Path(__file__).parents[1] / "packages"
+SOURCE = Path(__file__).parents[1] / "src"
 # Modules of the standard library that Windows lacks.
 POSIX_ONLY = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
 HOLD = """
 import sys
 from pathlib import Path
-from fedeas._util.files import locked
+from fedeas._internal.files import locked
 say = lambda text: print(text, flush=True)
 with locked(Path(sys.argv[1]), lambda: say("waiting")):
     say(f"held {(Path(sys.argv[1]) / 'lock').exists()}")

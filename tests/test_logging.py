@@ -9,7 +9,7 @@ import pytest
 
 from drawn import Bars
 from fedeas import augment
-from fedeas.flower.backends import quiet_flower
+from fedeas.train.flower.backends import quiet_flower
 
 WARN = "import logging; logging.getLogger('fedeas').warning('one line')"
 
@@ -28,8 +28,14 @@ def test_a_warning_is_seen_as_that_of_any_library():
 
 
 def test_a_site_still_reads_why_it_refused():
-    assert shown(f"import fedeas.flower; fedeas.flower.client_app(); {WARN}") == "one line\n"
-    configured = "import fedeas.flower, logging; logging.basicConfig(); fedeas.flower.client_app()"
+    assert (
+        shown(f"import fedeas.train.flower; fedeas.train.flower.client_app(); {WARN}")
+        == "one line\n"
+    )
+    configured = (
+        "import fedeas.train.flower, logging; logging.basicConfig(); "
+        "fedeas.train.flower.client_app()"
+    )
     assert shown(f"{configured}; {WARN}") == "WARNING:fedeas:one line\n"  # once
 
 

@@ -18,25 +18,25 @@ from torch.nn import functional
 
 from fedeas import InputError
 from fedeas.data import Dataset
-from fedeas.flower import records
-from fedeas.flower.aggregation import RoundAggregator, Weights
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.client import make_client_app
-from fedeas.flower.roster import Node
-from fedeas.flower.rounds import run_rounds
-from fedeas.flower.site import Site
-from fedeas.training.loop import LocalObjective
-from fedeas.training.methods import make_method
-from fedeas.training.methods.client_drift import FedProx, Moon, Scaffold
-from fedeas.training.methods.fedgen import FedGen
-from fedeas.training.methods.fedmix import FedMix
-from fedeas.training.methods.method import ClientContext, FedAvg, RoundSummary
-from fedeas.training.models import make_model
-from fedeas.training.samples import Samples, Task
-from fedeas.training.settings import Federated, Local, ModelSettings
-from fedeas.training.tensors import stream
-from fedeas_lab.config import read_config
-from fedeas_lab.experiment import run as run_config
+from fedeas.lab.config import read_config
+from fedeas.lab.experiment import run as run_config
+from fedeas.train.flower import records
+from fedeas.train.flower.aggregation import RoundAggregator, Weights
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.client import make_client_app
+from fedeas.train.flower.roster import Node
+from fedeas.train.flower.rounds import run_rounds
+from fedeas.train.flower.site import Site
+from fedeas.train.loop import LocalObjective
+from fedeas.train.methods import make_method
+from fedeas.train.methods.client_drift import FedProx, Moon, Scaffold
+from fedeas.train.methods.fedgen import FedGen
+from fedeas.train.methods.fedmix import FedMix
+from fedeas.train.methods.method import ClientContext, FedAvg, RoundSummary
+from fedeas.train.models import make_model
+from fedeas.train.samples import Samples, Task
+from fedeas.train.settings import Federated, Local, ModelSettings
+from fedeas.train.tensors import stream
 from federations import ROUNDS, federation, run, settings, trained, write_shapes
 from paths import python_path
 from pictures import CLASSES, draw_shapes, shapes
@@ -367,7 +367,7 @@ def generator_slopes(state, names, noise, labels, layers, counts):
 
 def test_fedgen_draws_labels_alike_however_many_samples_there_are(monkeypatch):
     """By the server from what the round's clients hold, by a client from what any held so far."""
-    from fedeas.training.methods import fedgen
+    from fedeas.train.methods import fedgen
 
     drawn = []
     plain = fedgen._condition

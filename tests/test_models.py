@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from fedeas import InfeasibleError, InputError
-from fedeas._util.seeds import child_rng
-from fedeas.training.loop import find_optimizer, fit
-from fedeas.training.models import Wrapped, make_model
-from fedeas.training.samples import Samples, Task
-from fedeas.training.settings import Local, ModelSettings
-from fedeas.training.tensors import seeded
+from fedeas._internal.seeds import child_rng
+from fedeas.train.loop import find_optimizer, fit
+from fedeas.train.models import Wrapped, make_model
+from fedeas.train.samples import Samples, Task
+from fedeas.train.settings import Local, ModelSettings
+from fedeas.train.tensors import seeded
 from federations import (
     federation,
     run,

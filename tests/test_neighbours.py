@@ -28,32 +28,32 @@ from hypothesis import strategies as st
 from fedeas import FedeasError, FullBalance, InfeasibleError
 from fedeas.cache.store import caches
 from fedeas.data import Dataset
-from fedeas.flower import records
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.deployed import REFUSAL, row_policy
 from fedeas.generators.card import CARD, GeneratorCard, PrivacyGuarantee, TrainingRecord
 from fedeas.planning.named_values import planned_quality
 from fedeas.planning.policies import make_policy
 from fedeas.planning.resolve import with_quality
 from fedeas.planning.targets import aim_at_classes
-from fedeas.training.models import make_model
-from fedeas.training.samples import Samples, Task
-from fedeas.training.settings import ModelSettings
-from fedeas.training.tensors import load_tensors, save_tensors
-from fedeas_private.flower.deployed import client_app
-from fedeas_private.flower.generator import RECORD as GENERATOR
-from fedeas_private.flower.queries import ask
-from fedeas_private.generator import images
-from fedeas_private.generator.card import PRIVATE, WEIGHTS
-from fedeas_private.generator.make import make_private
-from fedeas_private.ledger import Ledger
-from fedeas_private.queries import QUERIES, read_query
-from fedeas_private.queries.features import feature_count
-from fedeas_private.queries.moments import ImageMoments
-from fedeas_private.queries.query import ClassTotals
-from fedeas_private.secure_sum.identity import Identity, Members, load_identity, make_identity
-from fedeas_private.secure_sum.keys import identity_of
-from fedeas_private.secure_sum.memory import open_pairs
+from fedeas.private.flower.deployed import client_app
+from fedeas.private.flower.generator import RECORD as GENERATOR
+from fedeas.private.flower.queries import ask
+from fedeas.private.generator import images
+from fedeas.private.generator.card import PRIVATE, WEIGHTS
+from fedeas.private.generator.make import make_private
+from fedeas.private.ledger import Ledger
+from fedeas.private.queries import QUERIES, read_query
+from fedeas.private.queries.features import feature_count
+from fedeas.private.queries.moments import ImageMoments
+from fedeas.private.queries.query import ClassTotals
+from fedeas.private.secure_sum.identity import Identity, Members, load_identity, make_identity
+from fedeas.private.secure_sum.keys import identity_of
+from fedeas.private.secure_sum.memory import open_pairs
+from fedeas.train.flower import records
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.deployed import REFUSAL, row_policy
+from fedeas.train.models import make_model
+from fedeas.train.samples import Samples, Task
+from fedeas.train.settings import ModelSettings
+from fedeas.train.tensors import load_tensors, save_tensors
 from pictures import encoded
 from rows import CLASSES as LEVELS
 from rows import SCHEMA, draw_rows, to_table

@@ -13,18 +13,19 @@ import torch
 
 from counting import Counting
 from fedeas import IID, FedEAS, FedeasError, LabelCounts, Partition, Plan
-from fedeas.cache import Cache, fill, verify
+from fedeas.cache import Cache, verify
+from fedeas.cache.fill import fill
 from fedeas.data import Dataset, load_images
 from fedeas.data.labels import read_labels
-from fedeas.generators.diffusion import Diffusion
-from fedeas.generators.judge import Judge
-from fedeas.generators.train import Training, train
-from fedeas.generators.turbo import Turbo
-from fedeas.training.models.unet import UNetConfig
-from fedeas.training.tensors import load_tensors
+from fedeas.train.diffusion.judge import Judge
+from fedeas.train.diffusion.sample import Diffusion
+from fedeas.train.diffusion.train import Training, train
+from fedeas.train.diffusion.turbo import Turbo
+from fedeas.train.models.unet import UNetConfig
+from fedeas.train.tensors import load_tensors
 from pictures import shapes
 
-SOURCE = Path(__file__).parents[1] / "packages"
+SOURCE = Path(__file__).parents[1] / "src"
 SMALL = Training(
     UNetConfig((8, 8), 1, (False, False), timesteps=10),
     steps=1, batch=2, learning_rate=1e-3, warmup=0, decay=False, average=0.9, drop=0.0,

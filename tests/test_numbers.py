@@ -19,11 +19,7 @@ import pytest
 
 from fedeas import FedEAS, LabelCounts, Plan
 from fedeas.data import load_images
-from fedeas.planning.beta import admissible_betas
-from fedeas_lab.cli.demo import _base
-from fedeas_lab.demo import find_scene
-from fedeas_lab.resolve import partition_data
-from fedeas_lab.results import Mean
+from fedeas.lab.results import Mean
 from reproduction.claims import all_claims
 from reproduction.study import (
     PRIMARY,
@@ -411,17 +407,6 @@ def what_copies_cannot_make() -> str:
     return f"{100 * lacking:.0f} % of the CIFAR-10 plan above"
 
 
-def the_demo() -> str:
-    counts = LabelCounts.load(DATA / "demo-counts.csv")
-    plan = FedEAS(beta=admissible_betas(counts).choice).plan(counts)
-    assert counts.K == 10
-    return (
-        f"trains ten skewed clients on {counts.total:,} images of clothes, without and with "
-        f"{plan.total} images from a small diffusion model, which was trained on all "
-        f"{NUMBER.findall(the_generator())[0]} training images"
-    )
-
-
 def test_all_runs_with_killed_sites_ended_correctly():
     lines = (DATA / "own-superlink.jsonl").read_text(encoding="utf-8").splitlines()
     runs = [json.loads(line) for line in lines]
@@ -673,7 +658,6 @@ README = (
 )
 CLAIMS: dict[str, tuple[Callable[[], str], ...]] = {
     "README.md": README,
-    "docs/tutorial.md": (the_demo,),
     "docs/generators.md": (
         what_others_published,
         what_a_judge_says,
@@ -786,25 +770,9 @@ def test_only_the_loss_on_real_sites_survives_the_correction(monkeypatch):
     assert stands == ["loans-sites"]
 
 
-@pytest.mark.slow
-def test_the_demo_shares_out_what_its_record_says(data, tmp_path):
-    scene = find_scene(tmp_path)
-    counts = partition_data(_base(scene, tmp_path)).counts
-    assert (counts.n == LabelCounts.load(DATA / "demo-counts.csv").n).all()
-
-
 def test_the_generator_that_comes_along_saw_all_training_images(data):
     """So the words on it are true: its metadata names the whole data set."""
-    model = (
-        ROOT
-        / "packages"
-        / "fedeas-lab"
-        / "src"
-        / "fedeas_lab"
-        / "models"
-        / "fashion_mnist"
-        / "generator.json"
-    )
+    model = ROOT / "src/fedeas/generators/included/fashion_mnist/generator.json"
     images = load_images("fashion_mnist")
     assert json.loads(model.read_text())["training"]["data"] == images.fingerprint
     assert f"{images.train_size:,} training images" in the_generator()

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedeas
-from fedeas.countfiles.choices import Options, UnclearError
-from fedeas.countfiles.nvflare import features_of, read_statistics
-from fedeas.countfiles.people import read_people
+from fedeas.counts.messy_tables import read_people
+from fedeas.counts.nvflare import features_of, read_statistics
+from fedeas.counts.options import Options, UnclearError
 from fedeas.errors import InputError
 
 # Made by FedStatsRecipe of NVFlare 2.9.0 in its simulator: three sites, two features and data sets.

@@ -8,11 +8,11 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedeas import InfeasibleError, InputError
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.deployed import REFUSAL, SITES
-from fedeas.flower.exchange import exchange, log_errors_in_one_line
-from fedeas_private.flower import run_server
-from fedeas_private.flower.deployed import client_app
+from fedeas.private.flower import run_server
+from fedeas.private.flower.deployed import client_app
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.deployed import REFUSAL, SITES
+from fedeas.train.flower.exchange import exchange, log_errors_in_one_line
 from test_deployment import NAMES, config, settings, sites  # noqa: F401
 
 
@@ -20,7 +20,7 @@ from test_deployment import NAMES, config, settings, sites  # noqa: F401
 def asked(monkeypatch):
     """Return what asks sites that take some seconds each, by a clock of our own."""
     now = [100.0]
-    monkeypatch.setattr("fedeas.flower.exchange.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("fedeas.train.flower.exchange.time.monotonic", lambda: now[0])
     return lambda *what, **more: ask(now, *what, **more)
 
 

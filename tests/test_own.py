@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedeas import IID, InfeasibleError, InputError
-from fedeas._util.seeds import child_rng
+from fedeas._internal.seeds import child_rng
 from fedeas.data import Dataset, federate
 from fedeas.generators import Generator, make_generator
 from fedeas.generators.card import GeneratorCard, TrainingRecord
-from fedeas_lab.resolve import make_private_generator
-from fedeas_private.accounting import (
+from fedeas.lab.resolve import make_private_generator
+from fedeas.private.accounting import (
     DELTA,
     epsilon_of,
     replace_one_epsilon,
@@ -30,26 +30,26 @@ from fedeas_private.accounting import (
     rho_of,
     sigma_for,
 )
-from fedeas_private.generator.base import spectrum
-from fedeas_private.generator.images import GaussianImages, image_normals
-from fedeas_private.generator.make import (
+from fedeas.private.generator.base import spectrum
+from fedeas.private.generator.images import GaussianImages, image_normals
+from fedeas.private.generator.make import (
     keep_sums,
     make_from_sums,
     make_private,
     open_private,
     queries_for,
 )
-from fedeas_private.noise import SumNoise
-from fedeas_private.queries.features import (
+from fedeas.private.noise import SumNoise
+from fedeas.private.queries.features import (
     FeatureMeans,
     FeatureProducts,
     edge_features,
     feature_count,
 )
-from fedeas_private.queries.moments import ImageMoments, ImageProducts, NoisyMoments, clip_norms
-from fedeas_private.queries.query import SampleSum
-from fedeas_private.secure_sum.messages import RefusedError
-from fedeas_private.sums import Ask, Release, SimulatedSums, check_sums, release
+from fedeas.private.queries.moments import ImageMoments, ImageProducts, NoisyMoments, clip_norms
+from fedeas.private.queries.query import SampleSum
+from fedeas.private.secure_sum.messages import RefusedError
+from fedeas.private.sums import Ask, Release, SimulatedSums, check_sums, release
 from federations import write_shapes
 
 SHAPE = (12, 10, 1)
@@ -493,7 +493,7 @@ def test_sums_of_more_samples_than_the_sites_have_are_refused(shapes, times):
 def test_a_lie_takes_effect_where_nothing_is_compared(shapes, monkeypatch):
     """The control: without the comparison one site decides what a class looks like."""
     data, sites = shapes
-    monkeypatch.setattr("fedeas_private.generator.make.check_sums", lambda *_: None)
+    monkeypatch.setattr("fedeas.private.generator.make.check_sums", lambda *_: None)
     bar = np.zeros(SHAPE)
     bar[:, 3:6] = 1
     likeness = []
@@ -555,12 +555,12 @@ def test_a_killed_simulation_goes_on_with_its_sums(shapes, tmp_path, monkeypatch
         raise KilledError
 
     with monkeypatch.context() as patched, pytest.raises(KilledError):
-        patched.setattr("fedeas_private.generator.images.image_normals", kill)
+        patched.setattr("fedeas.private.generator.images.image_normals", kill)
         make_private(data, sites, out=tmp_path)
     with pytest.raises(InputError, match="another request"):
         make_private(data, sites, epsilon=3.0, out=tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr("fedeas_private.sums.release", kill)  # nothing is asked again
+        patched.setattr("fedeas.private.sums.release", kill)  # nothing is asked again
         made = make_private(data, sites, out=tmp_path)
     assert made.card.privacy.epsilon == 1.0
     assert sorted(path.name for path in tmp_path.iterdir()) == [

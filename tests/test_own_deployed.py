@@ -10,25 +10,25 @@ import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedeas import FedEAS, InfeasibleError, InputError
-from fedeas._util.files import content_hash, read_json, write_json
+from fedeas._internal.files import content_hash, read_json, write_json
 from fedeas.cache import verify
 from fedeas.cache.store import caches
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.deployed import REFUSAL
 from fedeas.generators import make_generator
 from fedeas.generators.card import CARD
 from fedeas.planning.named_values import planned_quality
-from fedeas_private.accounting import DELTA
-from fedeas_private.flower import run_server
-from fedeas_private.flower.deployed import client_app, open_site
-from fedeas_private.flower.generator import RECORD, take_generator, taken_generator
-from fedeas_private.flower.settings import NOISY_SUMS, SiteConfig
-from fedeas_private.generator import images, make
-from fedeas_private.generator.card import WEIGHTS
-from fedeas_private.generator.make import CLASSIFIER_FOLDER, REQUEST
-from fedeas_private.ledger import Ledger
-from fedeas_private.queries.moments import ImageMoments
-from fedeas_private.secure_sum.identity import Members
+from fedeas.private.accounting import DELTA
+from fedeas.private.flower import run_server
+from fedeas.private.flower.deployed import client_app, open_site
+from fedeas.private.flower.generator import RECORD, take_generator, taken_generator
+from fedeas.private.flower.settings import NOISY_SUMS, SiteConfig
+from fedeas.private.generator import images, make
+from fedeas.private.generator.card import WEIGHTS
+from fedeas.private.generator.make import CLASSIFIER_FOLDER, REQUEST
+from fedeas.private.ledger import Ledger
+from fedeas.private.queries.moments import ImageMoments
+from fedeas.private.secure_sum.identity import Members
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.deployed import REFUSAL
 from rows import CLASSES as LEVELS
 from rows import SCHEMA, draw_rows, to_table
 from test_deployment import CLASSES, COUNTS, NAMES, config, settings, sites  # noqa: F401

@@ -18,20 +18,20 @@ from fedeas.data import Column, Dataset, Schema, federate
 from fedeas.generators import Generator, make_generator
 from fedeas.generators.gaussian import Gaussian
 from fedeas.generators.row_space import RowSpace
-from fedeas.training.settings import Federated, ModelSettings
-from fedeas_lab.config import Augment, Config, Data, PartitionConfig
-from fedeas_lab.resolve import make_private_generator, resolve
-from fedeas_private.accounting import DELTA, epsilon_of, rho_for, rho_of
-from fedeas_private.generator import rows as own_rows
-from fedeas_private.generator.base import james_stein
-from fedeas_private.generator.make import make_from_sums, make_private, open_private, queries_for
-from fedeas_private.generator.rows import clean_moments, finer_edges, first_edges, within_classes
-from fedeas_private.noise import SumNoise
-from fedeas_private.queries import encode_query, read_query
-from fedeas_private.queries.moments import NoisyMoments
-from fedeas_private.queries.table import ColumnCounts, RowMoments
-from fedeas_private.secure_sum.messages import RefusedError
-from fedeas_private.sums import release
+from fedeas.lab.config import Augment, Config, Data, PartitionConfig
+from fedeas.lab.resolve import make_private_generator, resolve
+from fedeas.private.accounting import DELTA, epsilon_of, rho_for, rho_of
+from fedeas.private.generator import rows as own_rows
+from fedeas.private.generator.base import james_stein
+from fedeas.private.generator.make import make_from_sums, make_private, open_private, queries_for
+from fedeas.private.generator.rows import clean_moments, finer_edges, first_edges, within_classes
+from fedeas.private.noise import SumNoise
+from fedeas.private.queries import encode_query, read_query
+from fedeas.private.queries.moments import NoisyMoments
+from fedeas.private.queries.table import ColumnCounts, RowMoments
+from fedeas.private.secure_sum.messages import RefusedError
+from fedeas.private.sums import release
+from fedeas.train.settings import Federated, ModelSettings
 from rows import CLASSES, SCHEMA, draw_rows, to_table
 
 CUTS = ((20.5, 40.5), (-3.0, 0.0, 900.0))
@@ -269,7 +269,7 @@ def test_three_sums_cost_together_what_was_promised(people, monkeypatch):
         costs.append(rho_of(SumNoise(made.sigma, count), query.sensitivity, query.length))
         return made
 
-    monkeypatch.setattr("fedeas_private.sums.release", watched)
+    monkeypatch.setattr("fedeas.private.sums.release", watched)
     make_private(data, sites, epsilon=2.0)
     assert len(costs) == 3
     assert tuple(dict.fromkeys(names)) == queries_for("table")

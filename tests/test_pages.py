@@ -36,7 +36,7 @@ def test_every_block_of_a_page_works(data, page):
     ("text", "good"),
     [
         ("```bash\ntrue\n```\n", True),
-        ("```bash\npip install packages/no-such-package\n```\n", False),
+        ("```bash\npip install ./no-such-package\n```\n", False),
         ("```bash\ncat no-such-file.csv\n```\n", False),
         ("```bash\nfalse\ntrue\n```\n", False),  # not only the last line counts
         ("```console\n$ cat README.md > copy\n$ cat copy\nanything\n```\n", True),

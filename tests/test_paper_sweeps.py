@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from fedeas_lab.sweep import read_sweep, run_specs
+from fedeas.lab.sweep import read_sweep, run_specs
 from paths import python_path
 from reproduction.evidence import AGREES_REDUCED, CANNOT_TELL, DISAGREES
 from test_turbo import pipeline  # noqa: F401 - a fixture

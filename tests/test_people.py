@@ -17,33 +17,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedeas import InfeasibleError, InputError
-from fedeas._util.settings import read_settings
+from fedeas._internal.settings import read_settings
 from fedeas.data import Dataset
-from fedeas.flower import records
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.client import HELLO
 from fedeas.generators.card import CARD
 from fedeas.planning.policies import FedEAS
-from fedeas_private.accounting import ADDED, DELTA, REPLACED, epsilon_of, rho_for, sigma_for
-from fedeas_private.flower import run_server
-from fedeas_private.flower.deployed import open_site, site_groups
-from fedeas_private.flower.queries import (
+from fedeas.private.accounting import ADDED, DELTA, REPLACED, epsilon_of, rho_for, sigma_for
+from fedeas.private.flower import run_server
+from fedeas.private.flower.deployed import open_site, site_groups
+from fedeas.private.flower.queries import (
     QueryContext,
     _answer,
     answer_queries,
     ask,
 )
-from fedeas_private.flower.settings import RunConfig, SiteConfig
-from fedeas_private.generator.make import make_private
-from fedeas_private.groups import MOST_PER_GROUP, Groups, owner_key, read_ids
-from fedeas_private.ledger import Ledger
-from fedeas_private.noise import SumNoise
-from fedeas_private.queries import QUERIES
-from fedeas_private.queries.features import FeatureMeans, FeatureProducts, feature_count
-from fedeas_private.queries.moments import ImageMoments, ImageProducts
-from fedeas_private.queries.query import WHOLE, ClassTotals, Query
-from fedeas_private.queries.table import ColumnCounts, RowMoments
-from fedeas_private.sums import SimulatedSums, answer_labels, check_sums
+from fedeas.private.flower.settings import RunConfig, SiteConfig
+from fedeas.private.generator.make import make_private
+from fedeas.private.groups import MOST_PER_GROUP, Groups, owner_key, read_ids
+from fedeas.private.ledger import Ledger
+from fedeas.private.noise import SumNoise
+from fedeas.private.queries import QUERIES
+from fedeas.private.queries.features import FeatureMeans, FeatureProducts, feature_count
+from fedeas.private.queries.moments import ImageMoments, ImageProducts
+from fedeas.private.queries.query import WHOLE, ClassTotals, Query
+from fedeas.private.queries.table import ColumnCounts, RowMoments
+from fedeas.private.sums import SimulatedSums, answer_labels, check_sums
+from fedeas.train.flower import records
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.client import HELLO
 from rows import CLASSES as LEVELS
 from rows import SCHEMA, draw_rows, to_table
 from sums import identities
@@ -742,7 +742,7 @@ def test_who_is_at_two_sites_counts_at_each():
 
 
 def test_sums_that_count_more_people_than_there_are_are_refused():
-    from fedeas_private.sums import Release
+    from fedeas.private.sums import Release
 
     query = ColumnCounts(3, (2,), CUTS)
     answer = _answer(query, holding(np.zeros((50, 2), np.float32), [0] * 50, np.arange(50) // 5))

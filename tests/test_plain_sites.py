@@ -7,24 +7,24 @@ import pytest
 from flwr.app import Context, Message, RecordDict
 
 from fedeas import InfeasibleError, InputError
-from fedeas._util.settings import read_settings
-from fedeas.flower import client_app, run_server, settings
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.client import make_client_app
-from fedeas.flower.deployed import REFUSAL, RefusalLog, open_site
-from fedeas_private.flower import run_server as run_private
-from fedeas_private.flower import settings as private
+from fedeas._internal.settings import read_settings
+from fedeas.private.flower import run_server as run_private
+from fedeas.private.flower import settings as private
+from fedeas.train.flower import client_app, run_server, settings
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.client import make_client_app
+from fedeas.train.flower.deployed import REFUSAL, RefusalLog, open_site
 from hostile import equal
 from test_deployment import NAMES, app_of, sites  # noqa: F401 -- a fixture
 from test_deployment import settings as run_settings
 
 WITHOUT_WINGS = """
 import importlib, pkgutil, sys
-sys.modules.update(dict.fromkeys(("fedeas_private", "fedeas_lab")))
-import fedeas.flower
-for module in pkgutil.iter_modules(fedeas.flower.__path__):
-    importlib.import_module(f"fedeas.flower.{module.name}")
-fedeas.flower.client_app()
+sys.modules.update(dict.fromkeys(("fedeas.private", "fedeas.lab")))
+import fedeas.train.flower
+for module in pkgutil.iter_modules(fedeas.train.flower.__path__):
+    importlib.import_module(f"fedeas.train.flower.{module.name}")
+fedeas.train.flower.client_app()
 """
 
 

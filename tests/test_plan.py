@@ -24,7 +24,7 @@ from fedeas import (
     compare,
     diagnose,
 )
-from fedeas.countfiles import strict
+from fedeas.counts import files
 from fedeas.planning import skew
 from fedeas.planning.policies import reachable_reduction
 from greedy import Greedy
@@ -167,7 +167,7 @@ def test_a_plan_becomes_a_data_frame(monkeypatch):
     frame.loc["north", "dog"] = 0  # its own copy: a plan never changes
     assert plan.total == 7
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtraError, match=r"fedeas\[pandas\]"):
+    with pytest.raises(MissingExtraError, match=r"\[counts\]"):
         plan.to_pandas()
 
 
@@ -206,7 +206,7 @@ def test_a_plan_of_a_newer_version_is_read_or_its_version_is_named(paper, tmp_pa
     path = tmp_path / f"plan{ending}"
 
     def write(facts):
-        strict.write(path, strict.Table(plan.samples, plan.clients, plan.classes, facts))
+        files.write(path, files.Table(plan.samples, plan.clients, plan.classes, facts))
 
     write({**facts, "carbon": 12})
     assert Plan.load(path) == plan

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from fedeas import FedEAS, InputError, LabelCounts, Partition, Plan, make_partition
-from fedeas._util.files import owner_only_folder, read_json, write_json
+from fedeas._internal.files import owner_only_folder, read_json, write_json
 
 ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "packages"
+SOURCE = ROOT / "src"
 # Stands for a Python on Windows: none of this is there.
 POSIX_MODULES = ("fcntl", "grp", "posix_ipc", "pwd", "resource", "termios", "tty")
 POSIX_FUNCTIONS = (
@@ -27,7 +27,7 @@ sys.modules.update(dict.fromkeys({POSIX_MODULES}))
 for name in {POSIX_FUNCTIONS}:
     vars(os).pop(name, None)
 sys.argv[0] = "fedeas"
-from fedeas.cli import main
+from fedeas.cli.main import main
 main()
 """
 
@@ -181,7 +181,7 @@ def test_secure_sums_say_that_they_need_posix(monkeypatch, tmp_path):
 
 
 def test_training_goes_on_without_the_switches_of_glibc(monkeypatch):
-    loop = pytest.importorskip("fedeas.training.loop", exc_type=ImportError)
+    loop = pytest.importorskip("fedeas.train.loop", exc_type=ImportError)
 
     def no_main_program(name):
         raise TypeError("argument of type 'NoneType' is not iterable")  # as on Windows

@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 
 from fedeas import InputError
-from fedeas_private import accounting
-from fedeas_private import noise as noise_module
-from fedeas_private.accounting import epsilon_of, rho_for, rho_of, sigma_for
-from fedeas_private.noise import LARGEST_SIGMA, SumNoise, discrete_gaussian
+from fedeas.private import accounting
+from fedeas.private import noise as noise_module
+from fedeas.private.accounting import epsilon_of, rho_for, rho_of, sigma_for
+from fedeas.private.noise import LARGEST_SIGMA, SumNoise, discrete_gaussian
 
 DELTA = 1e-6
 

@@ -10,23 +10,23 @@ import pytest
 from flwr.clientapp import ClientApp
 
 from fedeas import InfeasibleError, InputError
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.deployed import row_policy
-from fedeas_private.accounting import rho_for
-from fedeas_private.flower.queries import (
+from fedeas.private.accounting import rho_for
+from fedeas.private.flower.queries import (
     FlowerSums,
     QueryContext,
     answer_queries,
     ask,
     class_prior,
 )
-from fedeas_private.ledger import Ledger
-from fedeas_private.noise import SumNoise
-from fedeas_private.queries import QUERIES
-from fedeas_private.queries.moments import ImageMoments
-from fedeas_private.queries.query import MOST_SAMPLES, ClassTotals
-from fedeas_private.secure_sum.identity import MOST
-from fedeas_private.secure_sum.messages import RefusedError
+from fedeas.private.ledger import Ledger
+from fedeas.private.noise import SumNoise
+from fedeas.private.queries import QUERIES
+from fedeas.private.queries.moments import ImageMoments
+from fedeas.private.queries.query import MOST_SAMPLES, ClassTotals
+from fedeas.private.secure_sum.identity import MOST
+from fedeas.private.secure_sum.messages import RefusedError
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.deployed import row_policy
 from sums import identities
 
 
@@ -104,7 +104,7 @@ def test_a_site_answers_only_what_its_owner_allows(tmp_path, allow):
 
 @pytest.mark.parametrize("rho", [-1.0, 0.0, 1e9, "1", None, True, math.nan, [0.1]])
 def test_a_price_that_cannot_be_is_refused(tmp_path, rho):
-    from fedeas_private.flower.queries import _read
+    from fedeas.private.flower.queries import _read
 
     who = identities(3)
     holding = QueryContext(N[0], tmp_path, who[0], Ledger.open(tmp_path / "ledger"))
@@ -170,7 +170,7 @@ def test_the_server_knows_what_its_sums_cost_as_the_ledgers_do(tmp_path):
 def test_only_training_waits_for_torch():
     """Every message of a sum starts a process at a real site."""
     code = (
-        "import sys, fedeas_private.flower; fedeas_private.flower.client_app()\n"
+        "import sys, fedeas.private.flower; fedeas.private.flower.client_app()\n"
         "assert 'torch' not in sys.modules and 'flwr' in sys.modules"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedeas import augment
-from fedeas._util import progress
+from fedeas._internal import progress
 from paths import python_path
 
 
@@ -91,7 +91,7 @@ def test_the_rest_is_estimated_from_the_present_stage(impatient, capsys, monkeyp
 
 SHOWN = """
 import sys, time
-from fedeas._util import progress
+from fedeas._internal import progress
 progress._FIRST = 0.05
 with progress.progress("generating samples") as update:
     for done in range(1, 31):

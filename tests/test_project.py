@@ -15,7 +15,7 @@ import fedeas
 
 ROOT = Path(__file__).parents[1]
 GITHUB = ROOT / ".github"
-PROJECT = tomllib.loads((ROOT / "packages" / "fedeas" / "pyproject.toml").read_text())["project"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 WORKFLOWS = {path.stem: yaml.safe_load(path.read_text()) for path in GITHUB.glob("workflows/*")}
 JOBS = {
     f"{name}/{job}": content
@@ -34,8 +34,7 @@ def tools(monkeypatch):
     """The folder of tools, as Python sees it when it runs one of them."""
     monkeypatch.syspath_prepend(ROOT / "tools")
     yield ROOT / "tools"
-    for name in ("extras", "release"):
-        sys.modules.pop(name, None)
+    sys.modules.pop("release", None)
 
 
 def test_the_workflows_are_those_that_we_know():
@@ -46,7 +45,7 @@ def test_the_public_workflow_runs_the_same_gate():
     assert ("ci/check", ".ci/run") in COMMANDS
     assert 'make "${1:-check}"' in (ROOT / ".ci" / "run").read_text()
     # what the gate does is written down once
-    assert not any(re.search(r"\bmake\b(?! wheels)", command) for _, command in COMMANDS)
+    assert not any(re.search(r"\bmake\b(?! dist)", command) for _, command in COMMANDS)
 
 
 def missing(command: str) -> list[str]:
@@ -54,11 +53,7 @@ def missing(command: str) -> list[str]:
     targets = re.findall(r"\.ci/run (\w+)", command)
     files = re.findall(r"(?:^|[\s@\"])((?:\.ci|docker|examples|tests|tools)/[\w./-]+)", command)
     files += re.findall(r"--constraint (\S+)", command)
-    extras = [
-        name
-        for found in re.findall(r'"packages/fedeas\[(.*)\]"', command)
-        for name in found.split(",")
-    ]
+    extras = [name for found in re.findall(r'"\.\[(.*)\]"', command) for name in found.split(",")]
     gone = [target for target in targets if target not in TARGETS]
     gone += [file for file in files if not (ROOT / file).is_file()]
     return gone + [extra for extra in extras if extra not in PROJECT["optional-dependencies"]]
@@ -72,7 +67,7 @@ def test_what_a_workflow_calls_is_there(job, command):
 def test_the_check_of_commands_sees_what_is_gone():
     commands = ".ci/run coverige\npython tools/no.py\npytest @tests/no.txt"
     assert missing(commands) == ["coverige", "tools/no.py", "tests/no.txt"]
-    assert missing('pip install "packages/fedeas[dev,pandsa]"') == ["pandsa"]
+    assert missing('pip install ".[dev,pandsa]"') == ["pandsa"]
 
 
 def test_actions_are_pinned_by_their_commits():
@@ -125,7 +120,7 @@ def test_every_flower_that_is_allowed_is_tested():
     assert CHECK["flwr"] == [""]
     tested = {pinned, *(row["flwr"].rpartition(".")[0] for row in CHECK["include"])}
     (allowed,) = [
-        re.search(r"flwr>=1\.(\d+),<1\.(\d+)", line).groups()
+        re.search(r"flwr\[simulation\]>=1\.(\d+),<1\.(\d+)", line).groups()
         for line in PROJECT["optional-dependencies"]["train"]
         if line.startswith("flwr")
     ]
@@ -157,19 +152,17 @@ def test_the_release_is_published_without_a_token_and_only_after_it_was_tried():
 def test_the_release_compares_the_tag_with_the_version():
     (line,) = [command for _, command in COMMANDS if "__version__ = " in command]
     assert "GITHUB_REF_NAME" in line
-    text = (
-        (ROOT / "packages" / "fedeas" / "src" / "fedeas" / "__init__.py").read_text().splitlines()
-    )
+    text = (ROOT / "src" / "fedeas" / "__init__.py").read_text().splitlines()
     assert f'__version__ = "{fedeas.__version__}"' in text
 
 
 def test_every_extra_is_tried(tools):
-    import extras
+    import release
 
-    assert set(extras.TRIALS) == {"core", *PROJECT["optional-dependencies"]} - {"dev"}
-    assert doctest.testmod(extras).failed == 0
-    assert "torch" in extras.packages_of("train")
-    assert "torch" not in extras.packages_of("flower")
+    assert set(release.TRIALS) == {"core", *PROJECT["optional-dependencies"]} - {"dev"}
+    assert doctest.testmod(release).failed == 0
+    assert "torch" in release.needs("lab")
+    assert "torch" not in release.needs("counts")
 
 
 def test_the_image_is_built_from_the_wheel_by_another_user_than_root():
@@ -183,7 +176,8 @@ def test_the_image_is_built_from_the_wheel_by_another_user_than_root():
     assert set(wanted.split(",")) <= set(PROJECT["optional-dependencies"])
     guide = (ROOT / "docs" / "security.md").read_text()
     told = {extra for each in re.findall(r"fedeas\[([\w,]+)\]", guide) for extra in each.split(",")}
-    assert {"train", "private"} <= told <= set(wanted.split(","))
+    assert {"train", "private"} <= told  # `lab` has both
+    assert wanted == "lab"
     (user,) = [line.split()[1] for line in lines if line.startswith("USER")]
     assert any(line.startswith("RUN useradd") and line.endswith(user) for line in lines)
     python = re.search(r"^FROM python:(3\.\d+)-slim$", lines[4])[1]

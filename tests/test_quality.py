@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from fedeas import InputError
-from fedeas.generators import quality
-from fedeas.generators.judge import Judge, accuracy_on_real
+from fedeas.train.diffusion import quality
+from fedeas.train.diffusion.judge import Judge, accuracy_on_real
 from pictures import CLASSES, shapes, write_set
 
 
@@ -77,7 +77,7 @@ def test_the_command_measures(fedeas, tmp_path, judge, data, monkeypatch):
     write_set(folder, list(data.samples[:240]), list(data.samples[240:]))
     # The command trains two classifiers to compare: here they need not be good.
     short = partial(accuracy_on_real, steps=20)
-    monkeypatch.setattr("fedeas.generators.judge.accuracy_on_real", short)
+    monkeypatch.setattr("fedeas.train.diffusion.judge.accuracy_on_real", short)
     monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))
     spec = f"pool(data=two, folder={folder}, pool_per_class=20)"
     result = fedeas("generator", "sample", spec, "--each", 30, "--data", "two", "--folder", folder,

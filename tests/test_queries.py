@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fedeas import InfeasibleError, InputError
-from fedeas_private.queries import QUERIES, encode_query, read_query
-from fedeas_private.queries.moments import ImageMoments, ImageProducts
-from fedeas_private.queries.query import ClassTotals, onto_simplex
-from fedeas_private.queries.table import ColumnCounts, RowMoments
-from fedeas_private.secure_sum.messages import RefusedError
+from fedeas.private.queries import QUERIES, encode_query, read_query
+from fedeas.private.queries.moments import ImageMoments, ImageProducts
+from fedeas.private.queries.query import ClassTotals, onto_simplex
+from fedeas.private.queries.table import ColumnCounts, RowMoments
+from fedeas.private.secure_sum.messages import RefusedError
 
 # How far one sample moves an answer.
 

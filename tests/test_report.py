@@ -9,13 +9,13 @@ from html.parser import HTMLParser
 import pytest
 
 from fedeas import InputError
-from fedeas._util.files import read_json, write_json
+from fedeas._internal.files import read_json, write_json
+from fedeas.lab.experiment import run as run_config
+from fedeas.lab.report import curves
+from fedeas.lab.results import find_runs, private_epsilon, write_index
+from fedeas.lab.sweep import make_cells, read_sweep, run_specs
+from fedeas.lab.tables import make_tables
 from fedeas.plots import page
-from fedeas_lab.experiment import run as run_config
-from fedeas_lab.report import curves
-from fedeas_lab.results import find_runs, private_epsilon, write_index
-from fedeas_lab.sweep import make_cells, read_sweep, run_specs
-from fedeas_lab.tables import make_tables
 from federations import write_shapes
 from reproduction.claims import RECORDED, recorded
 from reproduction.tables import printed

@@ -8,10 +8,10 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from fedeas.lab.report import curves
+from fedeas.lab.report.page import SweepResults, assemble, headline
+from fedeas.lab.tables import make_tables
 from fedeas.plots.canvas import HEIGHT, WIDTH
-from fedeas_lab.report import curves
-from fedeas_lab.report.page import SweepResults, assemble, headline
-from fedeas_lab.tables import make_tables
 from reproduction.claims import recorded
 
 

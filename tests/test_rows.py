@@ -24,19 +24,19 @@ from fedeas.data import (
     open_dataset,
 )
 from fedeas.data.kinds import find_kind
-from fedeas.flower import run_server
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.client import make_client_app
-from fedeas.flower.deployed import open_site
-from fedeas.flower.settings import SiteConfig
-from fedeas.flower.site import check_task
+from fedeas.lab.config import read_config
+from fedeas.lab.experiment import run
 from fedeas.partition import Partition
-from fedeas.training.methods import make_method
-from fedeas.training.models import make_model
-from fedeas.training.samples import Samples, Task
-from fedeas.training.settings import ModelSettings
-from fedeas_lab.config import read_config
-from fedeas_lab.experiment import run
+from fedeas.train.flower import run_server
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.client import make_client_app
+from fedeas.train.flower.deployed import open_site
+from fedeas.train.flower.settings import SiteConfig
+from fedeas.train.flower.site import check_task
+from fedeas.train.methods import make_method
+from fedeas.train.models import make_model
+from fedeas.train.samples import Samples, Task
+from fedeas.train.settings import ModelSettings
 from federations import federation, settings
 from federations import run as train
 from pictures import CLASSES, draw_shapes, write_set

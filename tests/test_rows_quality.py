@@ -8,10 +8,12 @@ import pytest
 
 from fedeas import InputError
 from fedeas.data import Column, Schema, load_table, open_dataset
-from fedeas.generators import Gaussian, RowSpace, quality
+from fedeas.generators import Gaussian, RowSpace
 from fedeas.generators.gaussian import gaussian_of_dataset
-from fedeas.generators.judge import Judge, accuracy_on_real
-from fedeas.generators.quality import (
+from fedeas.generators.resampler import BoundResampler, Copies
+from fedeas.train.diffusion import quality
+from fedeas.train.diffusion.judge import Judge, accuracy_on_real
+from fedeas.train.diffusion.quality import (
     Drawn,
     Real,
     measure,
@@ -19,7 +21,6 @@ from fedeas.generators.quality import (
     nearest_distances,
     row_vectors,
 )
-from fedeas.generators.resampler import BoundResampler, Copies
 from rows import CLASSES, draw_rows, to_table, write_rows
 
 NAN = np.nan
@@ -197,7 +198,7 @@ def folder(tmp_path, monkeypatch):
 def test_the_commands_fit_and_measure_rows(fedeas, folder, tmp_path, monkeypatch):
     # The command trains two classifiers to compare: here they need not be good.
     short = partial(accuracy_on_real, steps=20)
-    monkeypatch.setattr("fedeas.generators.judge.accuracy_on_real", short)
+    monkeypatch.setattr("fedeas.train.diffusion.judge.accuracy_on_real", short)
     given = ("--data", "table", "--folder", folder)
     fitted = fedeas("generator", "train", "table", "--folder", folder, "--out", tmp_path / "model")
     assert fitted.code == 0, fitted.err

@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 
 from fedeas import InputError
-from fedeas._util.settings import read_settings
-from fedeas.generators.quality import measure
-from fedeas_lab.config import Config
-from fedeas_lab.experiment import run
-from fedeas_lab.report.samples import run_samples
-from fedeas_lab.resolve import plan_config, resolve
+from fedeas._internal.settings import read_settings
+from fedeas.lab.config import Config
+from fedeas.lab.experiment import run
+from fedeas.lab.report.samples import run_samples
+from fedeas.lab.resolve import plan_config, resolve
+from fedeas.train.diffusion.quality import measure
 from tabular import SCHEMA, draw_table
 
 

@@ -20,8 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedeas import InfeasibleError, InputError
-from fedeas.flower.backends import InlineGrid
-from fedeas_private.flower.secure_sum import (
+from fedeas.private.flower.secure_sum import (
     RECORD,
     SumParticipant,
     _answer,
@@ -31,10 +30,10 @@ from fedeas_private.flower.secure_sum import (
     answer_secure_sum,
     secure_sum,
 )
-from fedeas_private.secure_sum import client as client_module
-from fedeas_private.secure_sum import identity as graph_module
-from fedeas_private.secure_sum.client import Client
-from fedeas_private.secure_sum.identity import (
+from fedeas.private.secure_sum import client as client_module
+from fedeas.private.secure_sum import identity as graph_module
+from fedeas.private.secure_sum.client import Client
+from fedeas.private.secure_sum.identity import (
     FEWEST,
     MOST,
     Graph,
@@ -44,7 +43,7 @@ from fedeas_private.secure_sum.identity import (
     mean_degree,
     quorum,
 )
-from fedeas_private.secure_sum.keys import (
+from fedeas.private.secure_sum.keys import (
     agree,
     identity_of,
     join,
@@ -53,14 +52,14 @@ from fedeas_private.secure_sum.keys import (
     new_key,
     split,
 )
-from fedeas_private.secure_sum.memory import (
+from fedeas.private.secure_sum.memory import (
     FileStore,
     StageRecord,
     end_sums,
     open_pairs,
     open_sum,
 )
-from fedeas_private.secure_sum.messages import (
+from fedeas.private.secure_sum.messages import (
     AGREEMENT,
     HASH,
     KEY,
@@ -70,7 +69,8 @@ from fedeas_private.secure_sum.messages import (
     RefusedError,
     marks,
 )
-from fedeas_private.secure_sum.server import Run, Server
+from fedeas.private.secure_sum.server import Run, Server
+from fedeas.train.flower.backends import InlineGrid
 from sums import ALL_STAGES, Cohort, dropping, give_keys, identities, vectors_of
 
 LENGTH = 5
@@ -821,7 +821,7 @@ def clock(monkeypatch):
         now[0] += seconds
 
     idle = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
-    monkeypatch.setattr("fedeas.flower.exchange.time", idle)
+    monkeypatch.setattr("fedeas.train.flower.exchange.time", idle)
 
 
 @pytest.mark.parametrize("stage", ["keys", "meet"])
@@ -921,5 +921,5 @@ def test_a_name_of_a_sum_that_cannot_be_is_refused(change):
 
 
 def test_secure_sums_need_no_torch():
-    code = "import sys, fedeas_private.flower.secure_sum; sys.exit('torch' in sys.modules)"
+    code = "import sys, fedeas.private.flower.secure_sum; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-W", "ignore", "-c", code]).returncode == 0

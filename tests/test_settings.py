@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from fedeas import InputError
-from fedeas._util.settings import Settings, fields_of, read_settings
-from fedeas.flower.settings import Deployment
-from fedeas.training.settings import Federated, Local, ModelSettings
-from fedeas_lab.config import Config, Data
-from fedeas_lab.sweep import GridConfig
-from fedeas_private.flower.settings import RunConfig, SiteConfig
+from fedeas._internal.settings import Settings, fields_of, read_settings
+from fedeas.lab.config import Config, Data
+from fedeas.lab.sweep import GridConfig
+from fedeas.private.flower.settings import RunConfig, SiteConfig
+from fedeas.train.flower.settings import Deployment
+from fedeas.train.settings import Federated, Local, ModelSettings
 
 ROOT = Path(__file__).parents[1]
 

@@ -11,29 +11,30 @@ from sklearn.metrics import roc_auc_score
 from torch.nn import functional
 
 from fedeas import FedEAS, FedEASSampler, InputError, LabelCounts, Plan, augment
-from fedeas._util.settings import read_settings
-from fedeas.cache import Cache, ClientSamples, FixedPlan, fill
+from fedeas._internal.settings import read_settings
+from fedeas.cache import Cache, ClientSamples, FixedPlan
+from fedeas.cache.fill import fill
+from fedeas.counts.label_sets import LabelSetCounts, name_label_sets
 from fedeas.data import Column, Dataset, Federation, Schema, federate, open_dataset
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.client import make_client_app
-from fedeas.flower.rounds import run_rounds
-from fedeas.flower.simulated import Simulation
-from fedeas.flower.site import check_task, with_synthetic
 from fedeas.generators.gaussian import Gaussian
-from fedeas.generators.judge import Judge
 from fedeas.generators.resampler import Copies
+from fedeas.lab import run
+from fedeas.lab.config import Config
 from fedeas.partition import Dirichlet
 from fedeas.planning.label_set_plan import LabelSetPlan, plan_label_sets
-from fedeas.planning.label_sets import LabelSetCounts, name_label_sets
-from fedeas.training.loop import accuracy, auroc, scores
-from fedeas.training.methods import METHODS, make_method
-from fedeas.training.models import make_model
-from fedeas.training.samples import Samples, Task
-from fedeas.training.settings import Federated, Local, ModelSettings
-from fedeas.training.simulate import simulate
-from fedeas_lab import run
-from fedeas_lab.config import Config
-from fedeas_private.generator.make import make_private, open_private
+from fedeas.private.generator.make import make_private, open_private
+from fedeas.train.diffusion.judge import Judge
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.client import make_client_app
+from fedeas.train.flower.rounds import run_rounds
+from fedeas.train.flower.simulated import Simulation
+from fedeas.train.flower.site import check_task, with_synthetic
+from fedeas.train.loop import accuracy, auroc, scores
+from fedeas.train.methods import METHODS, make_method
+from fedeas.train.models import make_model
+from fedeas.train.samples import Samples, Task
+from fedeas.train.settings import Federated, Local, ModelSettings
+from fedeas.train.simulate import simulate
 from pictures import CLASSES, draw_shapes
 
 ROOT = Path(__file__).parents[1]
@@ -228,7 +229,7 @@ def test_the_loss_is_the_binary_cross_entropy_of_every_label(pairs):
     assert not any("label_sets" in name for name in model.state_dict())
 
 
-@pytest.mark.parametrize("method", METHODS.ours)
+@pytest.mark.parametrize("method", METHODS.names())
 def test_flower_trains_as_the_reference_loop_does_or_both_refuse(pairs, clients, method, tmp_path):
     federation, plan = pairs
     federated = Federated(

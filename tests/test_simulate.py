@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from fedeas import InputError
-from fedeas.flower.simulated import open_simulated
-from fedeas.training.methods import METHODS, make_method
-from fedeas.training.samples import Samples
-from fedeas.training.settings import Federated, Local, ModelSettings
-from fedeas.training.simulate import simulate
+from fedeas.train.flower.simulated import open_simulated
+from fedeas.train.methods import METHODS, make_method
+from fedeas.train.samples import Samples
+from fedeas.train.settings import Federated, Local, ModelSettings
+from fedeas.train.simulate import simulate
 from federations import CLIENTS, Federation, federation, run
 
 LOCAL = Local(epochs=1, batch=16, learning_rate=0.05)
@@ -36,7 +36,7 @@ def small(tmp_path_factory) -> tuple[Path, Federation, list[Samples]]:
     return folder, made, samples_of(made)
 
 
-@pytest.mark.parametrize("method", METHODS.ours)
+@pytest.mark.parametrize("method", METHODS.names())
 def test_rounds_on_flower_are_the_reference_loop(small, method):
     folder, made, clients = small
     assert any(len(client) > len(client.indices) for client in clients)

@@ -61,9 +61,9 @@ def test_constructors_of_fields_are_shown(site):
     page = site["reference/python/index.html"]
     assert re.search(
         r"Config\(\s*data: Data,\s*partition: PartitionConfig = ",
-        entry(page, "Config", "fedeas_lab"),
+        entry(page, "Config", "fedeas.lab"),
     )
-    context = entry(page, "QueryContext", "fedeas_private")
+    context = entry(page, "QueryContext", "fedeas.private")
     assert re.search(
         r"QueryContext\(\s*histogram: ArrayLike .*\s*folder: Path,\s*identity: ", context
     )
@@ -99,7 +99,7 @@ def test_pages_have_what_a_reader_looks_for(site):
     assert 'rel="prev"' in tutorial
     assert "md-footer__link--next" in tutorial
     doors = words(site["index.html"])
-    for door in ("Look", "Make", "Train", "pip install packages/fedeas"):
+    for door in ("Look", "Make", "Train", "pip install ."):
         assert door in doors
 
 

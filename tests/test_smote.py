@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from fedeas import Dirichlet, FedEAS, InputError, LabelCounts, MissingExtraError, make_generator
-from fedeas.cache import Cache, ClientSamples, FixedPlan, fill
+from fedeas.cache import Cache, ClientSamples, FixedPlan
+from fedeas.cache.fill import fill
 from fedeas.data import Schema, load_table
 from fedeas.generators import Gaussian, Resampler, Smote, find_resampler
 from tabular import SCHEMA, draw_table
@@ -123,7 +124,7 @@ def test_generators_of_own_samples_are_found_without_opening_others():
 
 def test_without_imbalanced_learn_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "imblearn.over_sampling", None)
-    with pytest.raises(MissingExtraError, match=r"fedeas\[imbalanced\]"):
+    with pytest.raises(MissingExtraError, match=r"\[sampler\]"):
         Smote().sample_from(of_numbers(), np.array([0]), seeds(1))
 
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedeas import InputError
-from fedeas._util.optional import import_extra
-from fedeas._util.specs import Registry, parse, quoted
-from fedeas.flower.backends import run_on_backend
-from fedeas.flower.client import make_client_app
-from fedeas.flower.rounds import run_rounds
+from fedeas._internal.optional import import_extra
+from fedeas._internal.specs import Registry, parse, quoted
+from fedeas.train.flower.backends import run_on_backend
+from fedeas.train.flower.client import make_client_app
+from fedeas.train.flower.rounds import run_rounds
 from federations import federation, settings
 
 

@@ -14,24 +14,24 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from fedeas import InfeasibleError, InputError
-from fedeas._util.settings import read_settings
+from fedeas._internal.settings import read_settings
 from fedeas.data import Dataset, open_dataset
 from fedeas.generators.card import CARD, GeneratorCard
-from fedeas.training.loop import accuracy
-from fedeas.training.models import load_weights
-from fedeas.training.samples import Samples
-from fedeas.training.settings import Federated, ModelSettings
-from fedeas.training.tensors import load_tensors, save_tensors
-from fedeas_lab.config import Config
-from fedeas_lab.experiment import run
-from fedeas_lab.report.page import what_ran
-from fedeas_lab.resolve import resolve
-from fedeas_lab.results import find_runs
-from fedeas_private.flower import run_server
-from fedeas_private.flower.settings import RunConfig
-from fedeas_private.generator import start as module
-from fedeas_private.generator.make import CLASSIFIER_FOLDER, make_private
-from fedeas_private.generator.start import FILE, PrivateStart
+from fedeas.lab.config import Config
+from fedeas.lab.experiment import run
+from fedeas.lab.report.page import what_ran
+from fedeas.lab.resolve import resolve
+from fedeas.lab.results import find_runs
+from fedeas.private.flower import run_server
+from fedeas.private.flower.settings import RunConfig
+from fedeas.private.generator import start as module
+from fedeas.private.generator.make import CLASSIFIER_FOLDER, make_private
+from fedeas.private.generator.start import FILE, PrivateStart
+from fedeas.train.loop import accuracy
+from fedeas.train.models import load_weights
+from fedeas.train.samples import Samples
+from fedeas.train.settings import Federated, ModelSettings
+from fedeas.train.tensors import load_tensors, save_tensors
 from rows import CLASSES, SCHEMA, draw_rows, to_table
 from test_deployment import settings, sites  # noqa: F401
 from test_own_deployed import GIVEN, RealSites
@@ -227,7 +227,7 @@ def test_two_private_models_would_be_two_budgets(folder, config, tmp_path, monke
         resolve(config.replace(augment=augment.replace(generator="")))
     ready = config.replace(augment=augment)
     with monkeypatch.context() as patch:  # it is refused before anybody pays
-        patch.setattr("fedeas_private.generator.make.make_private", None)
+        patch.setattr("fedeas.private.generator.make.make_private", None)
         with pytest.raises(InputError, match="two budgets"):
             resolve(ready)
     make_private(
@@ -350,7 +350,7 @@ def test_samples_are_compared_by_the_names_of_their_columns(fedeas, folder, tmp_
 def test_a_judge_of_other_samples_is_refused_before_it_is_trained(
     fedeas, folder, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("fedeas.generators.judge.Judge.of", None)
+    monkeypatch.setattr("fedeas.train.diffusion.judge.Judge.of", None)
     table = to_table(*draw_rows(300))
     fewer = [name for name in table.column_names if name != "label"][1:]
     pq.write_table(table.select(["label", *fewer]), tmp_path / "fewer.parquet")

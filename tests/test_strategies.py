@@ -7,7 +7,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYogi
 
 from fedeas import augment, report_real_num_examples
-from fedeas.flower.backends import run_on_backend
+from fedeas.train.flower.backends import run_on_backend
 
 CLIENTS, CLASSES, SIDE = 3, 3, 4
 STRATEGIES = (FedAvg, FedAvgM, FedAdam, FedYogi, FedAdagrad)

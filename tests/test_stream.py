@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedeas import Cost, FedEAS, FullBalance, InputError, LabelCounts, Plan
-from fedeas.countfiles.parquet import client_count
+from fedeas.counts.parquet import client_count
 from fedeas.planning.stream import plan_stream
 from limited import attempt
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fedeas._util.specs import parse
+from fedeas._internal.specs import parse
 from fedeas.data import open_dataset
 from fedeas.errors import InputError
 from fedeas.generators import make_generator
-from fedeas_lab.results import FinishedRun, SweepEntry, export, write_index
+from fedeas.lab.results import FinishedRun, SweepEntry, export, write_index
 from reproduction.central import REAL, CentralRun, read_central, write_central
 from reproduction.claims import recorded
 from reproduction.evidence import holm_p_values

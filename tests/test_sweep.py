@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from fedeas import InfeasibleError, InputError
-from fedeas._util.files import locked, read_json, write_json
+from fedeas._internal.files import locked, read_json, write_json
 from fedeas.cache.store import work
-from fedeas_lab import estimate
-from fedeas_lab.experiment import run as run_config
-from fedeas_lab.results import (
+from fedeas.lab import estimate
+from fedeas.lab.experiment import run as run_config
+from fedeas.lab.results import (
     PLUS_MINUS,
     FinishedRun,
     Mean,
@@ -33,10 +33,10 @@ from fedeas_lab.results import (
     tail,
     write_index,
 )
-from fedeas_lab.runner import FAILED, FINISHED, finished_result, run_cells
-from fedeas_lab.sweep import make_cells, read_sweep, run_specs, with_total
-from fedeas_lab.tables import generations, make_tables
-from fedeas_lab.versions import versions
+from fedeas.lab.runner import FAILED, FINISHED, finished_result, run_cells
+from fedeas.lab.sweep import make_cells, read_sweep, run_specs, with_total
+from fedeas.lab.tables import generations, make_tables
+from fedeas.lab.versions import versions
 from federations import write_shapes
 from paths import python_path
 
@@ -339,7 +339,7 @@ def test_a_run_that_fails_leaves_the_others_running(tmp_path, there, monkeypatch
         return popen(*given, **more)
 
     popen = subprocess.Popen
-    monkeypatch.setattr("fedeas_lab.runner.subprocess.Popen", start)
+    monkeypatch.setattr("fedeas.lab.runner.subprocess.Popen", start)
     path = sweep_file(
         tmp_path,
         **{
@@ -706,7 +706,7 @@ def test_a_run_of_other_versions_goes_on_and_says_so(tmp_path, finished, monkeyp
     config = finished[1][0].config
     cut_off(config, tmp_path / "run")
     now = versions()
-    monkeypatch.setattr("fedeas_lab.resolve.versions", lambda: "fedeas 99")
+    monkeypatch.setattr("fedeas.lab.resolve.versions", lambda: "fedeas 99")
     result = run_config(config, tmp_path / "run")
     assert result["versions"] == f"{now}; then fedeas 99"  # it is in no table with runs of either
     assert "goes on with fedeas 99" in caplog.text

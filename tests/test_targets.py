@@ -364,7 +364,7 @@ def test_augment_aims_at_shares_and_not_at_what_a_client_cannot_know(tmp_path):
 
 def test_a_server_cannot_make_a_site_read_a_file():
     """A target names a file only where the owner of the machine types it."""
-    deployed = pytest.importorskip("fedeas.flower.deployed")
+    deployed = pytest.importorskip("fedeas.train.flower.deployed")
     with pytest.raises(InputError, match="'target' of a policy is out of range"):
         deployed.row_policy("fedeas(beta=8, target=/etc/hostname)")
 

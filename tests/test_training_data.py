@@ -8,42 +8,39 @@ from fedeas.data import federate, load_images
 from fedeas.generators import Gaussian, Pool, make_generator
 from fedeas.generators.card import describe_training
 from fedeas.generators.gaussian import gaussian_of_dataset
+from fedeas.lab.config import Augment, Config, Data, PartitionConfig
+from fedeas.lab.experiment import run
+from fedeas.lab.resolve import describe_cut
 from fedeas.planning.plan import Plan
-from fedeas.training.settings import Federated
-from fedeas_lab.config import Augment, Config, Data, PartitionConfig
-from fedeas_lab.demo import write_digits
-from fedeas_lab.experiment import run
-from fedeas_lab.resolve import describe_cut
+from fedeas.train.settings import Federated
 from federations import write_shapes
 from test_own_rows import data_of
 
 
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory):
-    """Ten clients that hold 837 of 1,437 training images; 60 of every class are held out."""
-    folder = tmp_path_factory.mktemp("digits")
-    write_digits(folder)
-    data = load_images("digits", str(folder), str(folder / "store"))
-    return federate(data, IID(clients=10), "official", pool_per_class=60)
+def clothes(data):
+    """Ten clients that hold 2,000 of 60,000 training images; the others are held out."""
+    images = load_images("fashion_mnist", str(data / "fashion_mnist"))
+    return federate(images, IID(clients=10), "official", pool_per_class=5_800)
 
 
-def test_a_shipped_model_saw_more_than_the_clients_have(digits):
-    generator = make_generator("diffusion(model=digits)", device="cpu")
-    said = describe_training(generator, digits)
-    assert said == "1,437 training images, of which the clients hold 837"
-    other = make_generator("diffusion(model=fashion_mnist)", device="cpu")
-    said = describe_training(other, digits)
-    assert said == "60,000 training images of another data set than the clients'"
+def test_an_included_model_saw_more_than_the_clients_have(clothes, tmp_path):
+    generator = make_generator("diffusion(model=fashion_mnist)", device="cpu")
+    training = describe_training(generator, clothes)
+    assert training == "60,000 training images, of which the clients hold 2,000"
+    shapes = load_images("shapes", str(write_shapes(tmp_path / "set")), str(tmp_path / "store"))
+    other = describe_training(generator, federate(shapes, IID(clients=2), "official"))
+    assert other == "60,000 training images of another data set than the clients'"
 
 
-def test_a_pool_and_generators_of_own_samples(digits):
-    said = describe_training(Pool(digits.data, digits.pool), digits)
-    assert said.startswith("600 real held-out samples")
-    assert said.endswith("of which the clients hold 0")
+def test_a_pool_and_generators_of_own_samples(clothes):
+    training = describe_training(Pool(clothes.data, clothes.pool), clothes)
+    assert training.startswith("58,000 real held-out samples")
+    assert training.endswith("of which the clients hold 0")
     for own in ("copies", "smote", "local-gaussian"):
-        assert describe_training(make_generator(own), digits) == "each client's own samples"
-    assert describe_training(make_generator("noise(shape=8x8x1)"), digits) == "nothing"
-    assert describe_training(object(), digits) == "not stated by the generator"
+        assert describe_training(make_generator(own), clothes) == "each client's own samples"
+    assert describe_training(make_generator("noise(shape=8x8x1)"), clothes) == "nothing"
+    assert describe_training(object(), clothes) == "not stated by the generator"
 
 
 def test_rows(tmp_path):

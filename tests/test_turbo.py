@@ -9,12 +9,12 @@ import torch
 
 from fedeas import InputError
 from fedeas.generators import Generator, open_generator
-from fedeas.generators.turbo import Turbo, reduce_images
-from fedeas_lab.config import Config
-from fedeas_lab.resolve import generator_settings, table_options
-from fedeas_lab.results import read_result
-from fedeas_lab.runner import FINISHED, run_cells
-from fedeas_lab.sweep import make_cells, read_sweep, run_specs
+from fedeas.lab.config import Config
+from fedeas.lab.resolve import generator_settings, table_options
+from fedeas.lab.results import read_result
+from fedeas.lab.runner import FINISHED, run_cells
+from fedeas.lab.sweep import make_cells, read_sweep, run_specs
+from fedeas.train.diffusion.turbo import Turbo, reduce_images
 from federations import write_shapes
 from paths import python_path
 
@@ -137,7 +137,8 @@ def test_the_papers_grid_names_a_model_that_opens(pipeline, tmp_path, monkeypatc
     write_shapes(tmp_path / "set")
     asked = []
     monkeypatch.setattr(
-        "fedeas.generators.turbo.fetch_from_hub", lambda name, *_: asked.append(name) or pipeline
+        "fedeas.train.diffusion.turbo.fetch_from_hub",
+        lambda name, *_: asked.append(name) or pipeline,
     )
     configs = turbo_runs()
     assert {config.augment.policy for config in configs} == {"fedeas(beta=12)", "uniform"}

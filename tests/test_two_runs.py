@@ -15,13 +15,13 @@ from flwr.app import Context, RecordDict
 from safetensors.torch import load_file
 
 import fedeas
-import fedeas_lab
+import fedeas.lab
 from fedeas import InputError
-from fedeas.flower.simulated import open_simulated
 from fedeas.generators import Gaussian
-from fedeas.training.settings import Federated, Local, ModelSettings
-from fedeas_lab import resolve
-from fedeas_lab.config import Augment, Config, Data, PartitionConfig
+from fedeas.lab import resolve
+from fedeas.lab.config import Augment, Config, Data, PartitionConfig
+from fedeas.train.flower.simulated import open_simulated
+from fedeas.train.settings import Federated, Local, ModelSettings
 from federations import federation
 
 
@@ -52,9 +52,9 @@ ALONE = """
 import json, sys
 from pathlib import Path
 from test_two_runs import config
-import fedeas_lab
+import fedeas.lab
 for data, seed, clients, out in json.loads(sys.argv[1]):
-    fedeas_lab.run(config(Path(data), seed, clients), out)
+    fedeas.lab.run(config(Path(data), seed, clients), out)
 """
 
 
@@ -63,11 +63,11 @@ def test_two_runs_in_one_process_have_the_bits_of_two_processes(tmp_path):
     table, folder = write_loans(tmp_path / "loans.csv", 0), tmp_path / "run"
     here = []
     for seed, clients in ((1, 3), (2, 3), (2, 4)):
-        here.append(fedeas_lab.run(config(table, seed, clients), folder))
+        here.append(fedeas.lab.run(config(table, seed, clients), folder))
         shutil.move(folder, tmp_path / f"here{len(here)}")
     before = shutil.copy(table, tmp_path / "before.csv")
     write_loans(table, 1, flipped=True)
-    here.append(fedeas_lab.run(config(table, 2), tmp_path / "here4"))
+    here.append(fedeas.lab.run(config(table, 2), tmp_path / "here4"))
     alone = [
         (before, 1, 3, "alone1"),
         (before, 2, 3, "alone2"),
@@ -108,13 +108,13 @@ def test_a_run_opens_its_data_its_plan_and_its_generator_once(tmp_path, monkeypa
 
         monkeypatch.setattr(resolve, name, count)
     for name in ("open_dataset", "open_generator", "Plan", "Partition"):
-        monkeypatch.setattr(f"fedeas.flower.simulated.{name}", None)
+        monkeypatch.setattr(f"fedeas.train.flower.simulated.{name}", None)
     table = write_loans(tmp_path / "loans.csv", 0)
     given = config(table, 1).replace(
         partition=PartitionConfig("dirichlet", clients=3, alpha=0.3, min_samples=1),
         augment=Augment("fedeas(beta=4)", "gaussian", str(tmp_path / "cache")),
     )
-    assert fedeas_lab.run(given, tmp_path / "run")["generated"] > 0
+    assert fedeas.lab.run(given, tmp_path / "run")["generated"] > 0
     assert opened == ["open_dataset", "open_generator"]
 
 
@@ -150,7 +150,7 @@ def test_a_client_without_samples_is_refused_before_anything_is_made(tmp_path):
         partition=PartitionConfig("dirichlet", clients=12, alpha=0.02, min_samples=0)
     )
     with pytest.raises(InputError) as refused:
-        fedeas_lab.run(few, tmp_path / "run")
+        fedeas.lab.run(few, tmp_path / "run")
     assert refused.value.got
     assert "min_samples" in refused.value.fix
     assert not (tmp_path / "run").exists()

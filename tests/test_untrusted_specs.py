@@ -16,37 +16,38 @@ import torch
 import fedeas
 from counting import Counting
 from fedeas import FedEAS, FedeasError, LabelCounts, Plan
-from fedeas._util.files import content_hash, read_json
-from fedeas._util.files import write_json as write_sealed
-from fedeas._util.specs import Registry
-from fedeas.cache import Cache, fill
+from fedeas._internal.files import content_hash, read_json
+from fedeas._internal.files import write_json as write_sealed
+from fedeas._internal.specs import Registry
+from fedeas.cache import Cache
+from fedeas.cache.fill import fill
 from fedeas.data import Dataset
-from fedeas.flower.deployed import row_policy
-from fedeas.flower.settings import SiteConfig
-from fedeas.flower.site import check_method
 from fedeas.generators import find_resampler, make_generator
-from fedeas.generators import generator as generators
+from fedeas.generators import protocol as generators
 from fedeas.generators.card import GeneratorCard
-from fedeas.generators.diffusion import Diffusion
-from fedeas.generators.judge import Judge
+from fedeas.lab.experiment import run
+from fedeas.lab.report.samples import folder_sections, run_samples
+from fedeas.lab.resolve import open_data
+from fedeas.lab.results import find_runs
 from fedeas.planning import policies
-from fedeas.training.loop import find_optimizer
-from fedeas.training.methods import METHODS, make_method
-from fedeas.training.models import MODELS, make_model
-from fedeas.training.models.unet import UNetConfig
-from fedeas.training.samples import Task
-from fedeas.training.settings import Local, ModelSettings
-from fedeas.training.tensors import load_tensors, save_tensors
-from fedeas_lab.experiment import run
-from fedeas_lab.report.samples import folder_sections, run_samples
-from fedeas_lab.resolve import open_data
-from fedeas_lab.results import find_runs
-from fedeas_private.generator.make import open_private
-from fedeas_private.queries import read_query
+from fedeas.private.generator.make import open_private
+from fedeas.private.queries import read_query
+from fedeas.train.diffusion.judge import Judge
+from fedeas.train.diffusion.sample import Diffusion
+from fedeas.train.flower.deployed import row_policy
+from fedeas.train.flower.settings import SiteConfig
+from fedeas.train.flower.site import check_method
+from fedeas.train.loop import find_optimizer
+from fedeas.train.methods import METHODS, make_method
+from fedeas.train.models import MODELS, make_model
+from fedeas.train.models.unet import UNetConfig
+from fedeas.train.samples import Task
+from fedeas.train.settings import Local, ModelSettings
+from fedeas.train.tensors import load_tensors, save_tensors
 from pictures import shapes
 from test_runs_on_rows import config  # noqa: F401 - a fixture
 
-SOURCES = Path(__file__).parents[1] / "packages"
+SOURCES = Path(__file__).parents[1] / "src"
 REGISTRIES = (policies._REGISTRY, generators._REGISTRY, METHODS, MODELS)
 OBEYING = (
     "make_policy", "make_generator", "open_generator", "find_resampler", "make_model",
@@ -130,8 +131,8 @@ def test_no_registry_is_forgotten():
 
 def obeying_calls() -> Iterator[str]:
     """Yield the functions, as module:name, that call what obeys a dotted path without refusing."""
-    for path in SOURCES.rglob("src/**/*.py"):
-        module = "/".join(path.relative_to(SOURCES).parts[2:]).removesuffix(".py")
+    for path in SOURCES.rglob("*.py"):
+        module = "/".join(path.relative_to(SOURCES).parts).removesuffix(".py")
         for function in ast.walk(ast.parse(path.read_text())):
             if not isinstance(function, ast.FunctionDef):
                 continue
@@ -148,27 +149,27 @@ def test_whoever_obeys_a_dotted_path_is_listed():
     """A new caller says `by_owner=False`, or is looked at and listed: whose text does it take?"""
     assert set(obeying_calls()) == {
         # the registries themselves
-        "fedeas/_util/specs:_import", "fedeas/generators/generator:open_generator",
+        "fedeas/_internal/specs:_import", "fedeas/generators/protocol:open_generator",
         # the command line
         "fedeas/cli/fill:fill", "fedeas/cli/generator_sample:open",
         # arguments of public functions
         "fedeas/augmentation/sampler:_fit_resample", "fedeas/augmentation/synthetic:synthesize",
         "fedeas/augmentation/tables:augment_table", "fedeas/cache/client_samples:_generator",
         "fedeas/cache/client_samples:draw", "fedeas/cache/client_samples:open_cache",
-        "fedeas/generators/diffusion:save_federated_model", "fedeas/planning/beta:choose_policy",
-        "fedeas/planning/comparison:_make", "fedeas/training/simulate:simulate",
-        "fedeas_private/generator/start:write",
+        "fedeas/train/diffusion/sample:save_federated_model", "fedeas/planning/beta:choose_policy",
+        "fedeas/planning/comparison:_make", "fedeas/train/simulate:simulate",
+        "fedeas/private/generator/start:write",
         # a config of one's own: of a run, a sweep, a simulation, a server, a site
-        "fedeas/flower/deployed:_augmented", "fedeas/flower/rounds:__post_init__",
-        "fedeas/flower/server:_measure", "fedeas/flower/simulated:generator",
-        "fedeas/flower/site_check:try_generator", "fedeas_lab/estimate:_time_evaluation",
-        "fedeas_lab/estimate:_time_training", "fedeas_lab/resolve:_open_generator",
-        "fedeas_lab/resolve:local_steps", "fedeas_lab/resolve:plan_config",
-        "fedeas_lab/resolve:resolve", "fedeas_lab/sweep:make_cells", "fedeas_lab/sweep:with_total",
+        "fedeas/train/flower/deployed:_augmented", "fedeas/train/flower/rounds:__post_init__",
+        "fedeas/train/flower/server:_measure", "fedeas/train/flower/simulated:generator",
+        "fedeas/train/flower/site_check:try_generator", "fedeas/lab/estimate:_time_evaluation",
+        "fedeas/lab/estimate:_time_training", "fedeas/lab/resolve:_open_generator",
+        "fedeas/lab/resolve:local_steps", "fedeas/lab/resolve:plan_config",
+        "fedeas/lab/resolve:resolve", "fedeas/lab/sweep:make_cells", "fedeas/lab/sweep:with_total",
         # a turn at a client: by_owner is whether it is simulated
-        "fedeas/flower/client:_model",
+        "fedeas/train/flower/client:_model",
         # the default model of a kind of data, by its name
-        "fedeas/generators/judge:accuracy_on_real",
+        "fedeas/train/diffusion/judge:accuracy_on_real",
     }  # fmt: skip
 
 
@@ -205,7 +206,7 @@ def test_a_judges_file_that_claims_a_huge_model_takes_no_memory(tmp_path, monkey
         made_on.append(torch.get_default_device().type)
         return make_model(*arguments, **more)
 
-    monkeypatch.setattr("fedeas.generators.judge.make_model", noted)
+    monkeypatch.setattr("fedeas.train.diffusion.judge.make_model", noted)
     save_tensors(path, judge.model.state_dict(), {**judge.about, "shape": [2**10, 2**10, 1]})
     with pytest.raises(FedeasError, match="is not a judge"):
         Judge.load(path)

@@ -13,16 +13,16 @@ import warm
 
 # What a long command imports last before it works.
 BEGINS_WITH = {
-    "run": "fedeas.flower.rounds",
-    "sweep": "fedeas_lab.runner",
-    "demo": "fedeas_lab.forest",
-    "demo --images": "fedeas_lab.demo",
-    "fill": "fedeas.generators.diffusion",
-    "generator train": "fedeas.generators.train",
-    "generator sample": "fedeas.generators.diffusion",
-    "generator private": "fedeas_private.generator.make",
-    "generator federated": "fedeas.flower.rounds",
-    "generator report": "fedeas.generators.diffusion",
+    "run": "fedeas.train.flower.rounds",
+    "sweep": "fedeas.lab.runner",
+    "demo": "fedeas.lab.forest",
+    "demo --images": "fedeas.lab.demo",
+    "fill": "fedeas.train.diffusion.sample",
+    "generator train": "fedeas.train.diffusion.train",
+    "generator sample": "fedeas.train.diffusion.sample",
+    "generator private": "fedeas.private.generator.make",
+    "generator federated": "fedeas.train.flower.rounds",
+    "generator report": "fedeas.train.diffusion.sample",
     "partition": "fedeas.partition.recipes",
 }
 

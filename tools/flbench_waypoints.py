@@ -13,7 +13,7 @@ import numpy as np
 from fedeas.partition import FLBench
 
 SLOW = [(FLBench(clients=100, alpha=0.05), [6000] * 10)]
-TARGET = Path(__file__).parents[1] / "packages/fedeas/src/fedeas/partition/flbench_waypoints.json"
+TARGET = Path(__file__).parents[1] / "src/fedeas/partition/flbench_waypoints.json"
 
 
 def waypoint(recipe: FLBench, class_sizes: list[int]) -> dict[str, object]:

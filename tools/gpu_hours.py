@@ -21,12 +21,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas._util.specs import parse
+from fedeas._internal.specs import parse
+from fedeas.counts.label_counts import LabelCounts
+from fedeas.lab.config import Config
+from fedeas.lab.sweep import RunSpec, read_sweep, run_specs, with_total
 from fedeas.partition import FLBench
-from fedeas.planning.counts import LabelCounts
 from fedeas.planning.policies import make_policy
-from fedeas_lab.config import Config
-from fedeas_lab.sweep import RunSpec, read_sweep, run_specs, with_total
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "howto" / "gpu.md"

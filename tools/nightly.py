@@ -45,7 +45,6 @@ STEPS = {
     ],
     "private_start": ["benchmarks/private_start.py", "--seeds", "1", "--data", "satimage"],
     "superlink": ["benchmarks/superlink.py"],
-    "nvflare": ["benchmarks/nvflare_app.py", "--install"],
     "scale": ["benchmarks/scale.py"],
     "faults": ["benchmarks/faults.py", "--moments", "1"],
 }  # fmt: skip

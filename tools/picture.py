@@ -13,10 +13,10 @@ from collections import defaultdict
 from pathlib import Path
 
 from fedeas import InputError, LabelCounts
+from fedeas.lab.forest import POLICY
+from fedeas.lab.report.story import WAYS, Curves, story_figure
 from fedeas.planning.policies import make_plan, make_policy
 from fedeas.plots.canvas import save_figure
-from fedeas_lab.forest import POLICY
-from fedeas_lab.report.story import WAYS, Curves, story_figure
 
 ROOT = Path(__file__).parents[1]
 COUNTS = ROOT / "examples" / "forest.csv"

@@ -18,7 +18,7 @@ import numpy as np
 
 from fedeas.data import federate, load_images
 from fedeas.partition import make_partition
-from fedeas_private.generator.make import make_private
+from fedeas.private.generator.make import make_private
 
 EPSILONS = {"no noise": math.inf, "epsilon 10": 10.0, "epsilon 3": 3.0, "epsilon 1": 1.0}
 EACH = 2  # images of a class

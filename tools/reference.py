@@ -16,17 +16,17 @@ import msgspec
 import typer.main
 
 import fedeas
-import fedeas_lab
-import fedeas_private
-from fedeas._util.settings import Settings, describe
-from fedeas.cli import add_installed_commands, app
-from fedeas_lab.config import Config
+import fedeas.lab
+import fedeas.private
+from fedeas._internal.settings import Settings, describe
+from fedeas.cli.main import app
+from fedeas.lab.config import Config
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 PACKAGES = {
     fedeas: "The core: counts, plans, generators, `augment`.",
-    fedeas_private: "Private sums: `pip install packages/fedeas-private` in a checkout.",
-    fedeas_lab: "Experiments: `pip install packages/fedeas-lab` in a checkout.",
+    fedeas.private: 'Private sums: `pip install ".[private]"` in a checkout.',
+    fedeas.lab: 'Experiments: `pip install ".[lab]"` in a checkout.',
 }
 
 
@@ -36,7 +36,7 @@ def python() -> str:
         "# Python",
         "",
         "Names are imported on first use. One that needs an extra names it in brackets:",
-        '`pip install "packages/fedeas[train]"` in a checkout. If a file or a generator needs more',
+        '`pip install ".[train]"` in a checkout. If a file or a generator needs more',
         "(Parquet, a diffusion model), an error says so.",
         "",
     ]
@@ -56,7 +56,6 @@ def python() -> str:
 
 def commands() -> str:
     """Return a page with every command: what it does, what it takes, an example."""
-    add_installed_commands()
     root: Any = typer.main.get_command(app)
     lines = ["# Commands", "", "Every command has `--help`, most `--json`.", ""]
     for name, command in sorted(root.commands.items()):

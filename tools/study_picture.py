@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 from tables_study import Scores, read_record, title
 
+from fedeas.lab.report.curves import look
+from fedeas.lab.results import Mean
 from fedeas.plots.canvas import GREY, INK, caption, picture
-from fedeas_lab.report.curves import look
-from fedeas_lab.results import Mean
 from reproduction.evidence import minus
 from reproduction.study import PRIMARY, REAL_SITES, RECORD, REPLICATION, difference, read_rows
 

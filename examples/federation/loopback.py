@@ -25,13 +25,13 @@ from pathlib import Path
 
 import numpy as np
 
-from fedeas._util.files import write_json
-from fedeas._util.seeds import child_rng
+from fedeas._internal.files import write_json
+from fedeas._internal.seeds import child_rng
 from fedeas.data import parquet
 from fedeas.data.labels import read_labels
-from fedeas_private.flower.settings import NOISY_SUMS, UPDATES
-from fedeas_private.secure_sum.identity import Members, load_identity, make_identity
-from fedeas_private.secure_sum.keys import identity_of
+from fedeas.private.flower.settings import NOISY_SUMS, UPDATES
+from fedeas.private.secure_sum.identity import Members, load_identity, make_identity
+from fedeas.private.secure_sum.keys import identity_of
 
 APP = Path(__file__).parent
 # Noisy sums, and plain training beside them: the server can learn what a site holds.

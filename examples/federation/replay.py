@@ -19,15 +19,15 @@ from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 from loopback import APP, Loopback
 
-from fedeas._util.files import read_json
-from fedeas._util.settings import read_settings
-from fedeas.flower.backends import InlineGrid
-from fedeas.flower.client import TRAIN, make_client_app
-from fedeas.flower.site import Site
-from fedeas.training.tensors import load_tensors
-from fedeas_private.flower import run_server
-from fedeas_private.flower.deployed import open_site
-from fedeas_private.flower.settings import SiteConfig
+from fedeas._internal.files import read_json
+from fedeas._internal.settings import read_settings
+from fedeas.private.flower import run_server
+from fedeas.private.flower.deployed import open_site
+from fedeas.private.flower.settings import SiteConfig
+from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.client import TRAIN, make_client_app
+from fedeas.train.flower.site import Site
+from fedeas.train.tensors import load_tensors
 
 
 class ReplayGrid(InlineGrid):

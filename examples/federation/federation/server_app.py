@@ -3,7 +3,7 @@
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedeas_private.flower import run_server
+from fedeas.private.flower import run_server
 
 app = ServerApp()
 
