@@ -313,7 +313,7 @@ def check_killed(folder: Path, kills: int, plan: Plan, straight: Cache) -> None:
     ],
 )
 def test_killed_before_any_of_its_steps_it_ends_with_the_same_bytes(tmp_path, kind, kills):
-    plan = Uniform(total=2100).plan(COUNTS)
+    plan = Uniform(total=6300).plan(COUNTS)
     plan.save(tmp_path / "plan.json")
     straight, _ = filled(tmp_path / "straight", plan, kind=kind)
     places = [tmp_path / name for name in ("plan.json", "cache", "log")]
