@@ -416,6 +416,38 @@ CASES = {
         "diagnosis,count\nflu,14\ncold,20\ncovid,7\n",
         counts("x,cold,covid,flu\ntable,20,7,14\n"),
     ),
+    "diagnoses in rows": Case(
+        "Diagnoses,Charité,Köln\nflu,120,30\ncold,10,300\n",
+        counts("x,flu,cold\nCharité,120,10\nKöln,30,300\n"),
+    ),
+    "a class that begins with total": Case(
+        "site,flu,total hip replacement\nA,20,3\nB,4,9\n",
+        counts("site,flu,total hip replacement\nA,20,3\nB,4,9\n"),
+    ),
+    "patients and controls": Case(
+        "site,patients,controls\nA,20,30\nB,14,9\n",
+        counts("x,patients,controls\nA,20,30\nB,14,9\n"),
+    ),
+    "a client that begins with average": Case(
+        "site,flu,cold\nAverage Joe clinic,20,30\nB,14,90\n",
+        counts("x,flu,cold\nAverage Joe clinic,20,30\nB,14,90\n"),
+    ),
+    "round numbers": Case(
+        "site,a,b,c\nA,500,500,1000\nB,500,500,1000\n",
+        counts("x,a,b,c\nA,500,500,1000\nB,500,500,1000\n"),
+    ),
+    "months as numbers": Case("site,2024-01,2024-02\nA,10,30\nB,20,20\n"),
+    "digits of users": Case(
+        "user,0,1,2\n17,10,3,4\n12,4,5,6\n", counts("x,0,1,2\n17,10,3,4\n12,4,5,6\n")
+    ),
+    "labels of 0 and 1": Case(
+        lines("site,label", (f"{k},{int(c > 'm')}" for k, c in PAIRS)),
+        counted([(k, str(int(c > "m"))) for k, c in PAIRS]),
+    ),
+    "a heading in two lines": Case(
+        'site,flu,cold,"Gesamt\n(alle)"\nA,120,30,150\nB,10,300,310\n',
+        counts("x,flu,cold\nA,120,30\nB,10,300\n"),
+    ),
     "classes in two spellings": Case("hospital,flu,Flu,cold\nA,10,5,7\nB,4,9,3\n"),
     "clients in two spellings": Case("hospital,flu,cold\nSt. Anna,10,7\nst anna,4,3\nB,1,9\n"),
     "subtotals of small numbers, under other names": Case(
@@ -816,7 +848,7 @@ def test_a_suppressed_number_is_read_as_one_that_it_can_be(cell, good, bad, writ
 
 @pytest.mark.parametrize("name", [*BESIDE, "total"])
 def test_a_column_beside_counts_is_a_class_if_one_says_so(name, write, fedeas):
-    path = write(f"site,p,{name}\nA,120,200\nB,10,7\n")
+    path = write(f"site,p,{name}\nA,120,200\nB,10,70\n")
     assert fedeas("counts", path, "--keep", "--out", "counts.csv").code == 2  # text cannot say it
     done = fedeas("counts", path, "--keep", "--out", "counts.json")
     assert done.code == 0

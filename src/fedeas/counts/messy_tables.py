@@ -34,6 +34,7 @@ from fedeas.counts.plausibility import (
     find_doubts,
     heading_problem,
     names_clients,
+    names_labels,
     periods_problem,
     same_but_for_spelling,
     words_of,
@@ -42,10 +43,6 @@ from fedeas.errors import InputError
 
 Ints = NDArray[np.int64]
 # Words in headings, which only ever lead to a suggestion.
-_LABEL = re.compile(
-    "(?<!row )label|class|categor|target|diagnos|finding|disease|condition|species|krankheit",
-    re.IGNORECASE,
-)
 _COUNTS = frozenset({
     "count", "counts", "n", "number", "anzahl", "patients", "patienten", "cases", "samples",
     "images", "freq", "frequency",
@@ -134,7 +131,7 @@ class _Reader(Choices):
 
     def _statistics(self, content: Any, features: list[str]) -> Table:
         if self.options.label is None and len(features) > 1:
-            likely = next(filter(_LABEL.search, features), features[0])
+            likely = next(filter(names_labels, features), features[0])
             self.ask(f"has the features {', '.join(features)}", label=likely)
         feature = self.options.label or features[0]
         if feature not in features:
@@ -167,7 +164,7 @@ class _Reader(Choices):
         above = [" ".join(filter(None, row)) for row in top.iloc[:place].to_numpy()]
         if titles := [title for title in above if title]:
             self.notes.append(f"{self.path}: left out above the heading: {'; '.join(titles)}")
-        head = [str(name).strip() for name in frame.iloc[place]]
+        head = [re.sub(r"\s*[\r\n]+\s*", " ", str(name)).strip() for name in frame.iloc[place]]
         body = frame.iloc[place + 1 :]
         body = body[(body != "").any(axis=1)]
         heading = grid.lengths[frame.index[place]] if len(grid.lengths) else len(head)
@@ -185,7 +182,7 @@ class _Reader(Choices):
         if twice := [name for c, name in enumerate(head) if name in head[:c]]:
             self.refuse(f"column {twice[0]!r} appears twice; rename one")
             head = [f"{name} ({c})" if name in head[:c] else name for c, name in enumerate(head)]
-        body = body.set_axis(head, axis=1)
+        body = body.set_axis(head, axis=1).apply(_flags_as_digits)
         if len(body) > _LOOKED_AT:
             body = body.apply(lambda column: column.str.strip())
         width = needed[-1] + 1
@@ -256,7 +253,10 @@ class _Reader(Choices):
         kinds = {name: kind_of_column(body[name].head(_LOOKED_AT)) for name in head}
         texts = [name for name in head if kinds[name] == "text"]
         numbers = [name for name in head if kinds[name] == "count"]
-        labels = [name for name in head if _LABEL.search(name) and not _is_flag(body[name])]
+        flags = [name for name in numbers if _is_flag(body[name])]
+        labels = [name for name in head if names_labels(name)]
+        if len(flags) > 1 or len(labels) > 1:  # of several, each is a class
+            labels = [name for name in labels if name not in (flags if len(flags) > 1 else numbers)]
         clients = [name for name in head if names_clients(name)]
         if options.label is None and options.client is None and not options.transpose:
             if len(head) == 1 and not labels:
@@ -265,7 +265,11 @@ class _Reader(Choices):
                 )
             if _are_of_one_client(head, labels, body):
                 self._ask_own_file(head, labels[0])
-            elif labels[:1] == head[:1] and texts in ([], labels[:1]) and not clients:
+            elif (
+                labels[:1] == head[:1]
+                and texts in ([], labels[:1])
+                and (not clients or (len(numbers) > 2 and body[head[0]].is_unique))
+            ):
                 self.ask(
                     f"the first column is {head[0]!r}: rows seem to be classes",
                     transpose=True,
@@ -345,7 +349,8 @@ class _Reader(Choices):
             row = int(clients.index[(clients == "").argmax()]) + 1
             self.refuse(f"row {row} names no client")
             return _NOTHING
-        gaps = [name for name in labels.unique() if name.lower() in LEFT_OUT or name == "-1"]
+        gaps = [name for name in labels.unique() if name.lower() in LEFT_OUT - {"none"}]
+        gaps += [name for name in labels.unique() if name == "-1"]
         if "-1" in gaps and set(labels.unique()) == {"-1", "1"}:
             gaps.remove("-1")
         if (
@@ -376,6 +381,8 @@ class _Reader(Choices):
         again = bool(pairs.duplicated().any())
         numbers = [name for name in numbers if not _describes_row(name, body[name], again)]
         named = [name for name in numbers if _COUNTS.intersection(words_of(name))]
+        if again:  # then a count is called so, and nothing else: not `platelet_count`
+            named = [name for name in named if _COUNTS.issuperset(words_of(name))]
         if named or (len(numbers) == 1 and not again):
             count = (named or numbers)[0]
             self.ask(
@@ -630,6 +637,13 @@ class _Reader(Choices):
                 raise InputError("no file has such a row or column to drop", got=name)
 
 
+def _flags_as_digits(column: Any) -> Any:
+    """Return a column of True and False as one of 1 and 0."""
+    known = {"true": "1", "false": "0"}
+    texts = {text.lower() for text in column.head(_LOOKED_AT).unique()} - {""}
+    return column.str.lower().replace(known) if texts and texts <= known.keys() else column
+
+
 def _is_flag(column: Any) -> bool:
     """Tell whether a column holds 0 and 1: whether a sample is of this class."""
     return set(column.head(_LOOKED_AT)) <= {"0", "1"}
@@ -650,7 +664,7 @@ def _label_of_people(head: list[str], clients: list[str], body: Any) -> str | No
     client = (clients or head)[0]
     ages = [name for name in head if _AGES.intersection(words_of(name))]
     labels = [name for name in head if name not in (client, *ages) and not body[name].is_unique]
-    return labels[-1] if ages and labels and body[client].duplicated().any() else None
+    return labels[0] if ages and len(labels) == 1 and body[client].duplicated().any() else None
 
 
 def _describes_row(name: str, column: Any, again: bool) -> bool:

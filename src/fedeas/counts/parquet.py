@@ -27,7 +27,7 @@ from fedeas._internal.files import check_cells, parse_json
 from fedeas._internal.frames import client_heading
 from fedeas._internal.scalars import LARGEST
 from fedeas.counts.files import Table, TableError, cell_text, checked, content_hash, read_rows
-from fedeas.counts.plausibility import LONG, find_doubts, heading_problem
+from fedeas.counts.plausibility import LONG, find_doubts, heading_problem, names_clients
 from fedeas.errors import InputError
 
 _META = b"fedeas"
@@ -96,7 +96,7 @@ class Source:
 
 
 def _id_column(schema: Any) -> str | None:
-    """Find the column of client names: marked by us, a frame's index, or a first one of text."""
+    """Find the column of client names: marked by us, a frame's index, or a first one that fits."""
     marked = (schema.metadata or {}).get(_NAMED)
     if marked is not None:
         return str(schema.names[0]) if marked == b"yes" else None
@@ -106,7 +106,9 @@ def _id_column(schema: Any) -> str | None:
     first = schema.field(0) if schema.names else None
     types = pyarrow("types")
     if first is not None and (
-        first.name == "client" or types.is_string(first.type) or types.is_large_string(first.type)
+        names_clients(first.name)
+        or types.is_string(first.type)
+        or types.is_large_string(first.type)
     ):
         return str(first.name)
     return None

@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,44 +12,55 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 LONG = ["client", "class", "count"]  # the heading of a long table
 
-# Names of rows and columns that sum up others: as the first or last word of a name.
+# Names of rows and columns that sum up others: alone, or as the first or last word of a name.
 _TOTALS = frozenset({
-    "total", "totals", "subtotal", "sum", "gesamt", "insgesamt", "summe", "zwischensumme",
-    "gesamtergebnis", "ensemble", "mean", "average", "\u03c3", "\u2211",
+    "total", "totals", "totale", "totaux", "subtotal", "sum", "summe", "gesamt", "gesamtsumme",
+    "insgesamt", "zwischensumme", "gesamtergebnis", "\u03c3", "\u2211",
 })  # fmt: skip
-_ALL = frozenset(("all", "alle"))  # of a total only if no other number is larger
+_ALL = frozenset(("all", "alle", "ensemble", "overall"))  # only if no other number is larger
+_MEANS = frozenset(("mean", "average", "mittelwert", "durchschnitt", "moyenne"))
 # Columns that describe a row and are no class of it: as the last word of a heading.
 _ATTRIBUTES = frozenset({
     "id", "year", "jahr", "month", "monat", "week", "kw", "date", "datum", "fold", "age", "zip",
-    "plz", "beds", "nan", "patients", "patienten", "samples", "count",
+    "plz", "beds", "nan",
 })  # fmt: skip
-CLIENT_WORDS = frozenset({
-    "client", "site", "hospital", "clinic", "klinik", "institution", "bank", "device", "partition",
+# Columns of how many samples a client has: only if they are no fewer than those of all classes.
+_SIZES = frozenset({
+    "patients", "patienten", "samples", "count", "cases", "f\u00e4lle", "n", "number", "anzahl",
 })  # fmt: skip
-_LABELS = frozenset({
-    "class", "classes", "label", "labels", "diagnosis", "diagnose", "disease", "condition",
-    "finding", "category", "species", "krankheit",
+_CLIENT_WORDS = frozenset({
+    "client", "site", "hospital", "krankenhaus", "clinic", "klinik", "center", "centre",
+    "institution", "bank", "device", "user", "writer", "partition",
 })  # fmt: skip
+_LABEL = re.compile(
+    "(?<!row )label|class|klasse|categor|target|diagnos|finding|befund|disease|condition|species|"
+    "krankheit|erkrankung|maladie|patholog",
+    re.IGNORECASE,
+)
 _YEARS = (1990, 2035)
 _ROUNDING = 2  # by how much a sum of all others may be off: somebody corrected a cell
 _EVIDENCE = 1.5  # decimal digits from which on equal numbers are no coincidence
 _SAMPLES_FROM = 10  # rows of 0 and 1 that are samples, not clients
 SAMPLES, PERIODS, LABEL_SETS, SPELLINGS = "samples", "periods", "label sets", "spellings"
-_YEAR = r"(?:(?:jahr|year|fy|ann\u00e9e) ?)?(?:19[0-9]{2}|20[0-9]{2}|2100)"
-_QUARTER = r"q[1-4]|[1-4]\. ?quartal"
+_YEAR = r"(?:(?:jahr|year|fy|ann\u00e9e) ?)?(?:19[0-9]{2}|20[0-9]{2}|2100)(?:/[0-9]{2})?"
+_QUARTER = r"q[1-4]|h[12]|[1-4]\. ?quartal|kw ?[0-9]{1,2}|[01]?[0-9]"
 _MONTH = (
     "jan(?:uary|uar)?|feb(?:ruary|ruar)?|mar(?:ch)?|m\u00e4r(?:z)?|apr(?:il)?|may|mai|june?|juni|"
     "july?|juli|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|okt(?:ober)?|nov(?:ember)?|"
     "de[cz](?:ember)?"
 )
 _PERIOD = re.compile(
-    rf"{_YEAR}|(?:{_QUARTER}|{_MONTH})[ -]?(?:{_YEAR})?|{_YEAR}[ -]?(?:{_QUARTER}|{_MONTH})",
+    rf"{_YEAR}|(?:{_QUARTER}|{_MONTH})[ /-]{_YEAR}|"
+    rf"(?:q[1-4]|[1-4]\. ?quartal|h[12]|kw ?[0-9]+|{_MONTH})(?: [0-9]{{2}})?|"
+    rf"{_YEAR}[ /-]?(?:{_QUARTER}|{_MONTH})(?:-[0-9]{{2}}(?: 00:00:00)?)?",
     re.IGNORECASE,
 )
 # What the column of counts of a table of label sets is called.
 _SET_COUNTS = frozenset(("images", "samples", "count", "counts", "n", "people", "patients"))
 _SUMMARY = re.compile(
-    "tot|sum|all|gesamt|ensemble|mean|average|\u03c3|\u03a3|\u2211|^std?$|^sd$", re.IGNORECASE
+    "tot|sum|all|gesamt|ensemble|mean|average|mittel|durchschn|moyenne|\u03c3|\u03a3|\u2211|^std?$|"
+    "^sd$",
+    re.IGNORECASE,
 )
 
 
@@ -67,12 +79,23 @@ def names_clients(name: str) -> bool:
     >>> names_clients("Hospital A"), names_clients("COVID")
     (True, False)
     """
-    return not CLIENT_WORDS.isdisjoint(words_of(name))
+    return not _CLIENT_WORDS.isdisjoint(words_of(name))
+
+
+def names_labels(name: str) -> bool:
+    """Tell whether a heading has a word for labels, and none for clients.
+
+    >>> names_labels("Diagnosis code"), names_labels("Clinic type")
+    (True, False)
+    """
+    return _LABEL.search(name) is not None and not names_clients(name)
 
 
 def are_clients(names: Sequence[str]) -> bool:
     """Tell whether names are those of clients, such as 'Hospital A' and 'Hospital B'."""
-    return all(names_clients(name) and len(words_of(name)) > 1 for name in names)
+    words = [words_of(name) for name in names]
+    numbered = all(len(parts) == 2 and len(parts[1]) < 3 for parts in words)
+    return numbered and len({parts[0] for parts in words}) == 1 and names_clients(names[0])
 
 
 def heading_problem(head: Sequence[str]) -> str | None:
@@ -85,14 +108,14 @@ def heading_problem(head: Sequence[str]) -> str | None:
         if name in head[1 : place - 1]:
             return f"column {place} is headed {name!r} as column {head.index(name, 1) + 1} is"
     words = words_of(head[0])
-    if len(words) == 1 and words[0] in _LABELS and list(head) != LONG:
+    if names_labels(head[0]) and list(head) != LONG:
         return f"the first column is headed {head[0]!r}: rows seem to be classes, not clients"
     if are_clients(head[1:]):
         return f"the columns {head[1]!r} to {head[-1]!r} seem to be clients, not classes"
-    if words and words[-1] in _ATTRIBUTES - {"id"}:
+    if words and words[-1] in (_ATTRIBUTES | _SIZES) - {"id", "n", "number"}:
         return f"the first column is headed {head[0]!r}, which names no client"
-    named = bool(CLIENT_WORDS.intersection(words)) and words[1:] in ([], ["0"], ["id"])
-    if not head[0] and CLIENT_WORDS.intersection(head):
+    named = names_clients(head[0]) and words[1:] in ([], ["0"], ["id"])
+    if not head[0] and any(map(names_clients, head)):
         return "the first column has no heading, and another one names the clients"
     numbered = not head[0] and list(head[1:]) == list(map(str, range(len(head) - 1)))
     if head[0].isdecimal() or (not named and not numbered and all(map(str.isdecimal, head[1:]))):
@@ -119,7 +142,8 @@ def same_but_for_spelling(names: Sequence[str]) -> str | None:
     """
     first: dict[str, str] = {}
     for name in names:
-        other = first.setdefault(re.sub(r"[\s._-]+", " ", name.casefold()), name)
+        plain = unicodedata.normalize("NFKC", name).casefold()
+        other = first.setdefault(re.sub(r"[\s._-]+", " ", plain), name)
         if other != name:
             return f"{other!r} and {name!r}"
     return None
@@ -167,10 +191,15 @@ def find_doubts(
         if alike := same_but_for_spelling(names):
             doubts.append(Doubt(f"{what} {alike} differ in their spelling only", SPELLINGS))
     for c, name in enumerate(classes):
-        words = words_of(name)
-        if (words and words[-1] in _ATTRIBUTES) or re.search("[%\u2030]", name):
+        words, column = words_of(name), values[:, c]
+        others = values.sum(axis=1) - column
+        if words and (
+            words[-1] in _ATTRIBUTES
+            or (_SIZES.issuperset(words) and (column >= others - _ROUNDING).all())
+            or re.search("(?<![0-9])[%\u2030]", name)
+        ):
             doubts.append(Doubt(f"column {name!r} does not name a class", "column", name))
-        elif rows > 2 and (values[:, c] == np.arange(1, rows + 1)).all():
+        elif rows > 2 and (column == np.arange(1, rows + 1)).all():
             doubts.append(Doubt(f"column {name!r} numbers the rows", "column", name))
     doubts += _summaries(values, classes, "column")
     doubts += _summaries(values.T, clients, "row")
@@ -179,22 +208,28 @@ def find_doubts(
 
 def _summaries(values: Ints, names: Sequence[str], kind: str) -> Iterator[Doubt]:
     """Yield the columns that are called a total, that are sums of others, and that hold years."""
+    named = {place: words_of(re.sub(r"\(.*\)", "", name)) for place, name in enumerate(names)
+             if _SUMMARY.search(name)}  # fmt: skip
     largest = values.max(axis=1) if values.size else values.sum(axis=1)
+    others = np.delete(values, list(named), axis=1)
+    means = others.mean(axis=1) if others.size else largest
     averaged = False
-    for place, name in enumerate(names):
-        if not _SUMMARY.search(name):
-            continue
-        words = words_of(name)
+    for place, words in named.items():
+        name, column = names[place], values[:, place]
         ends = {words[0], words[-1]} if words else set()
-        averaged |= bool(ends & {"mean", "average"})
-        if ends & _TOTALS or (words and words[0] in _ALL and (values[:, place] >= largest).all()):
+        alone = len(words) == 1 or words[:1] == ["subtotal"]
+        if (ends & _TOTALS and alone) or (ends & (_TOTALS | _ALL) and (column >= largest).all()):
             yield Doubt(f"{kind} {name!r} is called a total", kind, name)
+        elif ends & _MEANS and (abs(column - means) <= 1).all():
+            averaged = True
+            yield Doubt(f"{kind} {name!r} is called a mean", kind, name)
         elif averaged and words in (["sd"], ["std"]):
             yield Doubt(f"{kind} {name!r} stands beside a mean", kind, name)
     for place in _sums(values):
         yield Doubt(f"{kind} {names[place]!r} is the sum of others", kind, names[place])
     near = (values >= _YEARS[0] - 100) & (values <= _YEARS[1] + 100)
     in_years = ((values >= _YEARS[0]) & (values <= _YEARS[1])).all(axis=0)
+    in_years &= (values != values[:1]).any(axis=0)
     if len(values) > 1 and near.any(axis=0).sum() == in_years.sum() < len(names):
         for place in np.flatnonzero(in_years).tolist():
             yield Doubt(f"{kind} {names[place]!r} holds years", kind, names[place])
@@ -210,7 +245,9 @@ def _sums(values: Ints) -> list[int]:
     if columns < 3:
         return []
     off = np.abs(2.0 * values - values.sum(axis=1, keepdims=True))
-    digits = np.log10((values + 1.0) / (2 * _ROUNDING + 1)).clip(min=0).sum(axis=0)
+    # Round numbers say less: of hundreds, one in ten is the sum of two others by chance.
+    told = values // max(1, int(np.gcd.reduce(values, axis=None)))
+    digits = np.log10((told + 1.0) / (2 * _ROUNDING + 1)).clip(min=0).sum(axis=0)
     summaries = set(np.flatnonzero((off <= _ROUNDING).all(axis=0) & (digits >= _EVIDENCE)).tolist())
     # A run of columns can only add up to one if their totals do, which running sums tell.
     totals = values.sum(axis=0, dtype=np.float64)
@@ -220,7 +257,7 @@ def _sums(values: Ints) -> list[int]:
     place = np.arange(columns)
     before = (sums[first] == sums[:-1] - totals) & (place - first > 1)
     after = (sums[last] == sums[1:] + totals) & (last - place > 2)
-    likely = np.log10(values + 1.0).sum(axis=0) >= _EVIDENCE + math.log10(columns * columns)
+    likely = np.log10(told + 1.0).sum(axis=0) >= _EVIDENCE + math.log10(columns * columns)
     for at in np.flatnonzero((before | after) & likely).tolist():
         for run in (slice(first[at], at), slice(at + 1, last[at])):
             if run.stop - run.start > 1 and (values[:, run].sum(axis=1) == values[:, at]).all():
