@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from fedeas.planning.label_set_plan import LabelSetPlan, plan_label_sets
     from fedeas.planning.plan import Plan
     from fedeas.planning.policies import (
+        EqualReduction,
         FedEAS,
         FullBalance,
         LocalPolicy,
@@ -64,6 +65,7 @@ __all__ = [
     "Cost",
     "Diagnosis",
     "Dirichlet",
+    "EqualReduction",
     "FLBench",
     "FedEAS",
     "FedeasError",
@@ -110,8 +112,8 @@ _MODULES = {
     "counts.label_counts": "LabelCounts",
     "planning.targets": "Target",
     "planning.plan": "Plan",
-    "planning.policies": "FedEAS FullBalance LocalPolicy MissingOnly NoGeneration Policy Uniform "
-    "WaterFill make_policy",
+    "planning.policies": "EqualReduction FedEAS FullBalance LocalPolicy MissingOnly NoGeneration "
+    "Policy Uniform WaterFill make_policy",
     "planning.beta": "BetaChoice choose_beta plan",
     "planning.diagnosis": "Diagnosis diagnose",
     "counts.label_sets": "LabelSetCounts",

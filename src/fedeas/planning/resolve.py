@@ -22,6 +22,8 @@ _P = TypeVar("_P")
 
 # Of a field that plans and records mention only where it is in use.
 OPTIONAL = {"optional": True}
+# Of a field that is no setting: what a policy knows of the counts that it is resolved for.
+HIDDEN = {"hidden": True}
 
 
 def resolve(policy: _P, counts: LabelCounts) -> _P:
@@ -121,7 +123,8 @@ def shown_settings(policy: Any) -> list[str]:
     return [
         f.name
         for f in fields(policy)
-        if not (f.metadata.get("optional") and getattr(policy, f.name) is None)
+        if not f.metadata.get("hidden")
+        and not (f.metadata.get("optional") and getattr(policy, f.name) is None)
     ]
 
 

@@ -18,7 +18,7 @@ from fedeas.errors import InputError
 from fedeas.planning.cost import Cost
 from fedeas.planning.named_values import CLIENTS
 from fedeas.planning.plan import Tally, add_tallies, plan_facts, reduction
-from fedeas.planning.policies import LocalPolicy
+from fedeas.planning.policies import EqualReduction, LocalPolicy
 from fedeas.planning.resolve import resolve_names, settings_of
 from fedeas.planning.targets import FEDERATION, Target, make_target, retarget, target_name
 
@@ -117,11 +117,12 @@ def plan_stream(
             )
 
         def work(rows: slice, batch: parquet.Batch) -> _Part:
-            return _plan_batch(batch, policy.for_rows(rows), keep=writer is not None)
+            return _plan_batch(batch, policy.for_rows(rows, batch.clients), keep=writer is not None)
 
         fingerprint = Fingerprint()
         tally = Tally(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-        batches = _placed(source.batches(named=writer is not None))
+        named = writer is not None or isinstance(policy, EqualReduction)
+        batches = _placed(source.batches(named=named))
         for part in in_order(lambda placed: work(*placed), batches):
             tally = add_tallies([tally, part.tally])
             if writer is not None and part.counts is not None and part.samples is not None:
@@ -217,7 +218,8 @@ def _plan_batch(batch: parquet.Batch, policy: LocalPolicy, *, keep: bool) -> _Pa
         n = np.empty((part.stop - part.start, C), order="F")
         for c, column in enumerate(batch.columns):
             n[:, c] = column[part]
-        g, tally = policy.for_rows(part).fill_and_tally(n)
+        clients = batch.clients and batch.clients[part]
+        g, tally = policy.for_rows(part, clients).fill_and_tally(n)
         tallies.append(tally)
         if counts is not None and samples is not None:
             counts[part], samples[part] = n, g

@@ -13,6 +13,7 @@ from fedeas.planning.policies.baselines import (
     Random,
     Uniform,
 )
+from fedeas.planning.policies.equal_reduction import EqualReduction
 from fedeas.planning.policies.fedeas import FedEAS
 from fedeas.planning.policies.policy import LocalPolicy, Policy, check_total, make_plan
 from fedeas.planning.policies.waterfill import (
@@ -24,6 +25,7 @@ from fedeas.planning.policies.waterfill import (
 from fedeas.planning.targets import FEDERATION, UNIFORM, inline_shares
 
 __all__ = [
+    "EqualReduction",
     "FedEAS",
     "FullBalance",
     "HeldClassesOnly",

@@ -117,7 +117,9 @@ class LocalPolicy(BasePolicy, ABC):
         samples = np.empty(counts.n.shape, np.int64)
 
         def work(rows: slice) -> Tally:
-            filled, tally = rule.for_rows(rows).fill_and_tally(class_major(counts.n[rows]))
+            clients = counts.clients and counts.clients[rows]
+            part = rule.for_rows(rows, clients)
+            filled, tally = part.fill_and_tally(class_major(counts.n[rows]))
             samples[rows] = filled
             return tally
 
@@ -125,8 +127,11 @@ class LocalPolicy(BasePolicy, ABC):
         samples.setflags(write=False)
         return Plan.tallied(counts, samples, rule, tally)
 
-    def for_rows(self, rows: slice) -> Self:
-        """Return the policy for some of the clients, with their costs and limits alone."""
+    def for_rows(self, rows: slice, clients: Sequence[str] | None = None) -> Self:
+        """Return the policy for some of the clients, with their costs and limits alone.
+
+        Their names, where they have any, are for a policy that draws something by name.
+        """
         values = {kind: getattr(self, kind, None) for kind in CLIENTS}
         part = {k: each.part(rows) for k, each in values.items() if isinstance(each, NamedValues)}
         return replace(self, **part) if part else self  # type: ignore[type-var]
