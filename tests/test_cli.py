@@ -2,11 +2,14 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 
+import numpy as np
 import pytest
 from typer.main import get_command
 
-from fedeas import FedEAS, LabelCounts, Partition, Plan
+from fedeas import EqualReduction, FedEAS, LabelCounts, Partition, Plan
+from fedeas._internal import specs
 from fedeas.cli.main import app
 from under_way import interrupted
 
@@ -276,3 +279,71 @@ def test_a_misspelled_command_is_corrected_once(fedeas, words):
     result = fedeas(*words)
     assert result.code == 2
     assert result.err.count("Did you mean") == 1
+
+
+@pytest.mark.parametrize("name", ["counts.csv", "counts.json", "sets.csv"])
+def test_a_plan_opens_its_table_once(name, tmp_path):
+    table = tmp_path / name
+    if name == "sets.csv":
+        table.write_text("site,flu,cough,images\nA,1,0,60\nA,1,1,9\nB,0,1,30\nB,0,0,40\n")
+    else:
+        LabelCounts([[90, 10, 0], [30, 40, 30]], ["north", "south"], ["a", "b", "c"]).save(table)
+    program = (
+        "import sys\n"
+        "opened = []\n"
+        "sys.addaudithook(lambda event, values: event == 'open' and opened.append(values[0]))\n"
+        "from fedeas.cli.main import main\n"
+        "try: main()\n"
+        "finally: print(sum(str(path) == sys.argv[2] for path in opened), file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", program, "plan", table]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1] == "1"
+
+
+def test_a_plan_is_made_once_and_its_policy_read_once(paper_csv, fedeas, monkeypatch):
+    calls = Counter()
+
+    def counted(owner, name):
+        original = getattr(owner, name)
+
+        def call(*arguments, **more):
+            calls[name] += 1
+            return original(*arguments, **more)
+
+        monkeypatch.setattr(owner, name, call)
+
+    counted(FedEAS, "plan")
+    counted(specs, "_texts")
+    assert fedeas("plan", paper_csv, "--policy", "fedeas").code == 0
+    assert calls == {"plan": 1, "_texts": 1}
+
+
+def test_where_no_beta_fits_equal_reduction_plans_and_says_so(tmp_path, fedeas):
+    """Two hundred clients of fifty samples of one class each: nothing by any beta below a share."""
+    table = tmp_path / "counts.csv"
+    sites, classes = [f"site {k}" for k in range(200)], [f"class {c}" for c in range(20)]
+    counts = LabelCounts(50 * np.eye(20, dtype=int).repeat(10, axis=0), sites, classes)
+    counts.save(table)
+    total = EqualReduction().plan(counts).total
+    done = fedeas("plan", table)
+    assert done.code == 0
+    assert f"equal-reduction: {total:,} samples" in done.out
+    assert total > 0
+    assert "no beta keeps fewer than 25 %" in " ".join(done.out.split())
+    facts = json.loads(fedeas("plan", table, "--json").out)
+    assert (facts["policy"], facts["total"]) == ("equal-reduction", total)
+
+
+@pytest.mark.parametrize(
+    ("typed", "call"),
+    [
+        ([], "beta=12"),
+        (["--policy", "equal-reduction"], "reduction=0.5"),
+        (["--policy", "uniform(total=100)"], 'plan="plan.csv"'),
+        (["--target", "federation"], 'plan="plan.csv"'),
+    ],
+)
+def test_the_line_for_an_app_makes_exactly_this_plan(typed, call, paper_csv, fedeas):
+    done = fedeas("plan", paper_csv, *typed)
+    assert call in " ".join(done.out.split())

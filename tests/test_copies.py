@@ -147,7 +147,7 @@ def test_a_site_and_an_array_get_the_copies_that_a_simulated_client_gets(tmp_pat
     in_simulation = simulated(made, 0).samples("")
     images, labels = augment(
         np.asarray(data.samples)[own], labels=np.asarray(data.labels)[own], generator="copies",
-        policy=POLICY, client=0, classes=CLASSES, cache=tmp_path / "unused",
+        beta=12, client=0, classes=CLASSES, cache=tmp_path / "unused",
     )  # fmt: skip
     assert (images[len(own) :] == in_simulation.synthetic).all()
     assert (labels[len(own) :] == in_simulation.synthetic_labels).all()

@@ -27,9 +27,19 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 from cached import contents
 from counting import drawn
 from drawn import CLASSES, Bars
-from fedeas import FedEAS, FullBalance, InputError, augment, report_real_num_examples
+from fedeas import (
+    EqualReduction,
+    FedEAS,
+    InputError,
+    LabelCounts,
+    NoGeneration,
+    Uniform,
+    augment,
+    report_real_num_examples,
+)
 from fedeas.augmentation import examples
 from fedeas.augmentation.synthetic import picture
+from fedeas.cache import ClientSamples
 from fedeas.train.flower.backends import InlineGrid
 from test_deployment import load_example
 
@@ -209,14 +219,37 @@ def test_a_client_that_needs_nothing_keeps_its_data_and_opens_no_generator(kind,
     assert not options["cache"].exists()
 
 
-@pytest.mark.parametrize("policy", ["full-balance", FullBalance()])
-def test_any_policy_of_one_client_alone(policy, bars, options):
-    own = {**options, "beta": None, "policy": policy}
+def test_a_part_of_its_own_imbalance(bars, options):
+    own = {**options, "beta": None, "reduction": 0.6}
     _, labels = augment(images(), labels=LABELS, generator=bars, **own)
     n = np.bincount(LABELS, minlength=10)
-    wanted = FullBalance().local(n)
+    wanted = EqualReduction(reduction=0.6).local(n, client=str(options["client"]))
     assert wanted.sum() > 0
     np.testing.assert_array_equal(np.bincount(labels, minlength=10), n + wanted)
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet", None])
+def test_a_plan_gives_a_client_exactly_its_row(ending, bars, options, tmp_path):
+    """Whatever policy made it: FedEAS, uniform and missing-only are compared at one total."""
+    n = np.bincount(LABELS, minlength=10)
+    counts = LabelCounts([n, n[::-1]], ["north", "south"], CLASSES)
+    plan = Uniform(total=77).plan(counts)
+    if ending:
+        plan.save(tmp_path / f"plan.{ending}")
+    own = {**options, "beta": None, "plan": tmp_path / f"plan.{ending}" if ending else plan}
+    _, labels = augment(images(), labels=LABELS, generator=bars, **own)
+    np.testing.assert_array_equal(np.bincount(labels, minlength=10), n + plan.samples[0])
+    with pytest.raises(InputError, match="client"):
+        augment(images(), labels=LABELS, generator=bars, **own | {"client": "west"})
+    with pytest.raises(InputError, match="classes"):
+        augment(images(), labels=LABELS, generator=bars, classes=CLASSES[:-1], **own)
+
+
+def test_counts_are_no_plan(bars, options, tmp_path):
+    LabelCounts([[9, 1], [1, 9]], ["north", "south"], ["a", "b"]).save(tmp_path / "counts.csv")
+    own = {**options, "beta": None, "plan": tmp_path / "counts.csv"}
+    with pytest.raises(InputError, match="not a plan"):
+        augment(images(), labels=LABELS, generator=bars, **own)
 
 
 def test_another_client_seed_or_generator_has_other_images(bars, options):
@@ -346,10 +379,10 @@ def tensors(*more):
          "the label of a synthetic sample does not match a real one"),
         (lambda: iter([1]), {}, "unsupported type of data set"),
         (hugging_face, {"labels": LABELS}, "has its own labels and transform"),
-        (images, OWN | {"beta": None}, "pass either beta or policy"),
-        (images, OWN | {"policy": "fedeas(beta=8)"}, "pass either beta or policy"),
-        (images, OWN | {"beta": None, "policy": "uniform(total=9)"}, "for one client alone"),
-        (images, OWN | {"beta": None, "policy": "waterfill(total=9)"}, "for one client alone"),
+        (images, OWN | {"beta": None}, "exactly one of beta, reduction and plan"),
+        (images, OWN | {"reduction": 0.5}, "exactly one of beta, reduction and plan"),
+        (images, OWN | {"plan": "plan.csv"}, "exactly one of beta, reduction and plan"),
+        (images, OWN | {"beta": None, "reduction": 2}, "reduction out of range"),
         (hugging_face, {"generator": Large()}, "choose a generator of the same size"),
         (hugging_face, {"transform": to_tensor}, "with_transform"),
         (lambda: hugging_face(place=Value("int64")), {}, "got ['image', 'label', 'place']"),
@@ -487,7 +520,8 @@ def test_a_client_that_shows_few_classes_is_told_so(options, tmp_path, caplog):
         augment(data, generator=Nameless(), **options)
     with caplog.at_level("INFO", "fedeas"), warnings.catch_warnings():
         warnings.simplefilter("error")
-        augment(data, generator=Nameless(), **options | {"beta": None, "policy": "none"})
+        nothing = NoGeneration().plan(LabelCounts([[9, 1]], ["north"], ["cat", "dog"]))
+        augment(data, generator=Nameless(), **options | {"beta": None, "plan": nothing})
     assert "client north: nothing to generate" in caplog.text
     more = augment(data, generator=Nameless(), classes=10, **options)
     assert len(more) > N_K
@@ -495,13 +529,11 @@ def test_a_client_that_shows_few_classes_is_told_so(options, tmp_path, caplog):
         augment(np.zeros((N_K, 2)), labels=data.targets, generator="copies", **options)
 
 
-def test_a_plan_that_is_cut_by_quality_is_said(bars, options, caplog):
-    policy = FedEAS(beta=8, quality=0.5)
+def test_a_plan_that_is_cut_by_quality_is_said(bars, tmp_path, caplog):
+    policy, n = FedEAS(beta=8, quality=0.5), np.bincount(LABELS, minlength=10)
     with caplog.at_level("WARNING", "fedeas"):
-        augment(
-            images(), labels=LABELS, generator=bars, **options | {"beta": None, "policy": policy}
-        )
-    made = int(policy.local(np.bincount(LABELS, minlength=10)).sum())
+        ClientSamples("north", policy, bars, tmp_path / "cache").draw(n, 10)
+    made = int(policy.local(n).sum())
     assert f"client north: {made} of {WANTED.sum()} samples are generated" in caplog.text
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from fedeas import FedEAS, FedEASSampler, InputError, LabelCounts, Plan, augment
 from fedeas._internal.settings import read_settings
-from fedeas.cache import Cache, ClientSamples, FixedPlan
+from fedeas.cache import Cache, ClientSamples
 from fedeas.cache.fill import fill
 from fedeas.counts.label_sets import LabelSetCounts, name_label_sets
 from fedeas.data import Column, Dataset, Federation, Schema, federate, open_dataset
@@ -22,6 +22,7 @@ from fedeas.lab import run
 from fedeas.lab.config import Config
 from fedeas.partition import Dirichlet
 from fedeas.planning.label_set_plan import LabelSetPlan, plan_label_sets
+from fedeas.planning.plan import ClientPlan
 from fedeas.private.generator.make import make_private, open_private
 from fedeas.train.diffusion.judge import Judge
 from fedeas.train.flower.backends import InlineGrid
@@ -89,7 +90,7 @@ def clients(pairs, tmp_path_factory) -> list[Samples]:
     return [
         with_synthetic(
             Samples.of(federation.data, part),
-            ClientSamples(str(k), FixedPlan(rows[k]), Copies(), cache),
+            ClientSamples(str(k), ClientPlan(rows[k]), Copies(), cache),
         )
         for k, part in enumerate(federation.partition.train)
     ]

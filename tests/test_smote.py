@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from fedeas import Dirichlet, FedEAS, InputError, LabelCounts, MissingExtraError, make_generator
-from fedeas.cache import Cache, ClientSamples, FixedPlan
+from fedeas.cache import Cache, ClientSamples
 from fedeas.cache.fill import fill
 from fedeas.data import Schema, load_table
 from fedeas.generators import Gaussian, Resampler, Smote, find_resampler
+from fedeas.planning.plan import ClientPlan
 from tabular import SCHEMA, draw_table
 
 pytest.importorskip("imblearn")
@@ -83,7 +84,7 @@ def test_what_it_cannot_make_is_said_and_left_out(tmp_path, caplog):
     n = np.bincount(Own().labels, minlength=5)
     wanted = np.array([0, 3, 4, 5, 6])
     assert Smote().feasible(wanted, n).tolist() == [0, 3, 4, 0, 0]
-    samples = ClientSamples("north", FixedPlan(wanted), "smote", tmp_path)
+    samples = ClientSamples("north", ClientPlan(wanted), "smote", tmp_path)
     with caplog.at_level(logging.WARNING, "fedeas"):
         rows, labels = samples.draw(n, 5, own=Own())
     assert np.bincount(labels).tolist() == [0, 3, 4]

@@ -203,7 +203,9 @@ def test_a_plan_as_text_is_a_plain_table_and_nothing_else(paper, tmp_path, endin
     plan = FedEAS().plan(paper)
     path = tmp_path / f"plan{ending}"
     plan.save(path)
-    frame = pd.read_csv(path, sep="," if ending == ".csv" else "\t", index_col="client")
+    frame = pd.read_csv(
+        path, sep="," if ending == ".csv" else "\t", index_col="samples to generate"
+    )
     np.testing.assert_array_equal(frame.to_numpy(), plan.samples)
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
     with pytest.raises(InputError, match=r"plan\.json"):

@@ -355,11 +355,11 @@ def test_augment_aims_at_shares_and_not_at_what_a_client_cannot_know(tmp_path):
     wanted = np.array([90, 10, 0]) + FedEAS(beta=12, target=[6, 3, 1]).local([90, 10, 0])
     for target in ([6, 3, 1], {"bird": 1, "cat": 6, "dog": 3}):
         np.testing.assert_array_equal(augmented(beta=12, target=target), wanted)
-    np.testing.assert_array_equal(augmented(policy="fedeas(beta=12, target=6:3:1)"), wanted)
+    np.testing.assert_array_equal(augmented(beta=12, target="6:3:1"), wanted)
     with pytest.raises(InputError, match="one client does not know"):
         augmented(beta=12, target="federation")
-    with pytest.raises(InputError, match="target goes with beta"):
-        augmented(policy="fedeas(beta=3)", target=[1, 2, 3])
+    with pytest.raises(InputError, match="has a target already"):
+        augmented(plan="plan.csv", target=[1, 2, 3])
 
 
 def test_a_server_cannot_make_a_site_read_a_file():

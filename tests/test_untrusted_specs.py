@@ -156,7 +156,8 @@ def test_whoever_obeys_a_dotted_path_is_listed():
         "fedeas/augmentation/sampler:_fit_resample", "fedeas/augmentation/synthetic:synthesize",
         "fedeas/augmentation/tables:augment_table", "fedeas/cache/client_samples:_generator",
         "fedeas/cache/client_samples:draw", "fedeas/cache/client_samples:open_cache",
-        "fedeas/train/diffusion/sample:save_federated_model", "fedeas/planning/beta:choose_policy",
+        "fedeas/train/diffusion/sample:save_federated_model",
+        "fedeas/planning/planner:choose_policy",
         "fedeas/planning/comparison:_make", "fedeas/train/simulate:simulate",
         "fedeas/private/generator/start:write",
         # a config of one's own: of a run, a sweep, a simulation, a server, a site
@@ -344,41 +345,6 @@ def test_a_run_with_an_own_generator_is_measured_from_its_cache(config, tmp_path
 
 
 # What a message says
-
-
-def test_text_from_a_server_makes_no_policy_of_its_own(tmp_path, monkeypatch, mark, spec):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "evilpolicy.py").write_text(
-        f"open({str(mark)!r}, 'w').close()\nclass X:\n    pass\n"
-    )
-
-    class Grey:
-        fingerprint, classes = "grey-1", ("cat", "dog", "bird")
-
-        def sample(self, labels, seeds):
-            return np.full((len(labels), 8, 8, 1), 128, np.uint8)
-
-    images, labels = np.zeros((100, 8, 8), np.uint8), np.repeat([0, 1], [90, 10])
-
-    def augment(policy: object) -> object:
-        return fedeas.augment(
-            images, labels=labels, generator=Grey(), client="n", cache=tmp_path, policy=policy
-        )
-
-    for text in (
-        spec, "subprocess:getoutput", "fedeas(beta=8, target=/etc/hostname)",
-        "fedeas(beta=8, quality=/etc/hostname)", f"{spec} ", "evilpolicy:X", "evilpolicy:X(beta=8)",
-    ):  # fmt: skip
-        with pytest.raises(FedeasError):
-            augment(text)
-        assert not mark.exists()
-    assert len(augment("fedeas(beta=8, target=0.5:0.3:0.2)")[0]) > 100
-    own = fedeas.make_policy("fedeas(beta=8)")
-    assert augment(own).num_real == 100
-    with pytest.raises(FedeasError):  # the control: what was refused above does run
-        fedeas.make_policy("evilpolicy:X")
-    assert mark.exists()
 
 
 def test_a_target_that_a_server_names_opens_no_file(tmp_path):

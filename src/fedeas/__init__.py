@@ -33,12 +33,13 @@ if TYPE_CHECKING:
         Shards,
         make_partition,
     )
-    from fedeas.planning.beta import BetaChoice, choose_beta, plan
+    from fedeas.planning.beta import BetaChoice, choose_beta
     from fedeas.planning.comparison import Comparison, compare
     from fedeas.planning.cost import Cost
     from fedeas.planning.diagnosis import Diagnosis, diagnose
     from fedeas.planning.label_set_plan import LabelSetPlan, plan_label_sets
     from fedeas.planning.plan import Plan
+    from fedeas.planning.planner import plan
     from fedeas.planning.policies import (
         EqualReduction,
         FedEAS,
@@ -114,7 +115,8 @@ _MODULES = {
     "planning.plan": "Plan",
     "planning.policies": "EqualReduction FedEAS FullBalance LocalPolicy MissingOnly NoGeneration "
     "Policy Uniform WaterFill make_policy",
-    "planning.beta": "BetaChoice choose_beta plan",
+    "planning.beta": "BetaChoice choose_beta",
+    "planning.planner": "plan",
     "planning.diagnosis": "Diagnosis diagnose",
     "counts.label_sets": "LabelSetCounts",
     "planning.label_set_plan": "LabelSetPlan plan_label_sets",

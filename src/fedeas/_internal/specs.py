@@ -28,6 +28,25 @@ _CONSTANTS = {"true": True, "false": False, "none": None}
 
 
 @dataclass(frozen=True)
+class Spec:
+    """A component by name, as it was written: its name and the texts of its settings."""
+
+    text: str
+    name: str
+    texts: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, text: "str | Spec", kind: str) -> "Spec":
+        """Split what was written into its parts; what is split already is returned as it is."""
+        return text if isinstance(text, Spec) else cls(text, *_texts(text, kind))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The values of the settings."""
+        return {key: _value(text) for key, text in self.texts.items()}
+
+
+@dataclass(frozen=True)
 class Registry:
     """Components of one kind, by name: the entry points of a group, or a fixed list."""
 
@@ -50,13 +69,14 @@ class Registry:
         """Return the settings that a component of this name takes."""
         return set(self._signature(name, self.factory(name, by_owner=by_owner)))
 
-    def make(self, spec: str, defaults: Mapping[str, object], *, by_owner: bool) -> Any:
+    def make(self, spec: str | Spec, defaults: Mapping[str, object], *, by_owner: bool) -> Any:
         """Make a component from its name and settings.
 
         It also gets those of the `defaults` that it takes and that `spec` does not set. Only a spec
         written `by_owner` may be a dotted path.
         """
-        name, texts = _texts(spec, self.kind)
+        parsed = Spec.parse(spec, self.kind)
+        name, texts = parsed.name, parsed.texts
         factory = self.factory(name, by_owner=by_owner)
         parameters = self._signature(name, factory)
         settings = {key: _setting(text, parameters.get(key)) for key, text in texts.items()}
@@ -149,8 +169,8 @@ def parse(spec: str, kind: str = "part") -> tuple[str, dict[str, Any]]:
     >>> parse("fedeas(beta=8, entropy=false)")
     ('fedeas', {'beta': 8, 'entropy': False})
     """
-    name, texts = _texts(spec, kind)
-    return name, {key: _value(text) for key, text in texts.items()}
+    parsed = Spec.parse(spec, kind)
+    return parsed.name, parsed.settings
 
 
 def quoted(text: str) -> str:

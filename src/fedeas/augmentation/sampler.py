@@ -32,31 +32,34 @@ from fedeas.generators import (
     check_classes,
     make_generator,
 )
-from fedeas.planning.policies import FedEAS
+from fedeas.planning.policies import EqualReduction, FedEAS
 from fedeas.planning.targets import TargetLike
 
 Ints = NDArray[np.int64]
 
 
 class FedEASSampler(BaseSampler):  # type: ignore[misc]
-    """Add synthetic rows to one client's rows, as many of which class as FedEAS says.
+    """Add synthetic rows to one client's rows, as many of which class as a rule says.
 
     Parameters
     ----------
-    beta : float
-        The strength of FedEAS.
+    reduction : float
+        The part of its own imbalance that the client removes, by `EqualReduction`.
+    beta : float, optional
+        The paper's rule, `FedEAS(beta)`, in its place.
     generator : str or Generator
         'gaussian' learns from the rows that it is given, and makes the classes that are among
         them; so do 'smote' and 'copies'. A generator that was fitted to the rows of a federation,
         as `fedeas.generators.Gaussian.load(folder)` or 'gaussian(model=folder)', makes all
         classes of the federation.
     sampling_strategy : str, dict, float or callable
-        'auto' leaves it to FedEAS. A dict says how many samples of every class there shall be in
-        all, as `plan.sampling_strategy(client)` does; other values are imbalanced-learn's.
+        'auto' leaves it to `reduction` or `beta`. A dict says how many samples of every class there
+        shall be in all, as `plan.sampling_strategy(client)` does; other values are
+        imbalanced-learn's.
     classes : sequence or int, optional
         All classes of the federation, in their order: those of the generator, or of y, by default.
     target : Target, mapping, sequence, str or path, optional
-        The class distribution that FedEAS aims at, uniform by default.
+        The class distribution to aim at, uniform by default.
     random_state : int, RandomState instance or None
         Decides which rows are drawn.
 
@@ -81,14 +84,23 @@ class FedEASSampler(BaseSampler):  # type: ignore[misc]
 
     _sampling_type = "over-sampling"
     _parameter_constraints: ClassVar[dict[str, Any]] = dict.fromkeys(
-        ("beta", "generator", "sampling_strategy", "classes", "target", "random_state"),
+        (
+            "reduction",
+            "beta",
+            "generator",
+            "sampling_strategy",
+            "classes",
+            "target",
+            "random_state",
+        ),
         "no_validation",  # the policy and the generator check theirs
     )
 
     def __init__(
         self,
-        beta: float = 12.0,
+        reduction: float = 0.5,
         *,
+        beta: float | None = None,
         generator: str | Generator = "gaussian",
         sampling_strategy: Any = "auto",
         classes: Classes | None = None,
@@ -96,6 +108,7 @@ class FedEASSampler(BaseSampler):  # type: ignore[misc]
         random_state: Any = None,
     ) -> None:
         super().__init__(sampling_strategy=sampling_strategy)
+        self.reduction = reduction
         self.beta = beta
         self.generator = generator
         self.classes = classes
@@ -154,7 +167,11 @@ class FedEASSampler(BaseSampler):  # type: ignore[misc]
         if not wanted.any():
             return X, y
         more = int(wanted.sum())
-        check_cells(more * len(frame.schema), f"a table of {more:,} synthetic rows", "lower beta")
+        check_cells(
+            more * len(frame.schema),
+            f"a table of {more:,} synthetic rows",
+            "lower reduction, or beta",
+        )
         drawn = np.repeat(np.arange(len(wanted)), wanted)
         random = check_random_state(self.random_state)
         seeds = random.randint(0, 2**62, drawn.size, dtype=np.int64).astype(np.uint64)
@@ -168,7 +185,11 @@ class FedEASSampler(BaseSampler):  # type: ignore[misc]
         """Return how many samples of every class to make."""
         given = self.sampling_strategy
         if given == "auto":
-            rule = FedEAS(beta=self.beta, target=self.target)
+            rule = (
+                EqualReduction(reduction=self.reduction, target=self.target)
+                if self.beta is None
+                else FedEAS(beta=self.beta, target=self.target)
+            )
             return rule.local(n, [str(name) for name in names.classes])
         if isinstance(given, Mapping):
             totals = {str(label): count for label, count in given.items()}

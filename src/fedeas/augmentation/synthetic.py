@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedeas.cache import ClientSamples
 from fedeas.errors import InputError, MissingExtraError
 from fedeas.generators import Classes, LocalArrays, LocalSamples, count_classes
+from fedeas.planning.plan import ClientPlan
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -84,6 +85,8 @@ def _warn_of_few_classes(samples: ClientSamples, n: Ints) -> None:
     A folder of images shows the classes that one client has, and a policy fills those that it
     knows. Not if one class more would change nothing.
     """
+    if isinstance(samples.policy, ClientPlan):
+        return
     with suppress(InputError):  # a policy that names the classes knows how many there are
         if n.all() and samples.policy.local(np.append(n, 0)).any():
             warnings.warn(

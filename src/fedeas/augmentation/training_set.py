@@ -12,14 +12,14 @@ from fedeas._internal.files import samples_folder
 from fedeas._internal.optional import import_extra
 from fedeas._internal.scalars import integer
 from fedeas._internal.seeds import check_seed
-from fedeas._internal.specs import parse
 from fedeas.augmentation.examples import note_lengths
 from fedeas.augmentation.synthetic import augment_arrays, augment_hugging_face
 from fedeas.augmentation.tables import augment_table, is_rows
 from fedeas.cache import ClientSamples
 from fedeas.errors import InputError
 from fedeas.generators import Classes, Generator
-from fedeas.planning.policies import FedEAS, LocalPolicy, make_installed_policy
+from fedeas.planning.plan import ClientPlan, Plan
+from fedeas.planning.policies import EqualReduction, FedEAS, LocalPolicy
 from fedeas.planning.targets import FEDERATION, UNIFORM, TargetLike, inline_target, make_target
 
 MAX_SAMPLES = 50_000
@@ -30,7 +30,8 @@ def augment(
     *,
     generator: str | Generator,
     beta: float | None = None,
-    policy: str | LocalPolicy | None = None,
+    reduction: float | None = None,
+    plan: Plan | Path | str | None = None,
     target: TargetLike = None,
     client: str | int | None = None,
     labels: Any = None,
@@ -44,11 +45,10 @@ def augment(
 ) -> Any:
     """Return a client's training set with its synthetic samples, generated once, at the end.
 
-    The policy decides from the client's own label counts how many samples of which class to
-    generate. They are kept on disk, keyed by the generator's fingerprint, the classes, the client
-    and the seed, and every later round, process and run reuses them. With more real samples or
-    another beta, only missing samples are generated. Samples that are damaged on
-    disk are generated again.
+    How many samples of which class is said by exactly one of `beta`, `reduction` and `plan`. They
+    are kept on disk, keyed by the generator's fingerprint, the classes, the client and the seed,
+    and every later round, process and run reuses them. With more real samples or another beta, only
+    missing samples are generated. Samples that are damaged on disk are generated again.
 
     Parameters
     ----------
@@ -69,13 +69,16 @@ def augment(
         dotted path, `"my_module:MyGenerator"`, is imported. For rows, `"gaussian"` without settings
         learns from the client's own rows, and makes the classes that are among them.
     beta : float, optional
-        The strength of FedEAS. Either this or `policy`.
-    policy : str or LocalPolicy, optional
-        Any policy that needs only the client's own counts, by name or as an object:
-        `"full-balance"`, for example. Text may come from a server, so it names built-in
-        and installed policies only, and no file.
+        The paper's rule, `FedEAS(beta)`. The right size depends on the size of the data:
+        `fedeas plan` chooses one for the counts of all clients.
+    reduction : float, optional
+        Our own rule, `EqualReduction(reduction)`: the client removes this part of its own
+        imbalance, above 0 and below 1. It needs nothing but the client's own counts.
+    plan : Plan, path or str, optional
+        A plan for all clients, or the file of one: the client generates exactly its row.
     target : Target, mapping, sequence, str or path, optional
-        With beta: the class distribution to aim at, uniform by default. A client does not know the
+        With beta or reduction: the class distribution to aim at, uniform by default. A client does
+        not know the
         federation's own; the server has to tell it. Text may come from a server, so it is
         'uniform' or shares such as '0.6:0.3:0.1'; pass a file of your own as a `pathlib.Path`.
     client : str or int
@@ -129,7 +132,7 @@ def augment(
     """
     samples = ClientSamples(
         _name(client),
-        _policy(beta, policy, target),
+        _how_much(beta, reduction, plan, target, _name(client)),
         generator,
         samples_folder(cache),
         check_seed(seed),
@@ -177,51 +180,40 @@ def _of_its_kind(
     )
 
 
-def _policy(
-    beta: float | None, policy: str | LocalPolicy | None, target: TargetLike
-) -> LocalPolicy:
-    """Return the requested policy: one that needs the client's own counts alone."""
-    if (beta is None) == (policy is None):
+def _how_much(
+    beta: float | None,
+    reduction: float | None,
+    plan: Plan | Path | str | None,
+    target: TargetLike,
+    client: str,
+) -> LocalPolicy | ClientPlan:
+    """Return the rule or the plan that says how much to generate; one has to be given."""
+    given = {"beta": beta, "reduction": reduction, "plan": plan}
+    if sum(value is not None for value in given.values()) != 1:
         raise InputError(
-            "pass either beta or policy", got=(beta, policy), fix='beta=8, policy="fedeas(beta=8)"'
+            "give exactly one of beta, reduction and plan",
+            got=", ".join(name for name, value in given.items() if value is not None) or None,
+            fix='such as reduction=0.5, or plan="plan.csv" as `fedeas plan --out` writes it',
         )
-    if beta is not None:
-        if isinstance(target, str) and not _is_target_text(target):
-            raise InputError(
-                "a target as text may come from a server, and names no file",
-                allowed="uniform, or shares in the order of the classes such as 0.6:0.3:0.1",
-                fix="pass a file of your own as pathlib.Path",
-            )
-        resolved: Any = FedEAS(beta=beta, target=target)
-    elif target is not None:
-        raise InputError("target goes with beta", got=policy, fix="put the target into the policy")
-    else:
-        resolved = _policy_of_text(policy) if isinstance(policy, str) else policy
-    if not isinstance(resolved, LocalPolicy):
+    if plan is not None:
+        if target is not None:
+            raise InputError("a plan has a target already", got=target, fix="leave target out")
+        return plan.row(client) if isinstance(plan, Plan) else ClientPlan.load(plan, client)
+    if isinstance(target, str) and not _is_target_text(target):
         raise InputError(
-            "not a policy for one client alone",
-            got=policy,
-            allowed="a local policy, such as fedeas",
+            "a target as text may come from a server, and names no file",
+            allowed="uniform, or shares in the order of the classes such as 0.6:0.3:0.1",
+            fix="pass a file of your own as pathlib.Path",
         )
-    aim = make_target(getattr(resolved, "target", None))
+    aim = make_target(target)
     if aim is not None and aim.shares is None:
         raise InputError(
             "one client does not know the federation's class distribution",
             fix="pass target=[...], a share per class, as the server tells it",
         )
-    return resolved
-
-
-def _policy_of_text(spec: str) -> Any:
-    """Make a policy that a server may have named: no code of its choice, and no file."""
-    for key, value in parse(spec, "policy")[1].items():
-        if isinstance(value, str) and not (key == "target" and _is_target_text(value)):
-            raise InputError(
-                f"{key!r} of a policy as text is not a number, or shares of classes",
-                got=value,
-                fix="pass an object that your own code makes, such as FedEAS(beta=8)",
-            )
-    return make_installed_policy(spec)
+    if beta is not None:
+        return FedEAS(beta=beta, target=aim)
+    return EqualReduction(reduction=reduction, target=aim)  # type: ignore[arg-type]
 
 
 def _is_target_text(text: str) -> bool:

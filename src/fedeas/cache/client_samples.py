@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,6 +32,8 @@ from fedeas.generators import (
     check_stated_classes,
     open_generator,
 )
+from fedeas.planning.plan import ClientPlan
+from fedeas.planning.policies import LocalPolicy
 from fedeas.planning.resolve import resolve_client
 
 _LOG = logging.getLogger(__name__)
@@ -46,17 +48,6 @@ class RowPlanner(Protocol):
 
 
 @dataclass(frozen=True)
-class FixedPlan:
-    """What a plan says for one client, as a policy."""
-
-    samples: Ints  # of every class
-
-    def local(self, n: ArrayLike) -> Ints:
-        """Return the samples of every class to generate, whatever the counts."""
-        return self.samples
-
-
-@dataclass(frozen=True)
 class ClientSamples:
     """The synthetic samples of one client.
 
@@ -66,7 +57,7 @@ class ClientSamples:
     """
 
     client: str
-    policy: RowPlanner
+    policy: RowPlanner | ClientPlan
     generator: str | Generator
     cache: Path
     seed: int = defaults.SEED
@@ -117,20 +108,28 @@ class ClientSamples:
         return self._affordable(self._asked(n, classes))
 
     def _asked(self, n: ArrayLike, classes: Classes) -> Ints:
-        """Return how many samples of every class the policy asks for."""
-        return resolve_client(self.policy, classes, self.client).local(n)
+        """Return how many samples of every class the policy or the plan asks for."""
+        if isinstance(self.policy, ClientPlan):
+            return self.policy.for_classes(classes)
+        policy = resolve_client(self.policy, classes, self.client)
+        return (
+            policy.local(n, client=self.client)
+            if isinstance(policy, LocalPolicy)
+            else policy.local(n)
+        )
 
     def _warn_of_fewer(self, n: ArrayLike, classes: Classes, planned: Ints) -> None:
         """Warn of samples that are not generated: beyond the cap, or said to be worth little."""
         asked = self._asked(n, classes)
         if planned.sum() < asked.sum():
             _LOG.warning(
-                "client %s: the policy asks for %s samples and max_samples is %s, so each class is "
+                "client %s: %s samples are asked for and max_samples is %s, so each class is "
                 "reduced proportionally", self.client, f"{asked.sum():,}", f"{self.max_samples:,}",
             )  # fmt: skip
         if getattr(self.policy, "quality", None) is None or not is_dataclass(self.policy):
             return
-        full = replace(self, policy=replace(self.policy, quality=None)).planned(n, classes)
+        without: Any = replace(self.policy, quality=None)  # type: ignore[call-arg]
+        full = replace(self, policy=without).planned(n, classes)
         if planned.sum() < full.sum():
             _LOG.warning(
                 "client %s: %s of %s samples are generated: the quality of the generator is low in "

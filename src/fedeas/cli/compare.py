@@ -3,14 +3,14 @@
 import textwrap
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import typer
 
-from fedeas.cli import label_counts, label_sets, show
+from fedeas.cli import label_counts, show
 
 if TYPE_CHECKING:
-    from fedeas import Comparison, FedEAS
+    from fedeas import Comparison, FedEAS, Policy
 
 
 def compare(
@@ -36,20 +36,21 @@ def compare(
     Example: `fedeas compare counts.csv --policy fedeas --policy uniform`
     """
     from fedeas import compare as compare_policies
-    from fedeas.planning.beta import choose_policy
     from fedeas.planning.comparison import DEFAULT_POLICIES
+    from fedeas.planning.planner import choose_policy
     from fedeas.planning.targets import make_target
 
     if plot is not None:
         show.check_picture(plot)
-    label_sets.refuse_label_sets(counts_file, "compare")
-    counts = label_counts.load_counts(counts_file)
-    reference, _ = choose_policy(counts, "fedeas", total, beta=beta, target=make_target(target))
-    table = compare_policies(counts, policy or DEFAULT_POLICIES, reference)
+    counts = label_counts.load_counts(counts_file, "compare")
+    chosen = choose_policy(counts, "fedeas", total, beta=beta, target=make_target(target))
+    table = compare_policies(counts, policy or DEFAULT_POLICIES, chosen.policy)
+    if chosen.instead:
+        show.note(f"note: the total is that of equal reduction: {chosen.instead}")
     if plot is not None:
         from fedeas.plots import figures
 
-        figures.reduction(counts, plot, mark=table.total, rule=cast("FedEAS", reference))
+        figures.reduction(counts, plot, mark=table.total, rule=_rule(chosen.policy))
     label_counts.note_counts(counts_file, counts)
     if as_json:
         show.print_json([asdict(row) for row in table])
@@ -57,6 +58,13 @@ def compare(
         _print(table)
     if plot is not None:
         show.note(f"wrote {plot}")
+
+
+def _rule(policy: "Policy") -> "FedEAS":
+    """Return the rule whose path of beta is drawn."""
+    from fedeas import FedEAS
+
+    return policy if isinstance(policy, FedEAS) else FedEAS(target=getattr(policy, "target", None))
 
 
 def _print(comparison: "Comparison") -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedeas.cli import show
+from fedeas.errors import InputError
 
 if TYPE_CHECKING:
-    from fedeas import LabelCounts, Plan
+    from fedeas import LabelCounts, LabelSetCounts, Plan
 
 _MOST = 0.25  # the share below which a chosen beta stays
 CountsPath = Annotated[Path, typer.Argument(metavar="COUNTS", hidden=True)]
@@ -22,8 +23,22 @@ TargetOption = Annotated[
 ]
 
 
-def load_counts(path: Path) -> "LabelCounts":
-    """Read label counts; a table in another form is refused with the command that reads it."""
+def load_counts(path: Path, command: str) -> "LabelCounts":
+    """Read label counts for a command that takes one label per sample."""
+    from fedeas import LabelCounts
+
+    counts = load_any_counts(path)
+    if not isinstance(counts, LabelCounts):
+        raise InputError(
+            f"{path}: samples have several labels; fedeas {command} takes one label per sample",
+            allowed="a row per client and a column per class",
+            fix=f"use fedeas plan {path}, which reads them",
+        )
+    return counts
+
+
+def load_any_counts(path: Path) -> "LabelCounts | LabelSetCounts":
+    """Read label counts or label sets; another table is refused with the command that reads it."""
     from fedeas.counts.files import TableError
     from fedeas.counts.messy_tables import advice
     from fedeas.counts.sources import read_counts

@@ -11,38 +11,22 @@ from fedeas.cli import show
 from fedeas.errors import InputError
 
 if TYPE_CHECKING:
-    from fedeas import BetaChoice, Diagnosis, LabelSetPlan, Target
+    from fedeas import BetaChoice, Diagnosis, LabelSetCounts, LabelSetPlan, Target
 
 _SETS = 8  # label sets shown of a client
 _OBSTACLES = 10  # lines of what cannot be reached
 _HEAD, _WIDTH = 17, 80  # of a line, as in `fedeas plan`
 
 
-def holds_label_sets(path: Path) -> bool:
-    """Tell whether a file is a table of label sets."""
-    from fedeas.counts import label_set_files
-
-    return label_set_files.holds_label_sets(path)
-
-
-def refuse_label_sets(path: Path, command: str) -> None:
-    """Refuse samples with several labels where a command counts one label per sample."""
-    if holds_label_sets(path):
-        raise InputError(
-            f"{path}: samples have several labels; fedeas {command} takes one label per sample",
-            allowed="a row per client and a column per class",
-            fix=f"use fedeas plan {path}, which reads them",
-        )
-
-
 def plan_sets(
-    path: Path, spec: str, beta: float | None, target: "Target | None", total: int | None,
-    limits: Path | None, out: Path | None, rows: int, unused: Mapping[str, object], as_json: bool,
+    path: Path, counts: "LabelSetCounts", spec: str, beta: float | None, target: "Target | None",
+    total: int | None, limits: Path | None, out: Path | None, rows: int,
+    unused: Mapping[str, object], as_json: bool,
 ) -> None:  # fmt: skip
     """Print the diagnosis, the plan of each client in label sets, and what cannot be reached."""
-    from fedeas import LabelSetCounts, diagnose, plan_label_sets
-    from fedeas.planning.beta import choose_policy
+    from fedeas import diagnose, plan_label_sets
     from fedeas.planning.named_values import make_named_values
+    from fedeas.planning.planner import choose_policy
 
     for name, value in unused.items():
         if value is not None:
@@ -50,11 +34,11 @@ def plan_sets(
                 f"--{name} does not apply to samples with several labels", got=str(value),
                 fix="leave it out, or give a table with one label per sample",
             )  # fmt: skip
-    counts = LabelSetCounts.load(path)
-    rule, choice = choose_policy(
+    chosen = choose_policy(
         counts.positives, spec, total, beta=beta, target=target,
         limits=make_named_values(limits, "limits"),
     )  # fmt: skip
+    rule, choice = chosen.policy, chosen.beta
     # A policy that takes no target is measured against it all the same.
     plan = plan_label_sets(counts, rule, None if getattr(rule, "target", None) else target)
     if out is not None:
@@ -68,12 +52,15 @@ def plan_sets(
         )
     diagnosis = diagnose(counts.positives, plan.wanted.target)
     if as_json:
-        chosen = choice.chosen_by if choice else None
+        chosen_by = choice.chosen_by if choice else None
         show.print_json(
-            {**plan.to_dict(), "beta_chosen_by": chosen, "diagnosis": diagnosis.to_dict()}
+            {**plan.to_dict(), "beta_chosen_by": chosen_by, "diagnosis": diagnosis.to_dict()}
         )
     else:
         _print_diagnosis(plan, diagnosis)
+        if chosen.instead:
+            show.note(f"note: planned by equal reduction: {chosen.instead}")
+            choice = None
         _print_plan(plan, rows)
         _print_outcome(plan, choice)
     if out is not None:

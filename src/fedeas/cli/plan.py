@@ -3,7 +3,7 @@
 import json
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,8 @@ from fedeas.cli import label_counts, label_sets, show
 from fedeas.errors import InputError
 
 if TYPE_CHECKING:
-    from fedeas import BetaChoice, Cost, Diagnosis, LabelCounts, Plan, Policy, Target
+    from fedeas import Cost, Diagnosis, LabelCounts, Plan, Policy, Target
+    from fedeas.planning.planner import Chosen
     from fedeas.planning.stream import StreamedPlan
 
 # Above this many clients a Parquet file is planned as a stream and only the sums are shown.
@@ -76,10 +77,9 @@ def plan(
 
     Example: `fedeas plan counts.csv --cost 0.8s --out plan.json`
     """
-    from fedeas import diagnose
-    from fedeas.planning.beta import choose_policy
+    from fedeas import LabelCounts, diagnose
     from fedeas.planning.named_values import make_named_values
-    from fedeas.planning.policies import make_plan
+    from fedeas.planning.planner import choose_policy
     from fedeas.planning.targets import make_target
 
     if plot is not None:
@@ -97,21 +97,21 @@ def plan(
             raise _not_streamed(asked[0])
         _plan_stream(counts_file, policy, beta, aim, _read_cost(cost, None), out, as_json)
         return
-    if label_sets.holds_label_sets(counts_file):
+    counts = label_counts.load_any_counts(counts_file)
+    if not isinstance(counts, LabelCounts):
         unused = {"cost": cost, "spend": spend, "quality": quality, "plot": plot}
         label_sets.plan_sets(
-            counts_file, policy, beta, aim, total, limits, out, rows, unused, as_json
+            counts_file, counts, policy, beta, aim, total, limits, out, rows, unused, as_json
         )
         return
-    counts = label_counts.load_counts(counts_file)
     price = _read_cost(cost, counts.client_names)
     budget, costs = _budget(total, price, spend)
     worth = make_named_values(quality, "quality")
-    rule, choice = choose_policy(
+    chosen = choose_policy(
         counts, policy, budget, costs, beta=beta, target=aim, quality=worth,
         limits=make_named_values(limits, "limits"),
     )  # fmt: skip
-    answer = make_plan(rule, counts)
+    answer = chosen.plan
     if aim or worth:
         answer = answer.scored_for(counts, answer.target or aim, worth)
     answer = answer.with_cost(price) if price else answer
@@ -125,10 +125,11 @@ def plan(
         canvas.save_figure(heatmap.label_heatmap(counts, answer), plot)
     diagnosis = diagnose(counts, answer.target)
     if as_json:
-        show.print_json(_describe(counts, answer, rule, choice, diagnosis))
+        show.print_json(_describe(counts, answer, chosen, diagnosis))
     else:
         _print_diagnosis(diagnosis)
-        _print_plan(counts, answer, rows, choice, diagnosis.advice)
+        _print_plan(counts, answer, rows, chosen, diagnosis.advice)
+        _print_line("in an app", _in_an_app(chosen.policy, answer, out))
     for file in filter(None, (out, plot)):
         show.note(f"wrote {file}")
 
@@ -195,25 +196,25 @@ def _plan_stream(
     out: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     from fedeas import diagnose
-    from fedeas.planning.beta import choose_policy
+    from fedeas.planning.planner import choose_policy
     from fedeas.planning.policies import LocalPolicy
     from fedeas.planning.stream import plan_stream, sample_clients
     from fedeas.planning.targets import retarget
 
     sample, every = sample_clients(path)
     sample_target = target.for_counts(sample) if target else None
-    policy, choice = choose_policy(sample, spec, beta=beta, target=sample_target)
-    if not isinstance(policy, LocalPolicy):
+    chosen = choose_policy(sample, spec, beta=beta, target=sample_target)
+    if not isinstance(chosen.policy, LocalPolicy):
         raise _not_streamed(spec)
     # The federation's shares are those of all clients, not of the sample.
-    rule = retarget(policy, target) if target else policy
+    rule = retarget(chosen.policy, target) if target else chosen.policy
     with progress("planning clients") as update:
         plan = plan_stream(path, rule, out, cost, update)
     diagnosis = diagnose(sample, sample_target)
     if as_json:
         show.print_json(
             {
-                **_summary(plan, cost, rule, choice, diagnosis),
+                **_summary(plan, cost, replace(chosen, policy=rule), diagnosis),
                 "client_count": plan.clients, "empty_count": plan.empty,
                 "settings": plan.settings, "sampled_every": every,
             }
@@ -225,7 +226,7 @@ def _plan_stream(
         typer.echo(f"{plan.policy}: {samples} for {show.count_of(plan.clients, 'client')}")
         label_counts.note_empty((), plan.empty)
         label_counts.note_share(plan.synthetic_share)
-        _print_outcome(plan, cost, choice)
+        _print_outcome(plan, cost, chosen)
     if out is not None:
         show.note(f"wrote {out}")
 
@@ -255,7 +256,7 @@ def _print_diagnosis(diagnosis: "Diagnosis") -> None:
 
 
 def _print_plan(
-    counts: "LabelCounts", plan: "Plan", rows: int, choice: "BetaChoice | None", advice: str
+    counts: "LabelCounts", plan: "Plan", rows: int, chosen: "Chosen", advice: str
 ) -> None:
     """Print the clients that generate most, and the outcome; `advice` is that of the diagnosis."""
     from fedeas.planning.policies import copyable
@@ -285,7 +286,7 @@ def _print_plan(
         rest = plan.per_client[order[rows:]].sum()
         table.add_row(f"{len(order) - rows:,} more", "", "", f"{rest:,}", "", "")
     show.print_table(table)
-    _print_outcome(plan, plan.cost, choice)
+    _print_outcome(plan, plan.cost, chosen)
     if plan.total:
         copies = int(copyable(plan.samples, counts.n).sum())
         typer.echo(f"copies           {_copies(copies, plan)}")
@@ -317,12 +318,12 @@ def _print_full_balance(counts: "LabelCounts", plan: "Plan") -> None:
         typer.echo(f"full balance     {show.count_of(balanced.total, 'sample')}{cost}, {more}")
 
 
-def _print_outcome(
-    plan: "Plan | StreamedPlan", cost: "Cost | None", choice: "BetaChoice | None"
-) -> None:
+def _print_outcome(plan: "Plan | StreamedPlan", cost: "Cost | None", chosen: "Chosen") -> None:
     """Print what a plan removes and costs."""
-    if choice is not None and choice.chosen_by != _TOTAL:
-        _print_line("beta", f"{choice.beta:.9g}: {choice}")
+    if chosen.instead:
+        _print_line("equal reduction", chosen.instead)
+    elif chosen.beta is not None and chosen.beta.chosen_by != _TOTAL:
+        _print_line("beta", f"{chosen.beta.beta:.9g}: {chosen.beta}")
     before, after = plan.score_before, plan.score_after
     removed, share = show.percent(plan.reduction), show.percent(plan.synthetic_share)
     typer.echo(f"imbalance        {before:.4f} -> {after:.4f}, {removed} removed")
@@ -332,6 +333,20 @@ def _print_outcome(
     if worth := plan.settings.get("quality"):
         shown = f"{min(worth):g} to {max(worth):g}" if len(set(worth)) > 1 else f"{worth[0]:g}"
         typer.echo(f"quality          a synthetic sample counts as {shown} of a real one")
+
+
+def _in_an_app(policy: "Policy", plan: "Plan", out: Path | None) -> str:
+    """Return the call with which the clients of an app generate exactly this plan."""
+    from fedeas import EqualReduction, FedEAS
+
+    how = f'plan="{out or "plan.csv"}"'
+    if plan.target is None and "quality" not in plan.settings:
+        if policy == EqualReduction(getattr(policy, "reduction", 0.5)):
+            how = f"reduction={plan.settings['reduction']:.15g}"
+        elif policy == FedEAS(beta=getattr(policy, "beta", 1.0)):
+            how = f"beta={plan.settings['beta']:.15g}"
+    saved = "" if out or not how.startswith("plan") else "; write it with --out plan.csv"
+    return f"fedeas.augment(train, generator=..., {how}, client=NAME){saved}"
 
 
 def _copies(copies: int, plan: "Plan") -> str:
@@ -357,9 +372,8 @@ def _largest_classes(plan: "Plan", client: int, width: int) -> str:
 
 
 def _describe(
-    counts: "LabelCounts", plan: "Plan", rule: "Policy", choice: "BetaChoice | None",
-    diagnosis: "Diagnosis",
-) -> dict[str, object]:  # fmt: skip
+    counts: "LabelCounts", plan: "Plan", chosen: "Chosen", diagnosis: "Diagnosis"
+) -> dict[str, object]:
     """Return a plan as JSON holds it."""
     from fedeas.planning.policies import copyable
     from fedeas.planning.skew import skewness
@@ -367,7 +381,7 @@ def _describe(
     skews = skewness(counts, target=plan.target)
     costs = plan.cost.per_sample if plan.cost else None
     return {
-        **_summary(plan, plan.cost, rule, choice, diagnosis),
+        **_summary(plan, plan.cost, chosen, diagnosis),
         "copyable": int(copyable(plan.samples, counts.n).sum()),
         "client_count": counts.K,
         "empty_count": len(counts.empty),
@@ -396,15 +410,14 @@ def _paid(plan: "Plan | StreamedPlan") -> Any:
 
 
 def _summary(
-    plan: "Plan | StreamedPlan", cost: "Cost | None", rule: "Policy", choice: "BetaChoice | None",
-    diagnosis: "Diagnosis",
-) -> dict[str, object]:  # fmt: skip
+    plan: "Plan | StreamedPlan", cost: "Cost | None", chosen: "Chosen", diagnosis: "Diagnosis"
+) -> dict[str, object]:
     """Return the figures that all plans have, also those that are never held together."""
-    conditions = None
+    conditions, choice = None, chosen.beta
     if choice is not None and choice.chosen_by != _TOTAL:
         conditions = {"min_reduction": choice.min_reduction, "max_share": choice.max_share}
         conditions |= {"met": choice.interval is not None}
-    given = "given" if hasattr(rule, "beta") else None
+    given = "given" if hasattr(chosen.policy, "beta") else None
     return {
         "policy": plan.policy,
         "target": plan.target_name,

@@ -1,15 +1,10 @@
 """`fedeas profile`: a page about label counts for people who decide."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from fedeas.cli import label_counts, show
-from fedeas.cli.label_sets import holds_label_sets
-
-if TYPE_CHECKING:
-    from fedeas import LabelCounts, LabelSetCounts
 
 
 def profile(
@@ -30,21 +25,14 @@ def profile(
 
     Example: `fedeas profile counts.csv --out labels.html`
     """
+    from fedeas import LabelCounts
     from fedeas import profile as make_page
     from fedeas.planning.targets import make_target
     from fedeas.plots.label_report import check_page
 
     check_page(out)
-    counts = _read(counts_file)
+    counts = label_counts.load_any_counts(counts_file)
+    if isinstance(counts, LabelCounts):
+        label_counts.note_counts(counts_file, counts)
     make_page(counts, threshold, make_target(target), cost, title).save(out)
     show.note(f"wrote {out}")
-
-
-def _read(path: Path) -> "LabelCounts | LabelSetCounts":
-    from fedeas import LabelSetCounts
-
-    if holds_label_sets(path):
-        return LabelSetCounts.load(path)
-    counts = label_counts.load_counts(path)
-    label_counts.note_counts(path, counts)
-    return counts

@@ -7,6 +7,7 @@ A table is *wide*, whose first column names the clients and whose other columns 
 
 import csv
 import hashlib
+import io
 import json
 import math
 import re
@@ -15,9 +16,9 @@ import sys
 import zipfile
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,6 @@ from fedeas._internal.files import (
     check_cells,
     check_regular,
     parse_json,
-    read_text,
     unreadable,
 )
 from fedeas._internal.frames import client_heading
@@ -40,6 +40,8 @@ from fedeas.errors import InputError, first_line
 Ints = NDArray[np.int64]
 _LONGEST = 400  # characters of what is wrong
 NumberedRow = tuple[int, list[str]]  # where a row stands in its file, and its cells
+# What the column of clients is called in a plan that is written as text.
+PLAN_HEADING = "samples to generate"
 READABLE = ".csv, .tsv, .json, .parquet, .xlsx"
 WRITABLE = ".csv, .tsv, .json, .parquet"
 
@@ -51,7 +53,8 @@ class Table:
     values: Ints
     clients: tuple[str, ...] | None = None
     classes: tuple[str, ...] | None = None
-    meta: Mapping[str, Any] | None = None  # what a plan adds
+    # What a plan adds, which as text is nothing; None for counts.
+    meta: Mapping[str, Any] | None = None
 
 
 def people_out(path: Path | str) -> str:
@@ -76,45 +79,76 @@ class TableError(InputError):
 def read(path: Path | str) -> Table:
     """Read a table in the strict form; the ending of its name tells the format."""
     path = Path(path)
+    if path.suffix.lower() == ".parquet":
+        from fedeas.counts import parquet
+
+        return parquet.read(path)
+    return parse(path, read_raw(path))
+
+
+def read_raw(path: Path) -> "RawTable":
+    """Read a file that is not Parquet once: the rows of cells that it holds, or what is in JSON."""
     if str(path) == "-":
-        return checked(path, _read_text(path, sys.stdin, ","))
+        return _raw_csv(path, sys.stdin.read(), ",")
     if path.is_dir():
         raise InputError(f"{path} is a folder", allowed=f"a file: {READABLE}")
     ending = path.suffix.lower()
     if ending not in READABLE.split(", "):
         raise InputError("unknown kind of file", got=path.name, allowed=READABLE)
-    if ending != ".parquet":
-        check_regular(path, MAX_TEXT, "use Parquet for a table of that size")
-    if ending == ".json":
-        return _read_json(path)
-    if ending == ".parquet":
-        from fedeas.counts import parquet
-
-        return parquet.read(path)
+    check_regular(path, MAX_TEXT, "use Parquet for a table of that size")
     if ending == ".xlsx":
-        return checked(path, read_rows(path, _sheet_rows(path)))
+        return RawTable.of(_sheet_rows(path))
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return checked(path, _read_text(path, file, "\t" if ending == ".tsv" else ","))
-    except OSError as error:
-        raise unreadable(path, error) from None
-
-
-def _read_text(path: Path, file: TextIO, delimiter: str) -> Table:
-    try:
-        reader = csv.reader(file, delimiter=delimiter)
-        return read_rows(path, ((reader.line_num, row) for row in reader))
+        text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
         raise TableError(path, f"{path} is not text in UTF-8") from None
-    except csv.Error as error:
-        raise TableError(path, f"{path} is not CSV: {error}") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+    if ending == ".json":
+        return _raw_json(path, text)
+    return _raw_csv(path, text, "\t" if ending == ".tsv" else ",")
 
 
-def read_rows(path: Path | str, rows: Iterator[NumberedRow]) -> Table:
-    """Return the table that rows of cells hold, wide or long; the first row is the heading."""
-    head = next(([cell.strip() for cell in row] for _, row in rows if any(row)), None)
-    if head is None:
+@dataclass(frozen=True)
+class RawTable:
+    """A file as it was read: its heading and the rows below, each with its line; or JSON."""
+
+    head: list[str]
+    rows: Iterable[NumberedRow]
+    content: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, rows: Iterable[NumberedRow]) -> "RawTable":
+        """Take the first row that is not empty for the heading."""
+        rows = iter(rows)
+        return cls(next(([cell.strip() for cell in row] for _, row in rows if any(row)), []), rows)
+
+
+def parse(path: Path, raw: RawTable) -> Table:
+    """Return the table of a file that was read, checked."""
+    if raw.content is not None:
+        return _parse_json(path, raw.content)
+    return checked(path, read_rows(path, raw.head, iter(raw.rows)))
+
+
+def _raw_csv(path: Path, text: str, delimiter: str) -> RawTable:
+    def rows() -> Iterator[NumberedRow]:
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        try:
+            for row in reader:
+                yield reader.line_num, row
+        except csv.Error as error:
+            raise TableError(path, f"{path} is not CSV: {error}") from None
+
+    return RawTable.of(rows())
+
+
+def read_rows(path: Path | str, head: list[str], rows: Iterator[NumberedRow]) -> Table:
+    """Return the table that rows of cells hold below a heading, wide or long."""
+    if not head:
         raise InputError(f"{path} is empty", allowed="a heading, and a row per client")
+    if head[0] == PLAN_HEADING:
+        return replace(_read_wide(path, head, rows), meta={})
     if problem := heading_problem(head):
         raise TableError(path, f"{path}: {problem}")
     return read_long(path, rows) if head == LONG else _read_wide(path, head, rows)
@@ -212,7 +246,9 @@ def _checked_count(path: Path | str, line: int, column: str, cell: str) -> int:
 
 
 def checked(path: Path | str, table: Table) -> Table:
-    """Return a table; refuse one with totals, years and the like."""
+    """Return a table; refuse one of counts with totals, years and the like."""
+    if table.meta is not None:
+        return table
     for doubt in find_doubts(table.values, table.clients, table.classes):
         raise TableError(path, f"{path}: {doubt.what}")
     return table
@@ -221,15 +257,20 @@ def checked(path: Path | str, table: Table) -> Table:
 # JSON and workbooks
 
 
-def _read_json(path: Path) -> Table:
-    content = parse_json(read_text(path), str(path))
+def _raw_json(path: Path, text: str) -> RawTable:
+    """Return records as rows of cells, and anything else as it is."""
+    content = parse_json(text, str(path))
     if isinstance(content, list) and content and all(isinstance(row, dict) for row in content):
         head = list(dict.fromkeys(name for row in content for name in row))
         check_cells(len(head) * len(content), f"{path}: {len(content):,} records")
-        body = [[cell_text(row.get(name)) for name in head] for row in content]
-        return checked(path, read_rows(path, iter(enumerate([head, *body]))))
+        body = ([cell_text(row.get(name)) for name in head] for row in content)
+        return RawTable(head, enumerate(body, start=1))
     if not isinstance(content, dict) or not isinstance(content.get("counts"), list):
         raise TableError(path, f"{path} holds no table of counts")
+    return RawTable([], iter(()), content)
+
+
+def _parse_json(path: Path, content: Mapping[str, Any]) -> Table:
     try:
         values = np.array([[_json_count(cell) for cell in row] for row in content["counts"]])
         clients, classes = (_json_names(content.get(key)) for key in ("clients", "classes"))
@@ -243,7 +284,7 @@ def _read_json(path: Path) -> Table:
     if len(clients or range(rows)) != rows or len(classes or range(columns)) != columns:
         raise InputError(f"{path} has other names than counts", got=(rows, columns))
     as_written = content.get("sha256") == content_hash(table)
-    return table if as_written or table.meta is not None else checked(path, table)
+    return table if as_written else checked(path, table)
 
 
 def _json_names(names: object) -> tuple[str, ...] | None:
@@ -260,12 +301,12 @@ def _json_count(value: object) -> int:
     return int(value)
 
 
-def _sheet_rows(path: Path) -> Iterator[NumberedRow]:
-    """Yield the rows of a workbook that has one filled sheet."""
+def _sheet_rows(path: Path) -> list[NumberedRow]:
+    """Return the rows of a workbook that has one filled sheet."""
     sheets = read_sheets(path)
     if len(sheets) > 1:
         raise TableError(path, f"{path} has several sheets: {', '.join(sheets)}")
-    yield from next(iter(sheets.values()), [])
+    return next(iter(sheets.values()), [])
 
 
 def read_sheets(path: Path) -> dict[str, list[NumberedRow]]:
@@ -353,7 +394,7 @@ def _check_text_form(path: Path, table: Table) -> None:
 def _text_rows(table: Table) -> Iterator[list[str]]:
     rows, columns = table.values.shape
     classes = list(table.classes or map(str, range(columns)))
-    heading = client_heading(classes)
+    heading = client_heading(classes) if table.meta is None else PLAN_HEADING
     yield ["client0" if [heading, *classes] == LONG else heading, *classes]
     for client, values in zip(table.clients or map(str, range(rows)), table.values, strict=True):
         yield [client, *values.tolist()]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,9 @@ from fedeas._internal.files import LARGEST_LABEL, check_cells
 from fedeas._internal.frames import data_frame, html_table, is_frame
 from fedeas._internal.scalars import LARGEST, integer
 from fedeas.errors import InputError
+
+if TYPE_CHECKING:
+    from fedeas.counts.files import Table
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,7 +145,11 @@ class LabelCounts:
         """
         from fedeas.counts import files
 
-        table = files.read(path)
+        return cls.from_table(files.read(path), path)
+
+    @classmethod
+    def from_table(cls, table: "Table", path: Path | str) -> "LabelCounts":
+        """Return the counts of a table that was read from a file; refuse a plan."""
         if table.meta is not None:
             raise InputError(f"{path} is a plan", allowed="the label counts that clients hold")
         return cls(table.values, table.clients, table.classes)

@@ -6,20 +6,20 @@ A row is a label set of a client, so a client has several rows.
 """
 
 import csv
-import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedeas._internal.files import atomic_write, check_cells, check_regular, parse_json, read_text
+from fedeas._internal.files import atomic_write, check_cells
 from fedeas._internal.frames import client_heading
 from fedeas._internal.scalars import LARGEST
-from fedeas.counts.files import cell_text
+from fedeas.counts.files import PLAN_HEADING, RawTable, read_raw
 from fedeas.errors import InputError
 
 SEPARATOR = "|"  # between the labels of a sample
@@ -54,28 +54,33 @@ def label_sets_of(classes: Sequence[str]) -> LabelSets | None:
     return LabelSets(labels, np.array([[label in each for label in labels] for each in lists]))
 
 
-def holds_label_sets(path: Path) -> bool:
-    """Tell whether a file is a table of label sets, by its heading and its cells.
+def kept_label_sets(raw: RawTable) -> tuple[RawTable, bool]:
+    """Tell whether a file that was read is a table of label sets, by its heading and its cells.
 
-    Where no client has several rows, the counts must not be the numbers of labels: a total.
+    Its rows are read, and kept, only if the heading is one of label sets. Where no client has
+    several rows, the counts must not be the numbers of labels: a total.
     """
-    if path.suffix.lower() not in _ENDINGS or not path.is_file():
-        return False
-    try:
-        head, *rows = _read_rows(path)
-    except (InputError, ValueError):  # also of a file without rows
-        return False  # the reader of label counts says what is wrong
-    places = _places(head)
-    if places is None or not rows:
-        return False
+    places = None if raw.content is not None else _places(raw.head)
+    if places is None:
+        return raw, False
+    raw = replace(raw, rows=list(raw.rows))
+    rows = [[cell.strip() for cell in row] for _, row in raw.rows if any(row)]
     labels = slice(1, 1 + places.labels)
-    if not all(set(row[labels]) <= {"0", "1"} for row in rows):
-        return False
+    if not rows or not all(set(row[labels]) <= {"0", "1"} for row in rows):
+        return raw, False
     if len({row[0] for row in rows if row}) < len(rows):
-        return True
+        return raw, True
     counts = [row[1 + places.labels : 2 + places.labels] for row in rows]
     sums = [[str(row[labels].count("1"))] for row in rows]
-    return counts != sums and any(count not in (["0"], ["1"]) for count in counts)
+    return raw, counts != sums and any(count not in (["0"], ["1"]) for count in counts)
+
+
+def holds_label_sets(path: Path) -> bool:
+    """Tell whether a file is a table of label sets."""
+    try:
+        return kept_label_sets(read_raw(path))[1]
+    except InputError:  # the reader of label counts says what is wrong
+        return False
 
 
 class _Places(NamedTuple):
@@ -97,42 +102,24 @@ def _places(head: list[str]) -> _Places | None:
     return _Places(labels, people)
 
 
-def _read_rows(path: Path) -> list[list[str]]:
-    """Return the rows of a file as text, the heading first."""
-    ending = path.suffix.lower()
-    if ending not in _ENDINGS:
-        raise InputError("unknown kind of file", got=path.name, allowed=", ".join(_ENDINGS))
-    check_regular(path)
-    text = read_text(path)
-    if ending == ".json":
-        content = parse_json(text, str(path))
-        if not isinstance(content, list) or not all(isinstance(row, dict) for row in content):
-            raise InputError(f"{path} holds no table of label sets", allowed="a list of records")
-        head = list(dict.fromkeys(name for row in content for name in row))
-        check_cells(len(head) * len(content), f"{path}: {len(content):,} records")
-        return [head, *([cell_text(row.get(name)) for name in head] for row in content)]
-    try:
-        rows = csv.reader(io.StringIO(text), delimiter="\t" if ending == ".tsv" else ",")
-        return [[cell.strip() for cell in row] for row in rows if any(row)]
-    except csv.Error as error:
-        raise InputError(f"{path} is not CSV: {error}") from None
-
-
-def read_label_sets(path: Path) -> dict[str, Any]:
-    """Return the arguments of `LabelSetCounts` from a table of label sets."""
-    rows = _read_rows(path)
-    places = _places(rows[0]) if rows else None
+def parse_label_sets(path: Path, raw: RawTable) -> dict[str, Any]:
+    """Return the arguments of `LabelSetCounts` from a table of label sets that was read."""
+    head = raw.head
+    if head[:1] == [PLAN_HEADING]:
+        raise InputError(f"{path} is a plan", allowed="the label sets that clients hold")
+    places = None if raw.content is not None else _places(head)
     if places is None:
         raise InputError(
             f"{path} is not a table of label sets",
-            got=", ".join(rows[0]) if rows else None,
+            got=", ".join(head) or None,
             allowed="a client, labels with 0 or 1, samples, and perhaps people",
             fix="for a row per sample use LabelSetCounts.from_lists or from_columns",
         )
-    head, *body = rows
     sums: dict[tuple[str, tuple[str, ...]], tuple[int, int]] = {}
-    for line, row in enumerate(body, start=2):
-        where = f"{path} row {line}"
+    for line, cells in raw.rows:
+        if not any(cells):
+            continue
+        row, where = [cell.strip() for cell in cells], f"{path} line {line}"
         if len(row) != len(head) or not row[0]:
             raise InputError(f"{where} lacks a client or cells", got=row, allowed=", ".join(head))
         labels = row[1 : 1 + places.labels]
@@ -204,14 +191,15 @@ def write_label_sets(
     labels: Sequence[str],
     sets: NDArray[np.bool_],
     numbers: Mapping[str, NDArray[np.int64]],
+    heading: str | None = None,
 ) -> None:
-    """Write a row per client and label set that has samples, as `read_label_sets` reads it."""
+    """Write a row per client and label set that has samples, as `parse_label_sets` reads it."""
     if clash := [name for name in labels if name in numbers]:
         raise InputError("a label is called as a count is", got=clash[0], fix="rename the label")
     ending = path.suffix.lower()
     if ending not in _ENDINGS:
         raise InputError("unknown kind of file", got=path.name, allowed=", ".join(_ENDINGS))
-    head = [client_heading(labels), *labels, *numbers]
+    head = [heading or client_heading(labels), *labels, *numbers]
     first, *_ = numbers.values()
     kept = first > 0
     # What is held nowhere is listed all the same: a label set once, and a client once.

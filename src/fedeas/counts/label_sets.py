@@ -14,12 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from fedeas._internal.files import check_cells
 from fedeas._internal.frames import html_lines, is_frame
 from fedeas._internal.names import choice
+from fedeas.counts.files import read_raw
 from fedeas.counts.label_counts import CountsLike, LabelCounts, distinct, names, whole_matrix
 from fedeas.counts.label_set_files import (
     NO_LABEL,
     SEPARATOR,
     label_sets_of,
-    read_label_sets,
+    parse_label_sets,
     split_labels,
     write_label_sets,
 )
@@ -196,7 +197,7 @@ class LabelSetCounts:
         counts headed `samples`, `images` or `count`, and perhaps one of `people`. For a row per
         sample use `from_lists` or `from_columns`.
         """
-        return cls(**read_label_sets(Path(path)))
+        return cls(**parse_label_sets(Path(path), read_raw(Path(path))))
 
     def save(self, path: Path | str) -> None:
         """Write a table of label sets: CSV, TSV, or JSON records."""

@@ -168,7 +168,7 @@ def read(path: Path) -> Table:
     names = schema.names
     if names == LONG and _SAVED not in (schema.metadata or {}):
         rows = ([cell_text(cell) for cell in row] for row in value_rows(path, names, True))
-        return checked(path, read_rows(path, iter(enumerate([LONG, *rows]))))
+        return checked(path, read_rows(path, LONG, iter(enumerate(rows, start=1))))
     with opened(path) as source:
         width = len(source.columns) + (_NAME_CELLS if source.id_column is not None else 0)
         check_cells(
@@ -191,7 +191,7 @@ def read(path: Path) -> Table:
         raise TableError(path, f"{path}: a client has several rows")
     table = Table(values, named, tuple(source.columns), source.meta)
     as_written = source.written_hash == content_hash(table)
-    return table if as_written or table.meta is not None else checked(path, table)
+    return table if as_written else checked(path, table)
 
 
 class Writer:

@@ -8,7 +8,7 @@ betas.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,16 +17,14 @@ from numpy.typing import NDArray
 from fedeas._internal.blocks import class_major, in_order, row_slices
 from fedeas._internal.frames import html_lines, record_frame
 from fedeas._internal.scalars import share
-from fedeas._internal.specs import parse
 from fedeas.counts.label_counts import CountsLike, LabelCounts
 from fedeas.errors import InfeasibleError, InputError
 from fedeas.planning import skew
-from fedeas.planning.cost import Cost
 from fedeas.planning.named_values import NamedValuesLike, make_named_values
 from fedeas.planning.plan import Plan, reduction
-from fedeas.planning.policies import FedEAS, Policy, check_total, make_plan, make_policy
+from fedeas.planning.policies import FedEAS, check_total
 from fedeas.planning.policies.policy import without_absent_classes
-from fedeas.planning.targets import TargetLike, make_target, retarget, shares_of
+from fedeas.planning.targets import shares_of
 
 Floats = NDArray[np.float64]
 CONDITIONS, SHARE, TOTAL = "conditions", "share", "total"
@@ -396,6 +394,8 @@ class BetaChoice:
         The two conditions.
     reduction, synthetic_share : float
         What the plan of this beta does.
+    plan : Plan
+        The plan of this beta.
     interval : BetaInterval or None
         All betas that meet both conditions.
     """
@@ -406,6 +406,7 @@ class BetaChoice:
     max_share: float
     reduction: float
     synthetic_share: float
+    plan: Plan = field(repr=False)
     interval: BetaInterval | None = None
 
     @property
@@ -426,8 +427,10 @@ class BetaChoice:
         return ""
 
     def to_pandas(self) -> Any:
-        """Return a pandas data frame of one row, without the interval."""
-        return record_frame([{k: v for k, v in vars(self).items() if k != "interval"}])
+        """Return a pandas data frame of one row, without the plan and the interval."""
+        return record_frame(
+            [{k: v for k, v in vars(self).items() if k not in ("plan", "interval")}]
+        )
 
     def _repr_html_(self) -> str:
         return html_lines("BetaChoice", [("beta", f"{self.beta:.9g}"), ("why", str(self))])
@@ -494,8 +497,9 @@ def choose_beta(
     if rule.quality is not None and chosen_by == SHARE and plan.reduction < LEAST:
         chosen_by = WORTHLESS
     return BetaChoice(
-        beta, chosen_by, min_reduction, max_share, plan.reduction, plan.synthetic_share, interval
-    )
+        beta, chosen_by, min_reduction, max_share, plan.reduction, plan.synthetic_share, plan,
+        interval,
+    )  # fmt: skip
 
 
 def _best_within(counts: LabelCounts, max_share: float, rule: FedEAS) -> float:
@@ -514,97 +518,3 @@ def _best_within(counts: LabelCounts, max_share: float, rule: FedEAS) -> float:
     # Between two betas of a grid anything may happen.
     good = path(counts, np.array([beta]), rule).shares[0] < max_share
     return beta if good else low
-
-
-def plan(
-    counts: CountsLike,
-    policy: str | Policy | None = None,
-    target: TargetLike = None,
-    total: int | None = None,
-    cost: Cost | str | None = None,
-) -> Plan:
-    """Plan who generates how many samples of which class.
-
-    Parameters
-    ----------
-    counts : LabelCounts or array_like
-        Whole numbers, clients x classes.
-    policy : str or Policy, optional
-        A policy, or its name with settings. FedEAS by default; if its beta is not given in a name,
-        it is chosen for the counts, see `choose_beta`.
-    target : Target, str, path, mapping or sequence, optional
-        The class distribution to aim at, uniform by default.
-    total : int, optional
-        The most samples of all clients together.
-    cost : Cost or str, optional
-        The cost of a sample, such as '0.8s' or '0.002EUR'; kept with the plan.
-
-    >>> plan([[90, 10, 0], [30, 40, 30]])
-    Plan(fedeas: 30 samples for 1 of 2 clients, imbalance -59.5 %, synthetic share 13.0 %)
-    >>> plan([[90, 10, 0], [30, 40, 30]], "waterfill", total=100, cost="0.8s").cost.each
-    '0.8 s'
-    """
-    table = LabelCounts.of(counts)
-    aim = make_target(target)
-    if policy is None or isinstance(policy, str):
-        rule, _ = choose_policy(table, policy or "fedeas", total, target=aim)
-    elif total is not None:
-        raise InputError("give the total to the policy", got=total, fix="Uniform(total=...)")
-    elif aim is None or not hasattr(policy, "target"):
-        rule = policy
-    elif policy.target is not None:
-        raise InputError("give a target or a policy with a target, not both", got=policy)
-    else:
-        rule = retarget(policy, aim)
-    answer = make_plan(rule, table)
-    if aim is not None and answer.target is None:
-        answer = answer.scored_for(table, aim)
-    return answer.with_cost(Cost.parse(cost) if isinstance(cost, str) else cost) if cost else answer
-
-
-def choose_policy(
-    counts: LabelCounts,
-    spec: str,
-    total: float | None = None,
-    costs: NamedValuesLike = None,
-    **settings: object,
-) -> tuple[Policy, BetaChoice | None]:
-    """Make a policy with these settings; FedEAS without a beta gets one for the counts.
-
-    What is given twice is refused, and so is a budget or a limit that the policy cannot keep to. A
-    target and qualities are also for scoring, so a policy need not take them.
-
-    Parameters
-    ----------
-    counts : LabelCounts
-        The counts to plan for.
-    spec : str
-        The policy's name, with settings in brackets.
-    total : float, optional
-        The most samples; with `costs` the most to spend.
-    costs : number, sequence, mapping, str or path, optional
-        The cost of a sample at each client.
-    **settings : object
-        Settings of the policy, None for those that are not given.
-    """
-    written = parse(spec, "policy")[1]
-    given = {key: value for key, value in settings.items() if value is not None}
-    for key in given.keys() & written.keys():
-        raise InputError(f"give a {key} or a policy with a {key}, not both", got=spec)
-    try:
-        rule = make_policy(spec, total=total, costs=costs, **given)
-    except InputError:
-        if total is None and not written:  # what it lacks is a budget, if it can be made with one
-            make_policy(spec, total=0, costs=costs, **given)
-            raise InputError(f"{spec} needs a budget", fix="give a total, such as 1000") from None
-        raise
-    if isinstance(rule, FedEAS) and (total is not None or "beta" not in given | written):
-        if "beta" in given | written:
-            raise InputError("give a beta or a total, not both", got=(rule.beta, total))
-        choice = choose_beta(counts, policy=rule, total=total, costs=costs)
-        return replace(rule, beta=choice.beta), choice
-    asked = {"total": total, "costs": costs, **given}
-    for key in ("beta", "total", "costs", "limits"):
-        if asked.get(key) is not None and getattr(rule, key, None) is None:
-            raise InputError(f"policy {spec!r} takes no {key}", fix="leave it out")
-    return rule, None

@@ -7,6 +7,7 @@ from typing import Any
 from fedeas._internal.frames import html_lines, record_frame
 from fedeas.counts.label_counts import CountsLike, LabelCounts
 from fedeas.errors import InfeasibleError
+from fedeas.planning.beta import beta_for_total
 from fedeas.planning.plan import Plan
 from fedeas.planning.policies import (
     FedEAS,
@@ -19,7 +20,6 @@ from fedeas.planning.policies import (
     reachable_reduction,
 )
 from fedeas.planning.resolve import policy_name
-from fedeas.planning.targets import Target
 
 DEFAULT_POLICIES = (
     "fedeas",
@@ -134,8 +134,12 @@ def compare(
     total, target = matched.total, matched.target
     rows = []
     for given in policies:
-        policy = _make(given, reference, total, target) if isinstance(given, str) else given
         label = given if isinstance(given, str) else policy_name(given)
+        try:
+            policy = _make(given, counts, reference, total) if isinstance(given, str) else given
+        except InfeasibleError as error:
+            rows.append(Row(label, note=str(error)))
+            continue
         if isinstance(policy, WaterFill | HeldClassesOnly) and target is not None:
             rows.append(Row(label, note="plans for the uniform target only"))
             continue
@@ -148,10 +152,17 @@ def compare(
     return Comparison(total, tuple(rows))
 
 
-def _make(spec: str, reference: Policy, total: int, target: Target | None) -> Policy:
-    """Make a policy; the reference's own name stands for the reference with all its settings."""
+def _make(spec: str, counts: LabelCounts, reference: Policy, total: int) -> Policy:
+    """Make a policy; the reference's own name stands for the reference with all its settings.
+
+    FedEAS beside another reference has the beta that comes closest to its total.
+    """
+    target = getattr(reference, "target", None)
     if spec == getattr(reference, "name", None):
         return reference
+    if spec == FedEAS.name:
+        rule = FedEAS(target=target)
+        return replace(rule, beta=beta_for_total(counts, total, rule))
     return make_policy(spec, total=total, target=target)
 
 

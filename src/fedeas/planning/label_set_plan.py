@@ -33,14 +33,15 @@ from fedeas._internal.files import content_hash, read_json, write_json
 from fedeas._internal.frames import html_lines
 from fedeas._internal.names import choice
 from fedeas._internal.scalars import integer
+from fedeas.counts.files import PLAN_HEADING
 from fedeas.counts.label_counts import whole_matrix
 from fedeas.counts.label_set_files import split_labels, write_label_sets
 from fedeas.counts.label_sets import LabelSetCounts
 from fedeas.errors import InputError
-from fedeas.planning.beta import plan
 from fedeas.planning.covering import least_cover
 from fedeas.planning.diagnosis import FEW
 from fedeas.planning.plan import Plan, reduction
+from fedeas.planning.planner import plan
 from fedeas.planning.policies import Policy
 from fedeas.planning.targets import TargetLike, aim_shares
 
@@ -168,7 +169,8 @@ class LabelSetPlan:
             used = np.flatnonzero(self.samples.any(axis=0))
             used = used if used.size else np.array([0])  # a plan of nothing is a table, too
             names = counts.client_names, counts.label_names
-            write_label_sets(path, *names, counts.sets[used], {"samples": self.samples[:, used]})
+            samples = {"samples": self.samples[:, used]}
+            write_label_sets(path, *names, counts.sets[used], samples, PLAN_HEADING)
             return
         people = None if counts.people is None else counts.people.tolist()
         wanted: dict[str, Any] = {"samples": self.wanted.samples.tolist(), **self.wanted.facts()}

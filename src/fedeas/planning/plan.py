@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedeas._internal.blocks import class_major, in_order, outer_sum, row_slices
 from fedeas._internal.files import check_regular
 from fedeas._internal.frames import data_frame, html_table
+from fedeas._internal.names import choice
 from fedeas._internal.scalars import LARGEST, plain
 from fedeas.counts.label_counts import LabelCounts, names, whole_matrix
 from fedeas.errors import InputError
@@ -105,6 +106,45 @@ class Overfill:
     filled_to: int  # samples of a class after generation
     samples: int  # that it generates
     full: int  # that full balance would generate
+
+
+@dataclass(frozen=True)
+class ClientPlan:
+    """What one client generates of every class, whatever its own counts are."""
+
+    samples: NDArray[np.int64]
+    classes: tuple[str, ...] | None = None
+
+    @classmethod
+    def load(cls, path: Path | str, client: str) -> "ClientPlan":
+        """Read a client's row from the file of a plan, of any format that `Plan.save` writes."""
+        from fedeas.counts import files
+
+        table = files.read(path)
+        if table.meta is None:
+            raise InputError(
+                f"{path} holds label counts, not a plan", fix=f"fedeas plan {path} --out plan.csv"
+            )
+        clients = table.clients or tuple(map(str, range(len(table.values))))
+        return cls(table.values[clients.index(choice(client, "client", clients))], table.classes)
+
+    def for_classes(self, classes: Sequence[str] | int) -> NDArray[np.int64]:
+        """Return the samples in the order of a data set's classes; refuse other classes."""
+        count = classes if isinstance(classes, int) else len(classes)
+        if self.classes is None or isinstance(classes, int):
+            if count != len(self.samples):
+                raise InputError(
+                    "the plan has another number of classes than the data",
+                    got=len(self.samples),
+                    allowed=str(count),
+                )
+            return self.samples
+        if set(self.classes) != set(classes):
+            missing = sorted(set(self.classes) ^ set(classes))
+            raise InputError(
+                "the plan and the data have different classes", got=", ".join(missing[:5])
+            )
+        return self.samples[[self.classes.index(name) for name in classes]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -300,6 +340,16 @@ class Plan:
             return cls.from_facts(table.values, table.clients, table.classes, facts)
         except (TypeError, KeyError, AttributeError, InputError):
             raise InputError(f"{path} is a damaged plan", fix="make it again") from None
+
+    def row(self, client: str | int) -> "ClientPlan":
+        """Return what one client generates.
+
+        Parameters
+        ----------
+        client : str or int
+            Its name or its place.
+        """
+        return ClientPlan(self.samples[self._row(client)], self.classes)
 
     @classmethod
     def from_facts(

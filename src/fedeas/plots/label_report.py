@@ -20,7 +20,7 @@ from fedeas._internal.scalars import integer
 from fedeas.counts.label_counts import CountsLike, LabelCounts
 from fedeas.counts.label_sets import LabelSetCounts
 from fedeas.errors import InputError
-from fedeas.planning import beta
+from fedeas.planning import planner
 from fedeas.planning.cost import Cost, cost_text
 from fedeas.planning.diagnosis import COPIES, GENERATE, NOTHING, Diagnosis, diagnose
 from fedeas.planning.policies import FullBalance, copyable
@@ -297,7 +297,7 @@ def _plan(shown: _Shown, target: TargetLike, cost: Cost | None) -> list[Part]:
             " in label sets: the command fedeas plan does so from the same file."
         ]
     table = shown.table
-    plan = beta.plan(table, target=target)
+    plan = planner.plan(table, target=target)
     if not plan.total:
         return ["No sample would have to be generated."]
     full = FullBalance(target=target).plan(table).total

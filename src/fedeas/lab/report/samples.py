@@ -9,7 +9,7 @@ import numpy as np
 
 from fedeas._internal.files import read_json, samples_folder
 from fedeas._internal.settings import read_settings
-from fedeas.cache import ClientSamples, FixedPlan
+from fedeas.cache import ClientSamples
 from fedeas.cache.database import Ints
 from fedeas.cache.store import NAME, Cache
 from fedeas.counts.label_counts import LabelCounts
@@ -20,7 +20,7 @@ from fedeas.generators import find_resampler
 from fedeas.lab.config import Config
 from fedeas.lab.resolve import partition_data
 from fedeas.lab.results import FinishedRun, private_epsilon, read_result
-from fedeas.planning.plan import Plan
+from fedeas.planning.plan import ClientPlan, Plan
 from fedeas.plots.canvas import file_content
 from fedeas.plots.heatmap import label_heatmap
 from fedeas.plots.page import Grid, Picture, Section
@@ -235,6 +235,6 @@ def _made_again(config: Config, plan: Plan, federation: Federation) -> Iterator[
         if wanted.any():
             real = Samples.of(data, np.asarray(indices))
             synthetic = ClientSamples(
-                client, FixedPlan(wanted), generator, cache, seed + config.augment.seed
+                client, ClientPlan(wanted), generator, cache, seed + config.augment.seed
             )
             yield synthetic.draw(real.counts(), data.classes, data.samples, real)

@@ -3,7 +3,7 @@
 Policies by name are entry points, ours and those of other packages, or at a dotted path.
 """
 
-from fedeas._internal.specs import Registry, parse
+from fedeas._internal.specs import Registry, Spec, parse
 from fedeas.errors import InputError
 from fedeas.planning.plan import Plan
 from fedeas.planning.policies.baselines import (
@@ -54,7 +54,7 @@ def policy_names() -> list[str]:
     return _REGISTRY.names()
 
 
-def make_policy(spec: str, **defaults: object) -> Policy:
+def make_policy(spec: str | Spec, **defaults: object) -> Policy:
     """Make a policy from its name and settings: 'fedeas', 'fedeas(beta=8, entropy=false)'.
 
     A policy also gets those of the `defaults`, such as a total to match, that it takes and that
@@ -62,7 +62,7 @@ def make_policy(spec: str, **defaults: object) -> Policy:
 
     Parameters
     ----------
-    spec : str
+    spec : str or Spec
         The policy's name, with settings in brackets.
     **defaults : object
         Settings to use where the policy takes them and `spec` does not set them.
@@ -80,16 +80,16 @@ def make_installed_policy(spec: str) -> Policy:
     return _make(spec, {}, by_owner=False)
 
 
-def _make(spec: str, defaults: dict[str, object], by_owner: bool) -> Policy:
-    name, _ = parse(spec, "policy")
+def _make(spec: str | Spec, defaults: dict[str, object], by_owner: bool) -> Policy:
+    parsed = Spec.parse(spec, "policy")
     if defaults.get("costs") is not None and not {"beta", "costs"} & _REGISTRY.parameters(
-        name, by_owner=by_owner
+        parsed.name, by_owner=by_owner
     ):
-        raise InputError(f"policy {name!r} takes a number of samples", fix="give a total")
-    policy = _REGISTRY.make(spec, defaults, by_owner=by_owner)
+        raise InputError(f"policy {parsed.name!r} takes a number of samples", fix="give a total")
+    policy = _REGISTRY.make(parsed, defaults, by_owner=by_owner)
     if not isinstance(policy, Policy):
         raise InputError(
-            f"{spec!r} is not a policy", allowed="an object with a method `plan(counts)`"
+            f"{parsed.text!r} is not a policy", allowed="an object with a method `plan(counts)`"
         )
     return policy
 

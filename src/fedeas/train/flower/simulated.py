@@ -8,12 +8,12 @@ from typing import Any
 
 from flwr.app import Context
 
-from fedeas.cache import ClientSamples, FixedPlan
+from fedeas.cache import ClientSamples
 from fedeas.data import INFER_ALL, Dataset, TableOptions, open_dataset
 from fedeas.errors import InputError
 from fedeas.generators import Generator, open_generator
 from fedeas.partition import Partition
-from fedeas.planning.plan import Plan
+from fedeas.planning.plan import ClientPlan, Plan
 from fedeas.train.flower.site import OpenSite, Site, with_synthetic
 from fedeas.train.samples import Samples
 
@@ -138,7 +138,7 @@ def _augmented(files: _Files, real: Samples, number: int, _policy: str) -> Sampl
         return real
     synthetic = ClientSamples(
         plan.client_names[number],
-        FixedPlan(plan.samples[number]),
+        ClientPlan(plan.samples[number]),
         files.generator if plan.samples[number].any() else simulation.generator,
         Path(simulation.cache),
         simulation.cache_seed,
