@@ -66,8 +66,8 @@ def test_a_run_keeps_it_and_says_how_much_quality_costs(tmp_path, monkeypatch):
     result = run(config, tmp_path / "run", said.append)
     assert result["generator_trained_on"].startswith("noisy sums over about ")
     assert result["generator_trained_on"].endswith("4 sites, the run's own clients")
-    (cut,) = [line for line in said if "the generator's quality" in line]
-    assert f"{result['generated']:,} of the " in cut
+    (cut,) = [line for line in said if line.startswith("quality cut")]
+    assert f"{result['generated']:,} of the {result['asked']:,}" in cut
 
 
 def test_classes_that_are_never_made_are_named():

@@ -67,10 +67,9 @@ def run(
     typer.echo(f"{label:<17}{show.percent(result['accuracy_last'])} on average")
     if "start_made_of" in result:
         typer.echo(f"started from     {result['start_made_of']}")
-    typer.echo(f"generated        {result['generated']:,} samples")
+    asked = f", a quality cut from {result['asked']:,}" if "asked" in result else ""
+    typer.echo(f"generated        {result['generated']:,} samples{asked}")
     typer.echo(f"folder           {folder}")
-    if len(result.get("codes", ())) > 1:
-        show.note(f"{len(result['codes'])} versions of the code took part in this run")
 
 
 def _begin_from(config: "Config", start: Path) -> "Config":

@@ -287,6 +287,7 @@ def about(run: Run) -> dict[str, Any]:
         **({} if run.start is None else {"start_made_of": str(run.start)}),
         "versions": run.versions,
         "generated": plan.total,
+        **({} if plan.asked is None else {"asked": plan.asked}),
         "reduction": plan.reduction,
         "synthetic_share": plan.synthetic_share,
         "on": {

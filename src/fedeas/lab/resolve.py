@@ -5,7 +5,7 @@ What comes after it takes the `Run`, and opens nothing again.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -265,8 +265,10 @@ def plan_config(config: Config, counts: LabelCounts) -> Plan:
 def feasible(plan: Plan, policy: Policy, counts: LabelCounts, generator: object) -> Plan:
     """Return the plan of a policy, less what a generator cannot make or makes too badly."""
     if (quality := stated_quality(generator)) is not None:
-        policy = with_quality(policy, quality)
+        policy, asked = with_quality(policy, quality), plan.total
         plan = make_plan(policy, counts)
+        if plan.total < asked:
+            plan = replace(plan, asked=asked)
     if not plan.total or not isinstance(generator, Resampler):
         return plan
     return Plan.of(
@@ -287,8 +289,8 @@ def describe_cut(wanted: Plan, plan: Plan) -> str:
     ]
     never = f"; never made: {', '.join(lost)}" if lost else ""
     return (
-        f"the generator's quality leaves {plan.total:,} of the {wanted.total:,} samples that the "
-        f"policy asks for{never}"
+        f"quality cut: the generator's quality leaves {plan.total:,} of the {wanted.total:,} "
+        f"samples that the policy asks for{never}"
     )
 
 

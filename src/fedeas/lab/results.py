@@ -255,6 +255,7 @@ class _ResultForm(_Form, frozen=True):
     curves: _CurvesForm
     settings: _SettingsForm
     classes: tuple[_Text, ...] = ()
+    asked: _Count | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -88,6 +88,7 @@ def make_tables(
             members = [run for run in distinct if _row_key(run.entry) == key]
             if members:
                 rows.append(_row(members, first.threshold, plain, rates))
+        notes += _quality_cuts(finished)
         if (wanted := sum(entry.grid == grid for entry in planned)) > len(finished):
             notes.append(f"{len(finished)} of {wanted} runs are finished")
         tables.append(
@@ -111,6 +112,16 @@ _Key = tuple[tuple[tuple[str, Any], ...], str, str, str]
 
 def _row_key(entry: SweepEntry) -> _Key:
     return entry.column, entry.method, entry.policy, entry.match
+
+
+def _quality_cuts(runs: Sequence[FinishedRun]) -> list[str]:
+    """Say which runs generated fewer samples than planned, for what their generator's are worth."""
+    return [
+        f"quality cut: {run.entry.policy}, seed {run.entry.seed}, generated "
+        f"{run.result['generated']:,} of the {asked:,} samples that it asks for"
+        for run in runs
+        if (asked := run.result.get("asked"))
+    ]
 
 
 def _not_comparable(runs: Sequence[FinishedRun]) -> list[str]:

@@ -168,6 +168,8 @@ class Plan:
     clients: tuple[str, ...] | None = None
     classes: tuple[str, ...] | None = None
     cost: Cost | None = field(default=None)
+    # How many samples the policy asks for, where what they are worth leaves fewer: a quality cut.
+    asked: int | None = field(default=None)
 
     @classmethod
     def of(cls, counts: LabelCounts, samples: ArrayLike, policy: object) -> "Plan":
@@ -369,6 +371,7 @@ class Plan:
             classes=names(classes, matrix.shape[1], "class"),
             cost=_read_cost(cost, len(matrix)) if cost else None,
             negative_gain=facts[_NEGATIVE_GAIN],
+            asked=facts.get("asked"),
             **{key: facts[key] for key in _FACTS},
         )
         if not _well_formed(plan):
@@ -441,6 +444,7 @@ class Plan:
             score_after=self.score_after,
             negative_gain=self.negative_gain,
             cost=self.cost,
+            **({} if self.asked is None else {"asked": self.asked}),
         )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -467,12 +471,16 @@ class Plan:
         """Where a scarce class ends above the client's largest one; None also for a loaded plan."""
         return None if isinstance(self._source, str) else overfilled(self._source, self)
 
+    @property
+    def _cut(self) -> str:
+        return "" if self.asked is None else f", a quality cut from {self.asked:,}"
+
     def __repr__(self) -> str:
         busy = int((self.per_client > 0).sum())
         beyond = "" if self.overfilled is None else f"; {self.overfilled.clients:,} overfilled"
         return (
             f"Plan({self.policy}: {self.total:,} samples for {busy:,} of {len(self.samples):,} "
-            f"clients{beyond}, imbalance {-self.reduction:+.1%}, "
+            f"clients{self._cut}{beyond}, imbalance {-self.reduction:+.1%}, "
             f"synthetic share {self.synthetic_share:.1%})"
         ).replace("%", " %")
 
