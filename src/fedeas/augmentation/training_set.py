@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from fedeas._internal import defaults
-from fedeas._internal.files import samples_folder
 from fedeas._internal.optional import import_extra
 from fedeas._internal.scalars import integer
 from fedeas._internal.seeds import check_seed
@@ -16,6 +15,7 @@ from fedeas.augmentation.examples import note_lengths
 from fedeas.augmentation.synthetic import augment_arrays, augment_hugging_face
 from fedeas.augmentation.tables import augment_table, is_rows
 from fedeas.cache import ClientSamples
+from fedeas.cache.storage import samples_place
 from fedeas.errors import InputError
 from fedeas.generators import Classes, Generator
 from fedeas.planning.plan import ClientPlan, Plan
@@ -28,7 +28,8 @@ MAX_SAMPLES = 50_000
 def augment(
     dataset: Any,
     *,
-    generator: str | Generator,
+    generator: str | Generator | None = None,
+    samples: Path | str | None = None,
     beta: float | None = None,
     reduction: float | None = None,
     plan: Plan | Path | str | None = None,
@@ -68,6 +69,10 @@ def augment(
         `sample`. Write it in your own code or configuration, and never take it from a server: a
         dotted path, `"my_module:MyGenerator"`, is imported. For rows, `"gaussian"` without settings
         learns from the client's own rows, and makes the classes that are among them.
+    samples : path or str, optional
+        In the place of a generator, samples that were generated elsewhere: a cache, its folder or
+        an address such as "s3://bucket/cache"; or a folder of images by class, of any program's
+        making, of which the client's name decides which are taken. Too few are an error.
     beta : float, optional
         The paper's rule, `FedEAS(beta)`. The right size depends on the size of the data:
         `fedeas plan` chooses one for the counts of all clients.
@@ -96,8 +101,8 @@ def augment(
         dtype are compared.
     cache : path, optional
         Folder of the samples; by default `samples` in FEDEAS_STORE, or in .cache/fedeas in the home
-        folder, where `fedeas fill` keeps them too. Only the current user can read what is created
-        in it.
+        folder, where `fedeas fill` keeps them too; or an address such as "s3://bucket/prefix". Only
+        the current user can read what is created in a folder.
     seed : int
         Seed of the samples, by default 42, as on the command line.
     batch_size : int
@@ -130,19 +135,26 @@ def augment(
     (100, array([90, 48, 48]))
 
     """
-    samples = ClientSamples(
+    if (generator is None) == (samples is None):
+        raise InputError(
+            "give a generator, or samples that were generated elsewhere",
+            got=(generator, samples),
+            fix='such as generator="my_module:MyGenerator", or samples="cache"',
+        )
+    source = ClientSamples(
         _name(client),
         _how_much(beta, reduction, plan, target, _name(client)),
-        generator,
-        samples_folder(cache),
+        generator or "",
+        samples_place(cache),
         check_seed(seed),
         batch_size,
         integer(max_samples, "not a number of samples", "a whole number from 0", low=0),
         show_progress=progress,
+        stored=samples,
     )
-    result = _of_its_kind(dataset, labels, samples, classes, transform)
+    result = _of_its_kind(dataset, labels, source, classes, transform)
     total = len(result[0]) if isinstance(result, tuple) else len(result)
-    note_lengths(samples.client, total, result.num_real)
+    note_lengths(source.client, total, result.num_real)
     return result
 
 

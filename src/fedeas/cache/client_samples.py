@@ -7,7 +7,7 @@ same samples in all three.
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,9 +18,10 @@ from numpy.typing import ArrayLike
 
 from fedeas._internal import defaults
 from fedeas._internal.progress import Progress, progress
-from fedeas.cache.database import Ints, Segment
 from fedeas.cache.fill import client_samples
-from fedeas.cache.store import Cache, file_size
+from fedeas.cache.segments import Ints, Segment
+from fedeas.cache.store import Cache, folder_size
+from fedeas.cache.stored import stored_samples
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
 from fedeas.generators import (
@@ -59,13 +60,14 @@ class ClientSamples:
     client: str
     policy: RowPlanner | ClientPlan
     generator: str | Generator
-    cache: Path
+    cache: Path | str  # a folder, or an address
     seed: int = defaults.SEED
     batch_size: int = 64
     max_samples: int | None = None
     offered: tuple[tuple[str, object], ...] = ()  # settings for a generator named by a spec
     show_progress: bool = False  # on standard error
     max_bytes: int | None = None  # of all that is in the folder of caches
+    stored: Path | str | None = None  # where samples are read from, in the place of a generator
 
     def draw(
         self,
@@ -83,6 +85,8 @@ class ClientSamples:
         """
         planned = self.planned(n, classes)
         self._warn_of_fewer(n, classes, planned)
+        if self.stored is not None:
+            return stored_samples(self.stored, self.client, planned.tolist(), classes, like)
         if planned.any() and isinstance(self.generator, str):
             check_stated_classes(classes, self.generator)
         generator = self.open_generator() if planned.any() else None
@@ -194,21 +198,20 @@ class ClientSamples:
     ) -> Iterator[Progress | None]:
         """Log what is generated and how long that took, and show the progress if that is wanted."""
         missing = sum(wanted)
-        if not cache.file.exists():
+        if not cache.exists():
             for other in cache.nearly_the_same():
                 _LOG.warning("client %s: %s", self.client, other)
-        with suppress(InputError):  # damaged: how many can be kept is known when they are mended
-            if names := cache.clients_by_table(self.client):
-                _LOG.warning(
-                    "client %s: all samples are generated, although %s has samples of clients by "
-                    "name (%s); pass client= as in the plan", self.client, cache.folder,
-                    ", ".join(names[:3]),
-                )  # fmt: skip
-            missing = sum(segment.size for segment in cache.missing(self.client, wanted))
+        if names := cache.clients_by_table(self.client):
+            _LOG.warning(
+                "client %s: all samples are generated, although %s has samples of clients by "
+                "name (%s); pass client= as in the plan", self.client, cache.place,
+                ", ".join(names[:3]),
+            )  # fmt: skip
+        missing = cache.missing(self.client, wanted).total
         self._check_room(missing, like)
         total = f"{sum(wanted):,} samples"
         _LOG.info("client %s: generating %s of %s, kept in %s",
-                  self.client, f"{missing:,}", total, cache.folder)  # fmt: skip
+                  self.client, f"{missing:,}", total, cache.place)  # fmt: skip
         start = time.monotonic()
         name = f"client {self.client}: generating samples"
         with progress(name) if self.show_progress else nullcontext() as update:
@@ -221,7 +224,7 @@ class ClientSamples:
         if self.max_bytes is None or like is None:
             return
         total = missing * int(np.prod(like.shape[1:])) * like.dtype.itemsize
-        total += sum(map(file_size, self.cache.rglob("*")))
+        total += folder_size(self.cache)
         if total > self.max_bytes:
             raise InputError(
                 f"{self.cache} would hold too much",

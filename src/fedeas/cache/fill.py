@@ -1,39 +1,86 @@
 """Filling a cache: from a plan to samples, each generated once.
 
-The batches of a fill are fixed when it starts and noted in the file. A fill that was killed goes
-on with the same batches, so that it ends with the same bytes as one that was not: samples depend,
-in the last digit, on the batch that they were made in.
+A fill writes down its batches, generates those that lack a sample, and ends when nothing is missing
+and nothing stands twice. Whoever dies in between loses what was not written yet, a minute's work at
+most; the next fill goes on with the same batches, and so with the same bytes.
 """
 
+import contextlib
 import errno
+import json
+import logging
+import os
+import platform
+import secrets
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from itertools import groupby
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedeas._internal.files import content_hash, narrow
+from fedeas._internal.files import narrow
 from fedeas._internal.progress import Progress
-from fedeas.cache.database import (
-    DamagedError,
-    Database,
-    Ints,
-    Request,
-    Segment,
-    missing_segments,
-)
-from fedeas.cache.store import Cache, check_client, lock_cache, lock_client
+from fedeas.cache.compact import compact_doubled
+from fedeas.cache.request import Request, load_requests
+from fedeas.cache.segments import Ints, Segments, overlaps, subtract, union
+from fedeas.cache.shards import DamagedError, Rows, verify_shard
+from fedeas.cache.storage import LocalStorage, Storage
+from fedeas.cache.store import Cache, check_clients
+from fedeas.cache.stored import decoded_once
+from fedeas.cache.workers import Workers, WorkerSettings
+from fedeas.cache.writer import Batch, BatchWriter, Expected
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
-from fedeas.generators import Generator, check_classes
+from fedeas.generators import Generator, check_classes, open_generator
 from fedeas.planning.plan import Plan
 
 Wanted = Mapping[str, Sequence[int]]  # samples of every class, by client
+FILLING = ".fedeas/filling"
+_STALE = 86_400.0  # seconds
+_Work = Sequence[tuple[Request, Ints]]
+_Report = Callable[["FillStatus"], object]
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
-_Form = tuple[tuple[int, ...], np.dtype[Any]]
+_LOG = logging.getLogger(__name__)
+_ROUNDS = 10  # of finding what is missing; each ends with fewer
+
+
+@dataclass(frozen=True)
+class FailedBatch:
+    """A batch that could not be generated: what it holds, and why."""
+
+    segments: Segments
+    reason: str
+
+    def __str__(self) -> str:
+        names = [self.segments.names[k] for k in np.unique(self.segments.clients).tolist()]
+        labels = np.unique(self.segments.labels).tolist()
+        return (
+            f"{self.segments.total:,} samples of clients {_few(names)}, classes {_few(labels)} "
+            f"were not generated: {self.reason}"
+        )
+
+
+@dataclass
+class FillStatus:
+    """How far a fill is, and how fast it and each of its workers are."""
+
+    total: int
+    done: int = 0
+    by_worker: dict[int, int] = field(default_factory=dict)
+    begun: float = field(default_factory=time.monotonic)
+
+    def add(self, worker: int, samples: int) -> None:
+        """Count the samples of a batch."""
+        self.done += samples
+        self.by_worker[worker] = self.by_worker.get(worker, 0) + samples
+
+    def __str__(self) -> str:
+        seconds = max(time.monotonic() - self.begun, 1e-9)
+        rates = [f"{self.by_worker[k] / seconds:,.3g}" for k in sorted(self.by_worker)]
+        each = f" ({' + '.join(rates)} by {len(rates)} workers)" if len(rates) > 1 else ""
+        return f"samples, {self.done / seconds:,.3g} a second{each}"
 
 
 @dataclass(frozen=True)
@@ -43,17 +90,24 @@ class Filled:
     generated: int
     reused: int
     mended: tuple[str, ...]
-    seconds: float  # of generating and writing, without waiting for others
+    seconds: float  # of generating and writing
+    failed: tuple[FailedBatch, ...] = ()
 
 
 def fill(
     plan: Plan,
-    generator: Generator,
+    generator: str | Generator,
     cache: Cache,
     batch_size: int = 64,
     progress: Progress | None = None,
-    waiting: Callable[[], None] | None = None,
     like: Array | None = None,
+    *,
+    workers: int = 0,
+    gpus_per_worker: float = 0,
+    address: str | None = None,
+    threads: int | None = None,
+    encoding: str = "raw",
+    status: Callable[[FillStatus], object] | None = None,
 ) -> Filled:
     """Generate what the plan wants and the cache does not hold yet.
 
@@ -64,26 +118,73 @@ def fill(
     ----------
     plan : Plan
         What every client needs.
-    generator : Generator
-        Draws the samples.
+    generator : Generator or str
+        Draws the samples. Workers make one each: from a spec, or from a copy of the object.
     cache : Cache
         Where they are kept.
     batch_size : int
         Samples that are drawn at once; a generator's `least_batch` goes before a smaller one.
     progress : callable, optional
         `progress(done, total)` is called after each batch.
-    waiting : callable, optional
-        `waiting()` is called once if another process fills this cache.
     like : array, optional
         Real samples, whose shape and dtype are compared.
+    workers : int
+        How many processes of Ray generate; 0 generates in this one, without Ray.
+    gpus_per_worker : float
+        GPUs of each worker.
+    address : str, optional
+        A Ray cluster that exists: 'auto', or HOST:PORT. By default Ray is started here.
+    threads : int, optional
+        Threads that a worker computes with; as many as it has by default. Other numbers give the
+        same samples up to rounding.
+    encoding : str
+        How samples are stored: 'raw' or, for images, 'png'.
+    status : callable, optional
+        `status(FillStatus)` is called after each batch, as `progress` is.
     """
     check_classes(plan.classes or plan.samples.shape[1], generator)
-    batch_size = _checked_batch_size(batch_size, generator, cache)
     wanted = dict(zip(plan.client_names, plan.samples.tolist(), strict=True))
-    for name in wanted:
-        check_client(name)
-    with lock_cache(cache.folder, waiting):
-        return _Fill(cache, generator, batch_size, wanted, like).run(cache.mend(), progress)
+    job = FillJob(cache, generator, batch_size, wanted, like, threads=threads, encoding=encoding)
+
+    def report(moment: FillStatus) -> None:
+        if progress is not None:
+            progress(moment.done, moment.total)
+        if status is not None:
+            status(moment)
+
+    return job.run(report, Workers(workers, gpus_per_worker, address) if workers else None)
+
+
+def fill_by_client(
+    plan: Plan,
+    generator: str | Generator,
+    cache: Cache,
+    batch_size: int = 64,
+    status: Callable[[FillStatus], object] | None = None,
+    *,
+    workers: int = 0,
+    gpus_per_worker: float = 0,
+    address: str | None = None,
+    threads: int | None = None,
+    encoding: str = "raw",
+) -> Filled:
+    """Fill as `fill` does, each client under a place of its own, where no entry shows others."""
+    crew = Workers(workers, gpus_per_worker, address) if workers else None
+    results = []
+    for name, row in zip(plan.client_names, plan.samples.tolist(), strict=True):
+        if any(row):
+            part = cache.of_client(name)
+            job = FillJob(
+                part, generator, batch_size, {name: row}, threads=threads, encoding=encoding
+            )
+            results.append(job.run(status, crew))
+    return Filled(
+        sum(one.generated for one in results),
+        sum(one.reused for one in results),
+        tuple(line for one in results for line in one.mended),
+        sum(one.seconds for one in results),
+        tuple(failed for one in results for failed in one.failed),
+    )
 
 
 def client_samples(
@@ -101,182 +202,227 @@ def client_samples(
     `generating` is entered only if they are not all there, and gives what is told the progress.
     `check` is given the first batch before anything is stored, and may refuse it.
     """
-    narrow(cache.folder)
+    if isinstance(cache.storage, LocalStorage):
+        narrow(cache.folder)
+    if not len(cache.missing(client, wanted)):
+        try:
+            return decoded_once(cache, client, wanted)
+        except DamagedError:
+            _drop_damaged(cache, client)
+    part = cache.of_client(client)
+    job = FillJob(part, generator, batch_size, {client: list(wanted)}, like, check, beside=cache)
     try:
-        return cache.samples(client, wanted)
-    except InputError as error:  # a fill generates, mends or refuses
-        reason = error.what
-    try:
-        batch_size = _checked_batch_size(batch_size, generator, cache)
-        job = _Fill(cache, generator, batch_size, {client: list(wanted)}, like, check, client)
         with generating() as progress:
-            try:
-                with lock_client(cache, client):
-                    job.run(cache.mend(client), progress)
-            except DamagedError:  # the structure of the file, which is everybody's
-                with lock_cache(cache.folder):
-                    job.run(cache.mend(), progress)
+            job.run(
+                None if progress is None else lambda moment: progress(moment.done, moment.total)
+            )
     except OSError as error:
-        here = str(error.filename).startswith(str(cache.folder))  # not a file of the generator's
-        if error.errno not in _READ_ONLY or not here:
+        if error.errno not in _READ_ONLY or not str(error.filename).startswith(cache.place):
             raise
         raise InputError(
-            f"{reason}, and {cache.folder} cannot be written to: {error.strerror}",
+            f"samples of client {client!r} are missing, and {cache.place} cannot be written to: "
+            f"{error.strerror}",
             fix="make it writable, or choose another folder of caches",
         ) from None
-    return cache.samples(client, wanted)
+    return decoded_once(cache, client, wanted)
 
 
-@dataclass(frozen=True)
-class _Fill:
-    """A fill for many clients, or for one that has its own lock, while the lock is held."""
+def _drop_damaged(cache: Cache, client: str) -> None:
+    """Remove the shards of a client that are not as they were written, and name them."""
+    about = cache.about()
+    for entry in cache.all_entries(client):
+        try:
+            if about is not None:
+                verify_shard(entry, about.form)
+        except DamagedError as error:
+            _LOG.warning("client %s: %s", client, error.what)
+            entry.drop()
+
+
+@dataclass
+class FillJob:
+    """A fill: what is wanted, and by what it is generated."""
 
     cache: Cache
-    generator: Generator
+    generator: str | Generator
     batch_size: int
     wanted: Wanted
-    like: Array | None
+    like: Array | None = None
     check: Callable[[Array], object] | None = None
-    client: str | None = None
+    beside: Cache | None = None  # whose samples count too
+    threads: int | None = None
+    encoding: str = "raw"
+    _mended: dict[str, None] = field(default_factory=dict)
 
-    def run(self, mended: Sequence[str], progress: Progress | None) -> Filled:
-        """Generate what is missing."""
-        generated, seconds = 0, 0.0
-        with self.cache.open() as database:
-            blocks = database.blocks(self.client)
-            held = {(block.client, s) for block in blocks for s in block.segments}
-            form = None
-            for block in (blocks or database.blocks())[:1]:
-                form = block.shape[1:], np.dtype(block.dtype)
-            missing = _missing(held, self.wanted)
-            reused = sum(map(sum, self.wanted.values())) - sum(s.size for _, s in missing)
-            # Twice where a fill was killed, and more has gone missing since.
-            for _ in range(2):
-                requests = self._requests(database, missing)
-                total = sum(segment.size for _, segment in requests)
-                done = 0
-                for batch in batches(requests, self.batch_size):
-                    if not held.issuperset(batch):
-                        begun = time.monotonic()
-                        samples = _draw(self.cache, self.generator, batch)
-                        form = self._checked_form(samples, form)
-                        if self.check is not None and not generated:
-                            self.check(samples)
-                        database.add(_by_client(batch, samples), time.monotonic() - begun)
-                        held.update(batch)
-                        seconds += time.monotonic() - begun
-                        generated += len(samples)
-                    done += sum(segment.size for _, segment in batch)
-                    if progress is not None:
-                        progress(done, total)
-                database.end_fill(self.client or "")
-                if not (missing := _missing(held, self.wanted)):
-                    break
-        return Filled(generated, reused, tuple(mended), seconds)
+    def run(self, report: _Report | None = None, workers: Workers | None = None) -> Filled:
+        """Generate what is missing, until nothing is and nothing stands twice."""
+        check_clients(self.wanted)
+        size = self._checked_batch_size()
+        wanted = Segments.wanted(self.wanted)
+        generated, seconds, reused = 0, 0.0, -1
+        failed: list[FailedBatch] = []
+        with _marker(self.cache):
+            for _ in range(_ROUNDS):
+                missing = subtract(wanted, self._held(wanted.names))
+                for batch in failed:
+                    missing = subtract(missing, batch.segments)
+                reused = wanted.total - missing.total if reused < 0 else reused
+                if not len(missing):
+                    if not compact_doubled(self.cache):
+                        break
+                    continue
+                work = self._work(missing, size)
+                number, took, more = self._generate(work, missing, report, workers)
+                generated, seconds = generated + number, seconds + took
+                failed += more
+        return Filled(generated, reused, tuple(self._mended), seconds, tuple(failed))
 
-    def _requests(self, database: Database, missing: list[Request]) -> list[Request]:
-        """Return the requests of an interrupted fill for the same samples, or begin one."""
-        key, owner = content_hash([self.wanted, self.batch_size]), self.client or ""
-        requests = database.fill_under_way(owner, key, self.wanted)
-        if requests is None and missing:
-            database.begin_fill(owner, key, missing)
-        return missing if requests is None else requests
+    def _held(self, names: Sequence[str]) -> Segments:
+        """Return what is there, without shards that are damaged, which are removed."""
+        entries = []
+        for cache in filter(None, (self.cache, self.beside)):
+            damaged: list[str] = []
+            entries += cache.entries(damaged)
+            self._mended |= dict.fromkeys(damaged)
+        return union((entry.segments for entry in entries), names)
 
-    def _checked_form(self, samples: Array, before: _Form | None) -> _Form:
-        """Return the shape and number format of samples; refuse others than before."""
-        form = samples.shape[1:], samples.dtype
-        if self.like is not None and form != (self.like.shape[1:], self.like.dtype):
-            raise InputError(
-                "the generator's samples do not look like the data's",
-                got=f"{form[0]} of {form[1]}",
-                allowed=f"{self.like.shape[1:]} of {self.like.dtype}",
+    def _work(self, missing: Segments, size: int) -> _Work:
+        """Return the batches with what is missing: of earlier requests, and of a new one."""
+        work = []
+        for request in load_requests(self.cache.storage):
+            numbers, found = request.batches_with(missing.renamed(request.segments.names))
+            if len(numbers):
+                work.append((request, numbers))
+                missing = subtract(missing, found)
+        if len(missing):
+            request = Request(missing, size, self.threads or _threads())
+            request.save(self.cache.storage)
+            work.append((request, np.arange(request.batches)))
+        return work
+
+    def _generate(
+        self, work: _Work, missing: Segments, report: _Report | None, workers: Workers | None
+    ) -> tuple[int, float, list[FailedBatch]]:
+        """Generate batches in this process, or by workers."""
+        moment = FillStatus(sum(_samples(request, numbers) for request, numbers in work))
+
+        def count(samples: int, worker: int = 0) -> None:
+            moment.add(worker, samples)
+            if report is not None:
+                report(moment)
+
+        failed: list[tuple[Batch, str]] = []
+        if workers is None:
+            writer = self._writer()
+            try:
+                for number, batch in enumerate(_batches(work, missing)):
+                    rows = writer.add(batch) if number else self._first(writer, batch)
+                    count(len(rows))
+            finally:
+                writer.flush()
+        else:
+            settings = WorkerSettings(
+                self.cache.to_tell(), self.generator, work[0][0].threads, self._expected(),
+                self.encoding,
+            )  # fmt: skip
+            failed = workers.run(
+                settings, _batches(work, missing), lambda worker, n, _: count(n, worker)
             )
-        if before is not None and form != before:
+        gave_up = [FailedBatch(batch.segments, reason) for batch, reason in failed]
+        return moment.done, time.monotonic() - moment.begun, gave_up
+
+    def _first(self, writer: BatchWriter, batch: Batch) -> Rows:
+        """Generate the first batch, which a check may refuse before anything is stored."""
+        rows = writer.add(batch, self.check)
+        self.check = None
+        return rows
+
+    def _writer(self) -> BatchWriter:
+        generator = self.generator
+        opened = open_generator(generator) if isinstance(generator, str) else generator
+        return BatchWriter(self.cache, opened, self._expected(), self.encoding)
+
+    def _expected(self) -> Expected | None:
+        return None if self.like is None else Expected(self.like.shape[1:], self.like.dtype.str)
+
+    def _checked_batch_size(self) -> int:
+        """Return how many samples to draw at once; refuse what no fill can do, before it begins."""
+        if self.batch_size < 1:
             raise InputError(
-                "the generator changed the shape or number format of its samples",
-                got=f"{form[0]} of {form[1]}",
-                allowed=f"{before[0]} of {before[1]}",
-                fix=f"give it another fingerprint, or delete {self.cache.folder}",
+                "not a batch size", got=self.batch_size, allowed="a whole number from 1"
             )
-        return form
+        if isinstance(self.generator, str):
+            return self.batch_size
+        if self.generator.fingerprint != self.cache.origin["generator"]:
+            raise InputError(
+                "the cache belongs to another generator",
+                got=self.generator.fingerprint,
+                allowed=str(self.cache.origin["generator"]),
+            )
+        return max(self.batch_size, getattr(self.generator, "least_batch", 1))
 
 
-def _checked_batch_size(size: int, generator: Generator, cache: Cache) -> int:
-    """Return how many samples to draw at once; refuse what no fill can do, before it begins."""
-    if size < 1:
-        raise InputError("not a batch size", got=size, allowed="a whole number from 1")
-    if generator.fingerprint != cache.about["generator"]:
-        raise InputError(
-            "the cache belongs to another generator",
-            got=generator.fingerprint,
-            allowed=cache.about["generator"],
-        )
-    return max(size, getattr(generator, "least_batch", 1))
+def _samples(request: Request, numbers: Ints) -> int:
+    """Return how many samples some batches have."""
+    last = int(request.batches - 1 in numbers)
+    rest = request.segments.total - (request.batches - 1) * request.batch_size
+    return (len(numbers) - last) * request.batch_size + last * rest
 
 
-def batches(requests: Sequence[Request], size: int) -> Iterator[list[Request]]:
-    """Cut requests into batches of `size` samples, splitting segments where a batch is full.
-
-    >>> list(batches([("a", Segment(0, 0, 3)), ("b", Segment(1, 5, 6))], 2))
-    [[('a', Segment(label=0, start=0, stop=2))], \
-[('a', Segment(label=0, start=2, stop=3)), ('b', Segment(label=1, start=5, stop=6))]]
-    """
-    batch: list[Request] = []
-    left = size
-    for client, (label, first, stop) in requests:
-        start = first
-        while start < stop:
-            end = min(stop, start + left)
-            batch.append((client, Segment(label, start, end)))
-            left -= end - start
-            start = end
-            if not left:
-                yield batch
-                batch, left = [], size
-    if batch:
-        yield batch
+def _batches(work: _Work, missing: Segments) -> Iterator[Batch]:
+    """Yield the batches of requests, each with what is missing of it."""
+    for request, numbers in work:
+        whole = len(numbers) == request.batches and request.segments.total == missing.total
+        for number in numbers.tolist():
+            segments = request.batch(number).compacted()
+            lacks = None if whole else _lacks(segments, missing)
+            yield Batch(request.name, segments, lacks)
 
 
-def _missing(held: set[Request], wanted: Wanted) -> list[Request]:
-    """Return what is wanted and the cache does not hold, client by client."""
-    by_client: dict[str, list[Segment]] = {}
-    for client, segment in held:
-        by_client.setdefault(client, []).append(segment)
-    return [
-        (client, segment)
-        for client, counts in wanted.items()
-        for segment in missing_segments(by_client.get(client, ()), counts)
-    ]
+def _lacks(batch: Segments, missing: Segments) -> Segments | None:
+    """Return what is missing of a batch; None if that is all of it."""
+    met = overlaps(batch, missing.renamed(batch.names))
+    columns = batch.clients[met.one], batch.labels[met.one], met.starts, met.stops
+    lacking = Segments(batch.names, *columns)
+    return None if lacking.total == batch.total else lacking
 
 
-def _by_client(batch: Sequence[Request], samples: Array) -> list[tuple[str, list[Segment], Array]]:
-    """Cut a batch into each client's part."""
-    parts, at = [], 0
-    for client, group in groupby(batch, key=lambda request: request[0]):
-        segments = [segment for _, segment in group]
-        stop = at + sum(segment.size for segment in segments)
-        parts.append((client, segments, samples[at:stop]))
-        at = stop
-    return parts
+def _threads() -> int:
+    """Return how many threads PyTorch computes with, or would."""
+    torch = sys.modules.get("torch")
+    return int(torch.get_num_threads()) if torch is not None else os.cpu_count() or 1
 
 
-def _draw(cache: Cache, generator: Generator, batch: Sequence[Request]) -> Array:
-    """Draw one batch, each sample with the seed of its identity."""
-    sizes = [segment.size for _, segment in batch]
-    labels = np.repeat([segment.label for _, segment in batch], sizes).astype(np.int64)
-    seeds = np.concatenate([cache.seeds(name, segment) for name, segment in batch])
-    samples: object = generator.sample(labels, seeds)
-    if (
-        not isinstance(samples, np.ndarray)
-        or samples.dtype.kind not in "uif"
-        or samples.ndim < 2
-        or len(samples) != len(labels)
-        or not samples.size
-    ):
-        form = f"{samples.shape} of {samples.dtype}" if isinstance(samples, np.ndarray) else samples
-        raise InputError(
-            "the generator returned something else than samples",
-            got=form,
-            allowed=f"an array of {len(labels)} samples: numbers, all of one shape",
-        )
-    return samples
+@contextlib.contextmanager
+def _marker(cache: Cache) -> Iterator[None]:
+    """Say while a fill is under way that a row may stand twice: other programs can look for it."""
+    storage = cache.storage
+    name = f"{FILLING}/{secrets.token_hex(8)}"
+    about = {"host": platform.node(), "process": os.getpid(), "since": time.time()}
+    storage.write(name, json.dumps(about).encode())
+    try:
+        yield
+    finally:
+        storage.remove(name)
+        for other in storage.names(FILLING):
+            if _is_over(storage, f"{FILLING}/{other}"):
+                storage.remove(f"{FILLING}/{other}")
+
+
+def _is_over(storage: Storage, name: str) -> bool:
+    """Tell whether the fill of a marker has died: its process is gone, or it is a day old."""
+    try:
+        about = json.loads(storage.read(name))
+        if about["host"] != platform.node():
+            return bool(time.time() - about["since"] > _STALE)
+        os.kill(int(about["process"]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return False
+
+
+def _few(values: Sequence[object]) -> str:
+    shown = ", ".join(map(str, values[:3]))
+    return f"{shown}, ... ({len(values):,})" if len(values) > 3 else shown

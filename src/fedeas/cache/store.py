@@ -1,56 +1,78 @@
-"""`Cache`: a folder of generated samples, known by generator, classes and seed.
+"""`Cache`: generated samples, known by generator, classes and seed, in Parquet that anybody reads.
 
-    <base>/<key>/samples.sqlite                the samples
-    <base>/<key>/lock, clients/<client>/lock   held by the process that fills
+    <base>/<key>/<hash>.parquet            shards: the samples
+    <base>/<key>/.fedeas/about.json        what they come from, their shape and number format
+    <base>/<key>/.fedeas/entries/<hash>.json   which samples a shard holds
+    <base>/<key>/.fedeas/requests/<hash>   what fills were asked for, and in which batches
+    <base>/<key>/.fedeas/filling/<name>    a fill is under way; until it ends, rows may stand twice
 
-Only the user who made a cache may look into it: how many samples of a class there are tells about
-the labels.
+The base is a folder, or an address such as s3://bucket/prefix. There is no lock: files are written
+whole, never changed, and a row that stands twice counts once, as the shard with the smallest name
+has it. In a folder only the user who made a cache may look into it: how many samples of a class
+there are tells about the labels.
 """
 
-import functools
 import hashlib
 import json
 import re
 import shutil
-import stat
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fedeas._internal import defaults
-from fedeas._internal.files import locked, private_folder, refuse_links
-from fedeas.cache.database import (
-    FILE,
-    FORMAT,
-    Block,
+from fedeas._internal.files import sealed, unsealed
+from fedeas.cache.segments import Ints, Segment, Segments, subtract, union
+from fedeas.cache.shards import (
+    ENTRIES,
     DamagedError,
-    Database,
-    Ints,
-    Segment,
-    Work,
-    create_database,
-    missing_segments,
-    open_database,
-    replace_damaged,
+    Entry,
+    Form,
+    load_entry,
+    read_shard,
+    verify_shard,
 )
+from fedeas.cache.storage import LocalStorage, Storage, open_storage
 from fedeas.data.kinds import Array
-from fedeas.errors import InputError
+from fedeas.errors import InputError, first_line
 from fedeas.generators import Classes, Generator, check_classes, count_classes
 
 NAME = re.compile(r"[0-9a-f]{16}")  # of a cache's folder
+FORMAT = "cache/4"
+_ABOUT = ".fedeas/about.json"
+_CLIENTS = "clients"  # folders of clients that fill by themselves
+
+
+class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the samples of a cache come from; their form is known from the first one on."""
+
+    format: str
+    generator: str
+    classes: str  # the hash of their names
+    seed: int
+    form: Form
+    names: tuple[str, ...] = ()  # of the classes, where they are known
+    trained_on: str = ""  # what the generator says of its training data
+
+    @property
+    def origin(self) -> dict[str, object]:
+        """What makes it this cache."""
+        return {"generator": self.generator, "classes": self.classes, "seed": self.seed}
 
 
 class Cache:
-    """The samples of one generator and seed, for all clients on this machine.
+    """The samples of one generator and seed, for all clients.
 
     Parameters
     ----------
     base : Path or str
-        The folder of caches.
+        The folder of caches, or its address, as s3://bucket/prefix.
     generator : Generator
         What draws the samples; known by its fingerprint.
     classes : sequence of str or int
@@ -61,58 +83,132 @@ class Cache:
 
     """
 
+    names: tuple[str, ...] = ()  # of the classes, where they are known
+    trained_on = ""  # what the generator says of its training data
+
     def __init__(
         self, base: Path | str, generator: Generator, classes: Classes, seed: int = defaults.SEED
     ) -> None:
         check_classes(classes, generator)
         names = getattr(generator, "classes", None)
         identity = count_classes(classes) if names is None else [*names]
-        self._open(Path(base), generator.fingerprint, _hash(json.dumps(identity)), seed)
+        origin = generator.fingerprint, _hash(json.dumps(identity)), seed
+        self._open(open_storage(base), *origin)
+        self.names = () if isinstance(classes, int) else tuple(map(str, classes))
+        self.trained_on = str(getattr(generator, "training_data", ""))
 
     @classmethod
-    def at(cls, folder: Path | str) -> "Cache":
-        """Open a cache by its own folder."""
-        folder = Path(folder)
-        with open_database(folder / FILE) as database:
-            about = database.about()
-        if not re.fullmatch("[0-9]{1,19}", about["seed"]):
-            raise DamagedError(folder / FILE, "its seed is not a number")
+    def at(cls, place: Path | str | Storage) -> "Cache":
+        """Open a cache by its own folder or address."""
+        storage = open_storage(place)
+        about = read_about(storage)
+        above = storage.place.rstrip("/").rpartition("/")[0] or "."
         cache = cls.__new__(cls)
-        cache._open(folder.parent, about["generator"], about["classes"], int(about["seed"]))
-        if cache.folder.name != folder.name:
-            raise InputError(f"{folder} was renamed", fix=f"call it {cache.folder.name}")
+        cache._open(type(storage)(above), about.generator, about.classes, about.seed)
+        cache.names, cache.trained_on = about.names, about.trained_on
+        if cache.storage.name != storage.name:
+            raise InputError(f"{storage} was renamed", fix=f"call it {cache.storage.name}")
         return cache
 
-    def _open(self, base: Path, generator: str, classes: str, seed: int) -> None:
+    @classmethod
+    def elsewhere(cls, said: Mapping[str, Any]) -> "Cache":
+        """Return the cache in another process, which was told what `to_tell` returned."""
+        cache = cls.__new__(cls)
+        cache._open(open_storage(said["base"]), *said["origin"].values())
+        cache.storage = open_storage(said["place"])
+        cache.names, cache.trained_on = said["names"], said["trained_on"]
+        return cache
+
+    def to_tell(self) -> dict[str, Any]:
+        """Return plain values that another process opens this cache by."""
+        return {
+            "base": self.base.place, "place": self.place, "origin": self.origin,
+            "names": self.names, "trained_on": self.trained_on,
+        }  # fmt: skip
+
+    def _open(self, base: Storage, generator: str, classes: str, seed: int) -> None:
         if not isinstance(generator, str) or not generator.isprintable():  # `cache list` shows it
             raise InputError("a generator's fingerprint must be printable text", got=generator)
-        if (base / FILE).exists():
+        if base.size(_ABOUT):
             raise InputError(
-                f"{base} is a cache, not a folder of caches",
-                fix=f"pass the folder above, {base.parent}",
+                f"{base} is a cache, not a folder of caches", fix="pass the folder above"
             )
         self._identity = [generator, classes, seed]
         # The first version named folders so; that of every version since is the same.
         key = {"format": "cache/1", "generator": generator, "data": classes, "seed": seed}
-        self.folder = base / _hash(json.dumps(key))[:16]
-        self.about = {
-            "format": FORMAT, "generator": generator, "classes": classes, "seed": str(seed),
-        }  # fmt: skip
+        self.base = base
+        self._known: dict[str, Entry] = {}  # by name, whose content never changes
+        self.storage = base.below(_hash(json.dumps(key))[:16])
+        self.origin = {"generator": generator, "classes": classes, "seed": seed}
+
+    @property
+    def folder(self) -> Path:
+        """The folder of a cache on this machine."""
+        if not isinstance(self.storage, LocalStorage):
+            raise InputError(f"{self.storage} is no folder of this machine")
+        return self.storage.folder
+
+    @property
+    def place(self) -> str:
+        """The folder or the address."""
+        return self.storage.place
+
+    def exists(self) -> bool:
+        """Tell whether anything was generated into it."""
+        return self.storage.size(_ABOUT) > 0
+
+    def about(self) -> About | None:
+        """Return what the samples are, if there are any; refuse those of another origin."""
+        try:
+            about = read_about(self.storage)
+        except FileNotFoundError:
+            return None
+        for what, ours in self.origin.items():
+            if about.origin[what] != ours:
+                raise InputError(
+                    f"{self.storage} holds samples of another {what}",
+                    got=about.origin[what],
+                    allowed=str(ours),
+                    fix="move it back to where it was, or choose another folder of caches",
+                )
+        return about
+
+    def begin(self, form: Form) -> None:
+        """Write what the samples are, or refuse samples that are something else."""
+        about = self.about()
+        if about is None:
+            body = {
+                "format": FORMAT, **self.origin, "form": msgspec.to_builtins(form),
+                "names": self.names, "trained_on": self.trained_on,
+            }  # fmt: skip
+            self.storage.write(_ABOUT, sealed(body).encode())
+            about = self.about()
+        if about is not None and about.form != form:
+            raise InputError(
+                "the generator changed the shape or number format of its samples",
+                got=str(form),
+                allowed=str(about.form),
+                fix=f"give it another fingerprint, or delete {self.storage}",
+            )
+
+    def of_client(self, client: str) -> "ClientPart":
+        """Return the part that one client fills by itself, whatever others do."""
+        return ClientPart(self, client)
 
     def nearly_the_same(self) -> list[str]:
-        """Say which caches in the same folder differ from this one in the seed or classes alone.
+        """Say which caches beside this one differ from it in the seed or classes alone.
 
         Whoever is about to generate everything again may have meant one of them.
         """
         said = []
-        for folder in caches(self.folder.parent):
+        for storage in caches(self.base):
             with suppress(InputError, OSError):
-                other = Cache.at(folder).about
-                differing = [what for what, ours in self.about.items() if other[what] != ours]
+                other = read_about(storage).origin
+                differing = [what for what, ours in self.origin.items() if other[what] != ours]
                 if differing == ["seed"]:
-                    said.append(f"{folder} has this generator's samples for seed {other['seed']}")
+                    said.append(f"{storage} has this generator's samples for seed {other['seed']}")
                 elif differing == ["classes"]:
-                    said.append(f"{folder} has this generator's samples for other classes")
+                    said.append(f"{storage} has this generator's samples for other classes")
         return [f"all samples are generated, although {other}" for other in said]
 
     def clients_by_table(self, client: str) -> tuple[str, ...]:
@@ -120,20 +216,10 @@ class Cache:
 
         `fedeas fill` takes names from the plan, and an app may number the same clients.
         """
-        if not client.isdecimal() or not self._exists():
+        if not client.isdecimal():
             return ()
-        with self.open() as database:
-            names = dict.fromkeys(block.client for block in database.blocks())
+        names = dict.fromkeys(name for entry in self.entries() for name in entry.segments.names)
         return () if any(name.isdecimal() for name in names) else tuple(names)
-
-    @property
-    def file(self) -> Path:
-        """The database of samples."""
-        return self.folder / FILE
-
-    def client_folder(self, client: str) -> Path:
-        """Return where a client has its lock."""
-        return self.folder / "clients" / _hash(client)[:16]
 
     def seeds(self, client: str, segment: Segment) -> NDArray[np.uint64]:
         """Return the seeds of samples: the hash of all that a sample is known by."""
@@ -145,13 +231,18 @@ class Cache:
             digests.append(digest.digest()[:8])
         return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
 
-    def missing(self, client: str, wanted: Sequence[int]) -> list[Segment]:
-        """Return the samples that are wanted and not there, class by class."""
-        check_client(client)
-        if not self._exists():
-            return missing_segments([], wanted)
-        with self.open() as database:
-            return missing_segments(_segments(database.blocks(client)), wanted)
+    def entries(self, damaged: list[str] | None = None) -> list[Entry]:
+        """Return what every shard holds, by the names of shards.
+
+        An entry that is not as it was written is left out, and named in `damaged` if that is given;
+        otherwise it is refused. So is one whose shard is gone.
+        """
+        return list(read_entries(self.storage, damaged, self._known))
+
+    def missing(self, client: str, wanted: Sequence[int]) -> Segments:
+        """Return the samples that are wanted and not there."""
+        held = [entry.segments for entry in self.all_entries(client)]
+        return subtract(Segments.wanted({client: wanted}), union(held, (client,)))
 
     def samples(self, client: str, wanted: Sequence[int]) -> tuple[Array, Ints]:
         """Return a client's first `wanted[c]` samples of every class c, and their labels.
@@ -160,135 +251,92 @@ class Cache:
         refused.
         """
         check_client(client)
-        samples: Array = np.empty((0, 0))
-        missing = missing_segments([], wanted)
-        if self._exists():
-            with self.open() as database:
-                blocks = database.blocks(client)
-                if not (missing := missing_segments(_segments(blocks), wanted)):
-                    samples = self._read(database, blocks, wanted)
-        if missing:
-            first = missing[0]
+        labels = np.repeat(np.arange(len(wanted), dtype=np.int64), wanted)
+        about = self.about()
+        missing = self.missing(client, wanted)
+        if len(missing):
             raise InputError(
-                f"client {client!r} lacks samples of class {first.label}",
-                got=f"{first.start} of {wanted[first.label]}",
+                f"client {client!r} lacks samples of class {int(missing.labels[0])}",
+                got=f"{int(missing.starts[0])} of {wanted[int(missing.labels[0])]}",
                 fix="run `fedeas fill` with this plan",
             )
-        return samples, np.repeat(np.arange(len(wanted), dtype=np.int64), wanted)
+        if about is None or not len(labels):
+            return np.empty((0, 0)), labels
+        return self._read(client, wanted, about.form), labels
 
-    def _read(self, database: Database, blocks: list[Block], wanted: Sequence[int]) -> Array:
-        """Return the samples of blocks that are wanted, class by class."""
+    def _read(self, client: str, wanted: Sequence[int], form: Form) -> Array:
+        """Return samples class by class; of one that stands twice, that of the smallest name."""
         offsets = np.cumsum([0, *wanted])  # where each class begins
-        samples: Array | None = None
-        for block in blocks:
-            if not any(_wanted(segment, wanted) for segment in block.segments):
-                continue
-            values = database.read(block)
-            if samples is None:
-                samples = np.empty((int(offsets[-1]), *values.shape[1:]), values.dtype)
-            elif (samples.shape[1:], samples.dtype) != (values.shape[1:], values.dtype):
-                raise InputError(
-                    f"{self.folder} holds samples of several shapes",
-                    got=f"{samples.shape[1:]} and {values.shape[1:]}",
-                    fix="delete that folder: its samples are then generated again",
-                )
-            at = 0
-            for segment in block.segments:
-                if size := _wanted(segment, wanted):
-                    begin = offsets[segment.label] + segment.start
-                    samples[begin : begin + size] = values[at : at + size]
-                at += segment.size
-        return np.empty((0, 0)) if samples is None else samples
+        samples = np.empty((int(offsets[-1]), *form.shape), form.dtype)
+        there = np.zeros(len(samples), bool)
+        limits = np.asarray(wanted)
+        for entry in reversed(self.all_entries(client)):
+            for _, rows in read_shard(entry, form, client):
+                inside = rows.labels < len(limits)
+                inside &= rows.indices < limits[np.minimum(rows.labels, len(limits) - 1)]
+                places = offsets[rows.labels[inside]] + rows.indices[inside]
+                samples[places] = rows.samples[inside]
+                there[places] = True
+        if not there.all():
+            raise InputError(
+                f"{self.storage}: shards of client {client!r} hold other samples than their entries"
+            )
+        return samples
 
-    def _exists(self) -> bool:
-        return self.file.exists()
-
-    @contextmanager
-    def open(self) -> Iterator[Database]:
-        """Open the file; that of another cache, moved here, is refused: its samples are wrong."""
-        with open_database(self.file) as database:
-            about = database.about()
-            for what, ours in self.about.items():
-                if about[what] != ours:
-                    raise InputError(
-                        f"{self.folder} holds samples of another {what}",
-                        got=about[what],
-                        allowed=ours,
-                        fix="move it back to where it was, or choose another folder of caches",
-                    )
-            yield database
-
-    def prepare(self) -> None:
-        """Create the file where there is none; call it while the cache is locked."""
-        private_folder(self.folder)
-        private_folder(self.folder / "clients")
-        refuse_links(self.file)
-        if not self._exists():
-            create_database(self.file, self.about)
-
-    def mend(self, client: str | None = None) -> list[str]:
-        """Remove damaged samples, and say what was wrong.
-
-        Call it while the cache is locked, or, to mend the samples of one client, while that is.
-        """
-        reasons = []
-        refuse_links(self.file)
+    def all_entries(self, client: str | None = None) -> list[Entry]:
+        """Return the entries with samples of a client, or of all, by the names of shards."""
         if client is None:
-            try:
-                self.prepare()
-                with self.open() as database:
-                    database.check(to_write=True)
-            except DamagedError as error:  # the structure of the file
-                replace_damaged(self.file, self.about)
-                reasons.append(error.what)
-        with self.open() as database:
-            if problems := list(database.problems(client)):
-                database.remove(number for number, _ in problems)
-        return list(dict.fromkeys([*reasons, *(why for _, why in problems)]))
+            found = [entry for part in parts(self.storage) for entry in read_entries(part, [])]
+        else:
+            found = [*self.entries([]), *self.of_client(client).entries([])]
+            found = [entry for entry in found if client in entry.segments.names]
+        return sorted(found, key=lambda entry: entry.shard)
 
 
-# Locks. That of a cache is a gate. Whoever fills one client passes it: holds the cache only until
-# the client's own lock is held, and generates behind it, while others pass. Whoever wants the whole
-# cache holds the gate, so that no other process passes, and waits for those behind it.
+class ClientPart(Cache):
+    """The part of a cache that one client fills by itself: its cost does not grow with others."""
+
+    def __init__(self, cache: Cache, client: str) -> None:
+        self._identity, self.origin, self.base = cache._identity, cache.origin, cache.base
+        self.names, self.trained_on = cache.names, cache.trained_on
+        self._known = {}
+        self.storage = cache.storage.below(f"{_CLIENTS}/{_hash(client)[:16]}")
 
 
-class _BusyError(Exception):
-    pass
+def read_about(storage: Storage) -> About:
+    """Read what a cache is; FileNotFoundError if there is none."""
+    content = storage.read(_ABOUT)
+    try:
+        about = msgspec.convert(unsealed(content.decode(), _ABOUT), About)
+        if about.format != FORMAT:
+            raise InputError(f"its format is {about.format}, not {FORMAT}")
+    except (InputError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise DamagedError(storage, _ABOUT, first_line(error)) from None
+    return about
 
 
-@contextmanager
-def lock_cache(folder: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold a whole cache; `waiting` is called once before waiting for others, and may raise."""
-    waiting = functools.cache(waiting) if waiting is not None else None
-    with locked(folder, waiting, private_folder):
-        # A client's folder has a lock only if it was once filled by itself.
-        for lock in sorted(folder.glob("clients/*/lock")):
-            with locked(lock.parent, waiting, private_folder):
-                pass
-        yield
-
-
-@contextmanager
-def lock_client(cache: Cache, client: str) -> Iterator[None]:
-    """Hold one client's part of a cache, while others hold theirs."""
-    folder = cache.client_folder(client)
-    with ExitStack() as held:
-        while True:
-            with locked(cache.folder, make=private_folder):
-                cache.prepare()
-                try:
-                    held.enter_context(locked(folder, _busy, private_folder))
-                    break
-                except _BusyError:
-                    pass
-            # Another process fills the same client. Wait outside the gate: others may pass.
-            with locked(folder, make=private_folder):
-                pass
-        yield
-
-
-def _busy() -> None:
-    raise _BusyError
+def read_entries(
+    storage: Storage, damaged: list[str] | None = None, known: dict[str, Entry] | None = None
+) -> Iterator[Entry]:
+    """Yield the entries of a place, by the names of their shards; those `known` are not read."""
+    known = {} if known is None else known
+    names = storage.names(ENTRIES)
+    shards = set(storage.names())  # listed after the entries, each of which comes after its shard
+    for name in names:
+        try:
+            entry = known[name] = known.get(name) or load_entry(storage, name)
+            if entry.file not in shards:
+                if not storage.size(entry.name):  # both were removed meanwhile
+                    continue
+                raise DamagedError(storage, entry.file, "it is gone")
+        except FileNotFoundError:  # removed since it was listed
+            continue
+        except DamagedError as error:
+            if damaged is None:
+                raise
+            damaged.append(error.what)
+            continue
+        yield entry
 
 
 # Maintenance: what caches there are, what they hold, what is damaged, and removing them.
@@ -298,7 +346,7 @@ def _busy() -> None:
 class Summary:
     """What a cache holds; `wrong` says why it cannot be told."""
 
-    folder: Path
+    place: str
     generator: str
     seed: int | None
     clients: int
@@ -307,67 +355,102 @@ class Summary:
     wrong: str | None = None
 
 
-def caches(base: Path) -> list[Path]:
-    """Return the folders of all caches below a folder, also those whose file is lost."""
-    folders = {path.parent for name in (FILE, "clients") for path in base.glob(f"*/{name}")}
-    return sorted(path for path in folders if NAME.fullmatch(path.name))
+@dataclass(frozen=True)
+class Work:
+    """How many samples were generated into a cache, and the seconds that this took."""
+
+    made: int
+    seconds: float
 
 
-def verify(folder: Path) -> Iterator[str]:
-    """Read everything in a cache and yield what is damaged; nothing is changed."""
-    try:
-        with Cache.at(folder).open() as database:
-            database.check()
-            for _, why in database.problems():
-                yield why
-    except InputError as error:
-        yield error.what
+def caches(base: Path | str | Storage) -> list[Storage]:
+    """Return all caches below a folder or an address."""
+    storage = open_storage(base)
+    named = (storage.below(name) for name in storage.folders() if NAME.fullmatch(name))
+    return [each for each in named if each.names(".fedeas")]
 
 
-def summary(folder: Path) -> Summary:
+def parts(storage: Storage) -> list[Storage]:
+    """Return the parts of a cache: that of all clients, and those that each fills by itself."""
+    clients = type(storage)(f"{storage}/{_CLIENTS}")
+    return [storage, *(clients.below(name) for name in clients.folders())]
+
+
+def folder_size(base: Path | str) -> int:
+    """Return the bytes of all shards below a folder or an address."""
+    return sum(
+        part.size(name)
+        for storage in caches(base)
+        for part in parts(storage)
+        for name in part.names()
+    )
+
+
+def verify(storage: Storage, repair: bool = False) -> Iterator[str]:
+    """Read everything in a cache and yield what is damaged; to `repair` is to remove that."""
+    for part in parts(storage):
+        try:
+            about = read_about(part)
+        except FileNotFoundError:
+            continue
+        except InputError as error:
+            yield error.what
+            continue
+        damaged: list[str] = []
+        for entry in read_entries(part, damaged):
+            try:
+                verify_shard(entry, about.form)
+            except DamagedError as error:
+                yield error.what
+                if repair:
+                    entry.drop()
+        yield from damaged
+
+
+def summary(storage: Storage) -> Summary:
     """Count what a cache holds."""
-    size = sum(map(file_size, folder.rglob("*")))
+    entries: list[Entry] = []
+    size = 0
     try:
-        cache = Cache.at(folder)
-        with cache.open() as database:
-            blocks = database.blocks()
+        about = next(filter(None, map(_about_or_none, parts(storage))))
+        for part in parts(storage):
+            size += sum(part.size(name) for name in part.names())
+            entries += read_entries(part)
+    except StopIteration:
+        return Summary(str(storage), "?", None, 0, 0, size, f"{storage} says nothing of itself")
     except (InputError, OSError) as error:
-        return Summary(folder, "?", None, 0, 0, size, str(error))
-    clients = len({block.client for block in blocks})
-    samples = sum(block.shape[0] for block in blocks)
-    about = cache.about
-    return Summary(folder, about["generator"], int(about["seed"]), clients, samples, size)
+        return Summary(str(storage), "?", None, 0, 0, size, str(error))
+    clients = {name for entry in entries for name in entry.segments.names}
+    samples = sum(entry.segments.total for entry in entries)
+    return Summary(str(storage), about.generator, about.seed, len(clients), samples, size)
 
 
-def file_size(path: Path) -> int:
-    """Return the size of a file; a fill under way makes some and removes them again."""
-    try:
-        info = path.stat()
-    except OSError:
-        return 0
-    return info.st_size if stat.S_ISREG(info.st_mode) else 0
+def _about_or_none(storage: Storage) -> About | None:
+    with suppress(FileNotFoundError):
+        return read_about(storage)
+    return None
 
 
-def work(folder: Path) -> Work:
+def work(cache: Cache) -> Work:
     """Return how many samples were generated into a cache, and how long that took."""
-    with suppress(InputError, OSError), open_database(folder / FILE) as database:
-        return database.work()
-    return Work(0, 0.0)
+    entries = [entry for part in parts(cache.storage) for entry in read_entries(part, [])]
+    return Work(
+        sum(entry.segments.total for entry in entries),
+        round(sum(entry.seconds for entry in entries), 3),
+    )
 
 
-def remove(folder: Path, waiting: Callable[[], None]) -> None:
-    """Remove a cache; `waiting` is called if it is being filled, and raises."""
-    if folder.is_symlink():
-        raise InputError(f"{folder} is a link", fix="remove it by hand, and what it leads to")
-    with lock_cache(folder, waiting):
-        # The lock goes last. Windows refuses to remove it while it is held: it stays, alone.
-        for entry in [path for path in folder.iterdir() if path.name != "lock"]:
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
-        with suppress(PermissionError):
-            shutil.rmtree(folder)
+def remove(storage: Storage) -> None:
+    """Remove a cache; a fill that is under way then has nothing to end with, and says so."""
+    if isinstance(storage, LocalStorage):
+        if storage.folder.is_symlink():
+            raise InputError(f"{storage} is a link", fix="remove it by hand, and what it leads to")
+        shutil.rmtree(storage.folder)
+        return
+    for part in parts(storage):
+        for folder in ("", ".fedeas", ENTRIES, ".fedeas/requests", ".fedeas/filling"):
+            for name in part.names(folder):
+                part.remove(f"{folder}/{name}".lstrip("/"))
 
 
 def check_client(name: str) -> None:
@@ -378,15 +461,10 @@ def check_client(name: str) -> None:
         raise InputError("not the name of a client", got=ascii(name)) from None
 
 
-def _segments(blocks: Sequence[Block]) -> Iterator[Segment]:
-    return (segment for block in blocks for segment in block.segments)
-
-
-def _wanted(segment: Segment, wanted: Sequence[int]) -> int:
-    """Return how many samples of a segment are wanted: its first ones."""
-    if segment.label >= len(wanted):
-        return 0
-    return max(0, min(segment.stop, wanted[segment.label]) - segment.start)
+def check_clients(names: Mapping[str, object]) -> None:
+    """Refuse names of clients that cannot be stored."""
+    for name in names:
+        check_client(name)
 
 
 def _hash(text: str) -> str:

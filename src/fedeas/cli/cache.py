@@ -1,30 +1,35 @@
-"""`fedeas cache`: list, check and prune caches of generated samples."""
+"""`fedeas cache`: list, check, compact and prune caches of generated samples."""
 
 from dataclasses import asdict
-from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from fedeas.cli import show
 from fedeas.errors import InputError
 
+if TYPE_CHECKING:
+    from fedeas.cache.storage import Storage
+
 cache = typer.Typer(no_args_is_help=True, help="Manage caches of generated samples.")
 
 
-def _folder() -> Path | None:
-    argument: Path | None = typer.Argument(
+def _base() -> str | None:
+    argument: str | None = typer.Argument(
         None, metavar="[CACHE]",
-        help="Folder that holds the caches; by default .cache/fedeas/samples at home.",
+        help="Folder or address of the caches; by default .cache/fedeas/samples at home.",
     )  # fmt: skip
     return argument
 
 
 @cache.command("list")
 def list_caches(
-    folder: Path | None = _folder(),
+    base: str | None = _base(),
     check: bool = typer.Option(
         False, "--check", help="Read every sample; exit 1 if one is damaged."
+    ),
+    repair: bool = typer.Option(
+        False, "--repair", help="Also remove damaged shards; the next fill generates them again."
     ),
     as_json: bool = show.json_option(),
 ) -> None:
@@ -34,15 +39,12 @@ def list_caches(
     """
     from fedeas.cache.store import summary, verify
 
-    summaries = [summary(path) for path in _caches(folder)]
-    problems = {one.folder: list(verify(one.folder)) if check else [] for one in summaries}
+    storages = _caches(base)
+    summaries = [summary(storage) for storage in storages]
+    look = check or repair
+    problems = {str(one): list(verify(one, repair=repair)) if look else [] for one in storages}
     if as_json:
-        show.print_json(
-            [
-                {**asdict(one), "folder": str(one.folder), "problems": problems[one.folder]}
-                for one in summaries
-            ]
-        )
+        show.print_json([{**asdict(one), "problems": problems[one.place]} for one in summaries])
     else:
         table = show.new_table(
             show.count_of(len(summaries), "cache"), ("cache", False), ("generator", False),
@@ -51,23 +53,41 @@ def list_caches(
         for one in summaries:
             seed = "?" if one.seed is None else str(one.seed)
             numbers = [seed, f"{one.clients:,}", f"{one.samples:,}", f"{one.size / 1e6:,.1f}"]
-            table.add_row(one.folder.name, one.generator, *numbers)
+            table.add_row(one.place.rpartition("/")[2], one.generator, *numbers)
         show.print_table(table)
         for one in summaries:
-            for problem in problems[one.folder]:
+            for problem in problems[one.place]:
                 typer.echo(problem)
             if one.wrong:
                 show.note(one.wrong)
     if any(problems.values()):
-        show.note("the next `fedeas fill` repairs them")
+        show.note(
+            "removed; the next `fedeas fill` generates them again"
+            if repair
+            else "--repair removes what is damaged, and the next `fedeas fill` generates it again"
+        )
         raise typer.Exit(1)
-    if check:
+    if look:
         show.note("all samples are intact")
+
+
+@cache.command("compact")
+def compact_caches(base: str | None = _base()) -> None:
+    """Merge small shards into large ones, which are faster to read.
+
+    Example: `fedeas cache compact`
+    """
+    from fedeas.cache.compact import compact
+    from fedeas.cache.store import Cache
+
+    for storage in _caches(base):
+        before, after = compact(Cache.at(storage))
+        typer.echo(f"{storage}: {show.count_of(before, 'shard')}, now {after:,}")
 
 
 @cache.command("prune")
 def prune_caches(
-    folder: Path = typer.Argument(..., metavar="CACHE", help="Folder that holds the caches."),
+    base: str = typer.Argument(..., metavar="CACHE", help="Folder or address of the caches."),
     keep: list[str] = typer.Option(..., help="A cache to keep; may be repeated."),
     yes: bool = typer.Option(False, "--yes", help="Remove them; otherwise they are only listed."),
 ) -> None:
@@ -77,30 +97,24 @@ def prune_caches(
     """
     from fedeas.cache.store import remove
 
-    folders = _caches(folder)
-    if unknown := set(keep) - {path.name for path in folders}:
-        raise InputError(
-            "no such cache", got=unknown.pop(), allowed=", ".join(p.name for p in folders)
-        )
-    others = [path for path in folders if path.name not in keep]
-    for path in others:
+    storages = _caches(base)
+    names = [storage.name for storage in storages]
+    if unknown := set(keep) - set(names):
+        raise InputError("no such cache", got=unknown.pop(), allowed=", ".join(names))
+    others = [storage for storage in storages if storage.name not in keep]
+    for storage in others:
         if yes:
-            remove(path, partial(_refuse_busy, path))
-        typer.echo(f"{'removed' if yes else 'would remove'} {path}")
+            remove(storage)
+        typer.echo(f"{'removed' if yes else 'would remove'} {storage}")
     if others and not yes:
         show.note("pass --yes to remove them")
 
 
-def _refuse_busy(path: Path) -> None:
-    raise InputError(f"{path} is being filled", fix="wait until it is done")
-
-
-def _caches(folder: Path | None) -> list[Path]:
-    from fedeas._internal.files import samples_folder
+def _caches(base: str | None) -> "list[Storage]":
+    from fedeas.cache.storage import samples_place
     from fedeas.cache.store import caches
 
-    if not (folders := caches(samples_folder(folder))):
-        raise InputError(
-            f"no cache in {samples_folder(folder)}", fix="pass the folder given to `fedeas fill`"
-        )
-    return folders
+    place = samples_place(base)
+    if not (found := caches(place)):
+        raise InputError(f"no cache in {place}", fix="pass the folder given to `fedeas fill`")
+    return found

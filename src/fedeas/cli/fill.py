@@ -1,28 +1,31 @@
-"""`fedeas fill`: from a plan to samples on disk."""
+"""`fedeas fill`: from a plan, or one client's counts, to samples on disk."""
 
-import statistics
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import typer
 
 from fedeas._internal import defaults
 from fedeas._internal.progress import progress
-from fedeas.cli import show
+from fedeas.cli import label_counts, show
 from fedeas.errors import InputError
 
 if TYPE_CHECKING:
+    from fedeas.cache import Cache, Filled
     from fedeas.generators import Generator
     from fedeas.planning.plan import Plan
 
 _TIMED = 3  # batches of a dry run, after one to warm up
+_CLIENT, _RAY = "One client by itself", "Workers"  # groups of options
 
 
 def fill(
-    plan_file: Path = typer.Argument(
-        ..., metavar="PLAN", help="A plan written by `fedeas plan --out`."
+    plan_file: Path | None = typer.Argument(
+        None, metavar="[PLAN]", help="A plan written by `fedeas plan --out`."
     ),
     generator: str = typer.Option(
         ...,
@@ -30,72 +33,147 @@ def fill(
         "tables 'gaussian(model=FOLDER)', 'gaussian(data=FILE, label=COLUMN)'; an installed "
         "generator, or package.module:Name.",
     ),
-    cache: Path | None = typer.Option(
-        None, help="Folder that holds the caches; by default .cache/fedeas/samples at home."
+    cache: str | None = typer.Option(
+        None, help="Folder or address (s3://...) of the caches; .cache/fedeas/samples at home."
     ),
     seed: int = typer.Option(defaults.SEED, min=0, help="Seed of the samples."),
     batch: int = typer.Option(64, min=1, help="Batch size of the generator."),
-    dry_run: bool = typer.Option(
-        False, "--dry-run", help="Generate a few batches only: seconds per sample, and in all."
+    png: bool = typer.Option(False, "--png", help="Store images as PNG."),
+    per_client: bool = typer.Option(
+        False, "--per-client", help="Keep each client's samples under a folder of its own."
     ),
+    dry_run: bool = typer.Option(
+        False, "--dry-run", help="Generate and write a few batches elsewhere: seconds per sample."
+    ),
+    workers: int = typer.Option(
+        0, min=0, rich_help_panel=_RAY, help="Processes of Ray that generate; 0: this one alone."
+    ),
+    gpus_per_worker: float = typer.Option(
+        0.0, min=0, rich_help_panel=_RAY, help="GPUs of each worker."
+    ),
+    threads: int | None = typer.Option(
+        None, min=1, rich_help_panel=_RAY, help="Threads of each worker."
+    ),
+    address: str | None = typer.Option(
+        None, rich_help_panel=_RAY, help="A Ray cluster that exists: auto, or HOST:PORT."
+    ),
+    counts: Path | None = typer.Option(
+        None, metavar="FILE", rich_help_panel=_CLIENT,
+        help="The client's own counts, in place of a plan.",
+    ),
+    client: str | None = typer.Option(None, rich_help_panel=_CLIENT, help="The client's name."),
+    reduction: float | None = typer.Option(
+        None, rich_help_panel=_CLIENT, help="The part of its own imbalance that it removes."
+    ),
+    beta: float | None = typer.Option(None, rich_help_panel=_CLIENT, help="The paper's rule."),
     as_json: bool = show.json_option(),
-) -> None:
+) -> None:  # fmt: skip
     """Generate the samples of a plan; those already in the cache are reused.
 
-    PLAN is a .json or .parquet of `fedeas plan --out`. If interrupted, run again to resume. `fedeas
-    generator train` makes the folder of a diffusion model, or of `gaussian` for a table. What
-    `--dry-run --json` prints is a cost for `fedeas plan --cost FILE`.
+    PLAN is a .json or .parquet of `fedeas plan --out`. If interrupted, run again to resume. Samples
+    are Parquet files that any program reads. `--workers` generates on all GPUs of this machine or
+    of a Ray cluster. What `--dry-run --json` prints is a cost for `fedeas plan --cost FILE`.
+
+    A client that sees its own counts alone fills before training: `--counts own.csv --client north
+    --reduction 0.5`.
 
     Example: `fedeas fill plan.json --generator 'diffusion(model=fashion_mnist)'`
     """
-    from fedeas._internal.files import samples_folder
     from fedeas.cache import Cache
-    from fedeas.cache.fill import fill as fill_cache
+    from fedeas.cache.storage import samples_place
     from fedeas.generators import check_stated_classes, make_generator
     from fedeas.planning.plan import Plan
 
-    plan = Plan.load(plan_file)
+    if plan_file is not None and counts is None:
+        plan = Plan.load(plan_file)
+        if client is not None:
+            plan = plan.only(client)
+    else:
+        plan = _plan_alone(plan_file, counts, client, reduction, beta)
     classes = plan.classes or plan.samples.shape[1]
     check_stated_classes(classes, generator)
     source = make_generator(generator)
     if dry_run:
         _show_timing(plan, source, batch, as_json)
         return
-    target = Cache(samples_folder(cache), source, classes, seed)
-    if not target.file.exists():
+    target = Cache(samples_place(cache), source, classes, seed)
+    if not target.exists():
         for other in target.nearly_the_same():
             show.note(other)
-    with progress("generating samples") as update:
-        note = "another process is filling this cache; waiting for it"
-        done = fill_cache(plan, source, target, batch, update, lambda: show.note(note))
+    settings = {
+        "batch_size": batch, "workers": workers, "gpus_per_worker": gpus_per_worker,
+        "address": address, "threads": threads, "encoding": "png" if png else "raw",
+    }  # fmt: skip
+    done = _fill(plan, generator if workers else source, target, per_client, settings)
     for line in done.mended:
-        show.note(f"repaired: {line}")
+        show.note(f"damaged, and generated again: {line}")
+    for failed in done.failed:
+        show.note(str(failed))
     if as_json:
-        show.print_json({**asdict(done), "cache": str(target.folder), "total": plan.total})
+        failures = [
+            {"clients": list(f.segments.names), "labels": f.segments.labels.tolist(),
+             "samples": f.segments.total, "reason": f.reason} for f in done.failed
+        ]  # fmt: skip
+        facts = {**asdict(done), "failed": failures, "cache": target.place, "total": plan.total}
+        show.print_json(facts)
     else:
         typer.echo(f"generated {done.generated:,} samples, {done.reused:,} already cached")
-        typer.echo(f"cache            {target.folder}")
+        typer.echo(f"cache            {target.place}")
+    if done.failed:
+        raise typer.Exit(1)
+
+
+def _plan_alone(
+    plan_file: Path | None, counts: Path | None, client: str | None, reduction: float | None,
+    beta: float | None,
+) -> "Plan":  # fmt: skip
+    """Return the plan of a client that sees its own counts alone."""
+    from fedeas.planning.policies import EqualReduction, FedEAS
+
+    if plan_file is not None or counts is None:
+        raise InputError("give a plan, or --counts with --client", got=str(plan_file))
+    if client is None or (reduction is None) == (beta is None):
+        raise InputError("--counts needs --client, and --reduction or --beta")
+    table = label_counts.load_counts(counts, "fill")
+    policy = FedEAS(beta=beta) if beta is not None else EqualReduction(reduction=reduction or 0.0)
+    return policy.plan(table).only(client)
+
+
+def _fill(
+    plan: "Plan", generator: "str | Generator", target: "Cache", per_client: bool,
+    settings: Mapping[str, object],
+) -> "Filled":  # fmt: skip
+    """Fill with progress: for all clients at once, or for one after the other."""
+    from fedeas.cache.fill import FillStatus, fill, fill_by_client
+
+    with progress("generating") as update:
+
+        def report(moment: FillStatus) -> None:
+            update(moment.done, moment.total, str(moment))
+
+        how = fill_by_client if per_client else fill
+        return how(plan, generator, target, status=report, **settings)  # type: ignore[arg-type]
 
 
 def _show_timing(plan: "Plan", source: "Generator", batch: int, as_json: bool) -> None:
-    """Time a few batches of the plan's classes; print seconds per sample and of the plan."""
+    """Generate and write a few batches of the plan; print seconds per sample and of the plan."""
     import numpy as np
 
+    from fedeas.cache import Cache
+    from fedeas.cache.fill import fill
     from fedeas.planning.cost import Cost
 
-    wanted = np.flatnonzero(plan.samples.sum(axis=0))
-    if not wanted.size:
+    if not plan.total:
         raise InputError("the plan generates nothing", fix="nothing to time")
     batch = max(batch, getattr(source, "least_batch", 1))  # as a fill does
-    labels = np.resize(wanted, batch)
-    times = []
-    with progress("timing batches") as update:
-        for n in range(_TIMED + 1):
-            start = time.perf_counter()
-            source.sample(labels, np.arange(n * batch, (n + 1) * batch, dtype=np.uint64))
-            times.append(time.perf_counter() - start)
-            update(n + 1, _TIMED + 1)
-    per_sample = statistics.median(times[1:]) / batch
+    some = plan.first(_TIMED * batch)
+    warm = np.flatnonzero(plan.samples.sum(axis=0))
+    source.sample(np.resize(warm, batch), np.arange(batch, dtype=np.uint64))
+    with TemporaryDirectory() as folder, progress("timing batches") as update:
+        begun = time.perf_counter()
+        classes = plan.classes or plan.samples.shape[1]
+        fill(some, source, Cache(folder, source, classes), batch, update)
+        per_sample = (time.perf_counter() - begun) / some.total
     cost = Cost.parse(f"{per_sample!r}s")
     if as_json:
         show.print_json(

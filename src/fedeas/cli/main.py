@@ -15,6 +15,7 @@ from fedeas.cli.check import check
 from fedeas.cli.compare import compare
 from fedeas.cli.counts import counts
 from fedeas.cli.demo import demo
+from fedeas.cli.export import export
 from fedeas.cli.fill import fill
 from fedeas.cli.generator_federated import train_federated
 from fedeas.cli.generator_private import private_generator
@@ -40,7 +41,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    counts, plan, profile, compare, partition, fill, init, run, sweep, report, demo, check, ledger,
+    counts, plan, profile, compare, partition, fill, export, init, run, sweep, report, demo, check, ledger,
 ):  # fmt: skip
     app.command()(command)
 generator = typer.Typer(no_args_is_help=True, help="Train, sample and judge generators.")

@@ -2,7 +2,7 @@
 
 import io
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,28 @@ def decoded(
             images, start = [], done
             if progress is not None:
                 progress(done, total)
+
+
+def decode_images(paths: Sequence[Path]) -> Bytes:
+    """Return images of one size as an array."""
+    contents = ((path, path.read_bytes()) for path in paths)
+    batches = decoded(contents, np.zeros(len(paths), np.int64), None)
+    return np.concatenate([images for images, _ in batches])
+
+
+def encode_png(image: Bytes) -> bytes:
+    """Return an image, height x width x channels of 8 bits, as PNG."""
+    buffer = io.BytesIO()
+    _pillow().fromarray(image[:, :, 0] if image.shape[2] == 1 else image).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def decode_png(content: bytes, shape: tuple[int, ...]) -> Bytes:
+    """Return an image that `encode_png` wrote; refuse one of another shape."""
+    image = _decode(content, Path("an image"))
+    if image.shape != shape:
+        raise InputError("an image of another shape", got=image.shape, allowed=str(shape))
+    return image
 
 
 def _decode(content: bytes, path: Path) -> Bytes:

@@ -238,7 +238,7 @@ def _generate(run: Run, path: Path, progress: Progress | None) -> dict[str, Any]
     generation: dict[str, Any] = {"made": count + filled.generated, "seconds": seconds}
     write_json(path, generation)
     # Samples that others made took their time as well.
-    return generation | {"cache": cache.folder.name, "in_cache": asdict(work(cache.folder))}
+    return generation | {"cache": cache.storage.name, "in_cache": asdict(work(cache))}
 
 
 def _write_start(run: Run, folder: Path) -> Run:

@@ -343,6 +343,18 @@ class Plan:
         except (TypeError, KeyError, AttributeError, InputError):
             raise InputError(f"{path} is a damaged plan", fix="make it again") from None
 
+    def only(self, client: str | int) -> "Plan":
+        """Return the plan of one client alone, which is not scored: `reduction` is of all."""
+        row = self._row(client)
+        return replace(self, samples=self.samples[row : row + 1], clients=(self.client_names[row],))
+
+    def first(self, total: int) -> "Plan":
+        """Return a plan of at most so many of these samples, over clients and classes alike."""
+        flat = self.samples.reshape(-1)
+        taken = np.diff(np.floor(np.cumsum(flat) * min(1.0, total / max(1, self.total))), prepend=0)
+        samples = taken.astype(np.int64).reshape(self.samples.shape)
+        return replace(self, samples=samples) if samples.any() else self
+
     def row(self, client: str | int) -> "ClientPlan":
         """Return what one client generates.
 

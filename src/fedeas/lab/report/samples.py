@@ -10,7 +10,7 @@ import numpy as np
 from fedeas._internal.files import read_json, samples_folder
 from fedeas._internal.settings import read_settings
 from fedeas.cache import ClientSamples
-from fedeas.cache.database import Ints
+from fedeas.cache.segments import Ints
 from fedeas.cache.store import NAME, Cache
 from fedeas.counts.label_counts import LabelCounts
 from fedeas.data import Federation, Schema

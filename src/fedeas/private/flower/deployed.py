@@ -16,7 +16,7 @@ from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
 from fedeas.cache import Cache
-from fedeas.cache.store import caches, remove
+from fedeas.cache.store import caches, read_about, remove
 from fedeas.data import Dataset
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
@@ -164,12 +164,8 @@ def _generator(config: SiteConfig) -> SiteGenerator:
 
 def _remove_earlier(cache: Cache) -> None:
     """Remove samples of the generators that the server gave before: each new one needs room."""
-    for folder in caches(cache.folder.parent):
-        with suppress(InputError, OSError):  # damaged, or another process uses it
-            fingerprint = Cache.at(folder).about["generator"]
-            if folder != cache.folder and fingerprint.startswith(FINGERPRINT):
-                remove(folder, _give_up)
-
-
-def _give_up() -> None:
-    raise InputError("another process fills this cache")
+    for storage in caches(cache.base):
+        with suppress(InputError, OSError):  # damaged
+            fingerprint = read_about(storage).generator
+            if storage.name != cache.storage.name and fingerprint.startswith(FINGERPRINT):
+                remove(storage)

@@ -1,0 +1,240 @@
+"""Where caches are: a folder on this machine, or an address that fsspec knows, as s3://bucket/prefix.
+
+A name holds its content once and for good: it is written whole or not at all, and never changed.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fedeas._internal.files import (
+    atomic_write,
+    check_regular,
+    private_folder,
+    samples_folder,
+    unreadable,
+)
+from fedeas._internal.optional import import_extra
+from fedeas.errors import InputError, first_line
+
+_URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+_NAME = re.compile(r"[\w.-]+(/[\w.-]+)*")
+
+
+def is_url(place: Path | str) -> bool:
+    """Tell whether a place is an address such as s3://bucket/prefix, and no folder.
+
+    >>> is_url("s3://bucket/caches"), is_url("caches")
+    (True, False)
+    """
+    return isinstance(place, str) and _URL.match(place) is not None
+
+
+def samples_place(chosen: Path | str | None = None) -> Path | str:
+    """Return where caches are: an address or a folder as chosen, or `samples` in the store."""
+    if isinstance(chosen, str) and is_url(chosen):
+        return chosen
+    return samples_folder(chosen)
+
+
+def open_storage(place: "Path | str | Storage") -> "Storage":
+    """Return the storage at a folder or an address."""
+    if isinstance(place, Storage):
+        return place
+    if isinstance(place, str) and is_url(place):
+        return RemoteStorage(place.rstrip("/"))
+    return LocalStorage(str(place))
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Names below a place, each with its content."""
+
+    place: str
+
+    def below(self, name: str) -> "Storage":
+        """Return the storage of names that begin with `name/`."""
+        return type(self)(f"{self.place}/{_checked(name)}")
+
+    @property
+    def name(self) -> str:
+        """The last part of the place."""
+        return self.place.rstrip("/").rpartition("/")[2]
+
+    def __str__(self) -> str:
+        return self.place
+
+    def names(self, folder: str = "") -> list[str]:
+        """Return the names of files in a folder, sorted, without those further below."""
+        raise NotImplementedError
+
+    def folders(self) -> list[str]:
+        """Return the names of folders here, sorted."""
+        raise NotImplementedError
+
+    def size(self, name: str) -> int:
+        """Return the bytes of a file; 0 if it is gone."""
+        raise NotImplementedError
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file; FileNotFoundError if it is gone."""
+        raise NotImplementedError
+
+    def write(self, name: str, content: bytes | memoryview) -> None:
+        """Write a file whole or not at all."""
+        raise NotImplementedError
+
+    def remove(self, name: str) -> None:
+        """Remove a file; it may be gone already."""
+        raise NotImplementedError
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[Any]:
+        """Open a file for reading in any order."""
+        raise NotImplementedError
+        yield
+
+
+class LocalStorage(Storage):
+    """A folder, which only the user who made it may look into."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder."""
+        return Path(self.place)
+
+    def names(self, folder: str = "") -> list[str]:
+        """Return the names of files in a folder, sorted."""
+        here = self.folder / folder
+        try:
+            with os.scandir(here) as entries:
+                return sorted(entry.name for entry in entries if not entry.is_dir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise unreadable(here, error) from None
+
+    def folders(self) -> list[str]:
+        """Return the names of folders here, sorted."""
+        try:
+            with os.scandir(self.folder) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def size(self, name: str) -> int:
+        """Return the bytes of a file; 0 if it is gone."""
+        with suppress(OSError):
+            return (self.folder / _checked(name)).stat().st_size
+        return 0
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a regular file."""
+        path = self.folder / _checked(name)
+        if not path.exists():
+            raise FileNotFoundError(str(path))
+        check_regular(path)
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise unreadable(path, error) from None
+
+    def write(self, name: str, content: bytes | memoryview) -> None:
+        """Write a file beside its place, and rename it."""
+        path = self.folder / _checked(name)
+        private_folder(self.folder)
+        if path.parent != self.folder:
+            private_folder(path.parent)
+        with atomic_write(path) as temporary, temporary.open("wb") as file:
+            temporary.chmod(0o600)
+            file.write(content)
+
+    def remove(self, name: str) -> None:
+        """Remove a file; it may be gone already."""
+        (self.folder / _checked(name)).unlink(missing_ok=True)
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[Any]:
+        """Open a regular file."""
+        path = self.folder / _checked(name)
+        if not path.exists():
+            raise FileNotFoundError(str(path))
+        check_regular(path)
+        with path.open("rb") as file:
+            yield file
+
+
+class RemoteStorage(Storage):
+    """An object store, or whatever else fsspec opens by its address."""
+
+    @cached_property
+    def _opened(self) -> tuple[Any, str]:
+        fsspec = import_extra("fsspec.core", f"the address {self.place}", "generate")
+        try:
+            system, path = fsspec.url_to_fs(self.place)
+        except (ImportError, ValueError) as error:
+            raise InputError(f"cannot open {self.place}: {first_line(error)}") from None
+        return system, str(path)
+
+    def _path(self, name: str) -> str:
+        return f"{self._opened[1]}/{_checked(name)}"
+
+    def _listed(self, folder: str) -> list[dict[str, Any]]:
+        system, root = self._opened
+        with suppress(FileNotFoundError, NotADirectoryError):
+            # What others have written since must be seen.
+            return list(system.ls(f"{root}/{folder}".rstrip("/"), detail=True, refresh=True))
+        return []
+
+    def names(self, folder: str = "") -> list[str]:
+        """Return the names of files in a folder, sorted."""
+        entries = self._listed(folder)
+        return sorted(_last(entry) for entry in entries if entry["type"] == "file")
+
+    def folders(self) -> list[str]:
+        """Return the names of folders here, sorted."""
+        return sorted(_last(entry) for entry in self._listed("") if entry["type"] == "directory")
+
+    def size(self, name: str) -> int:
+        """Return the bytes of a file; 0 if it is gone."""
+        with suppress(FileNotFoundError):
+            return int(self._opened[0].info(self._path(name), refresh=True)["size"])
+        return 0
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file."""
+        content: bytes = self._opened[0].cat_file(self._path(name))
+        return content
+
+    def write(self, name: str, content: bytes | memoryview) -> None:
+        """Put a file in one request."""
+        self._opened[0].pipe_file(self._path(name), bytes(content))
+
+    def remove(self, name: str) -> None:
+        """Remove a file; it may be gone already."""
+        with suppress(FileNotFoundError):
+            self._opened[0].rm_file(self._path(name))
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[Any]:
+        """Open a file whose parts are read by ranges."""
+        with self._opened[0].open(self._path(name), "rb") as file:
+            yield file
+
+
+def _last(entry: dict[str, Any]) -> str:
+    return str(entry["name"]).rstrip("/").rpartition("/")[2]
+
+
+def _checked(name: str) -> str:
+    """Refuse a name that would lead elsewhere; names may come from files that others wrote."""
+    if not _NAME.fullmatch(name) or ".." in name.split("/"):
+        raise InputError("not the name of a file in a cache", got=name)
+    return name

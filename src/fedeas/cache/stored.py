@@ -1,0 +1,123 @@
+"""Samples that were generated elsewhere: a cache at a folder or an address, or images by class."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fedeas._internal.files import (
+    IMAGE_FILES,
+    atomic_write,
+    content_hash,
+    private_folder,
+    store_folder,
+)
+from fedeas._internal.seeds import child_rng
+from fedeas.cache.segments import Ints
+from fedeas.cache.storage import LocalStorage, Storage, open_storage
+from fedeas.cache.store import Cache, caches
+from fedeas.data.decode import decode_images
+from fedeas.data.kinds import Array
+from fedeas.errors import InputError
+
+
+def stored_samples(
+    place: Path | str,
+    client: str,
+    wanted: Sequence[int],
+    classes: Sequence[str] | int,
+    like: Array | None,
+) -> tuple[Array, Ints]:
+    """Return as many samples of every class as a client wants, and their labels.
+
+    Parameters
+    ----------
+    place : Path or str
+        A cache, a folder with one cache in it, or a folder of images by class.
+    client : str
+        The client: of images by class, others get others.
+    wanted : sequence of int
+        How many samples of each class.
+    classes : sequence of str or int
+        The classes of the data, which folders of images are called by.
+    like : array, optional
+        Real samples, whose shape and dtype the others must have.
+    """
+    storage = open_storage(place)
+    cache = _cache_at(storage)
+    if cache is None:
+        if not isinstance(storage, LocalStorage):
+            raise InputError(f"{place} holds no cache")
+        return _images_by_class(storage.folder, client, wanted, classes, like)
+    samples, labels = decoded_once(cache, client, wanted)
+    if like is not None and len(samples) and samples.shape[1:] != like.shape[1:]:
+        raise InputError(
+            "the stored samples do not look like the data's",
+            got=samples.shape[1:],
+            allowed=str(like.shape[1:]),
+        )
+    return samples, labels
+
+
+def decoded_once(cache: Cache, client: str, wanted: Sequence[int]) -> tuple[Array, Ints]:
+    """Return a client's samples, decoded into a memory-mapped file by whoever reads them first.
+
+    The file is known by the names of the shards, which are the hashes of their content.
+    """
+    labels = np.repeat(np.arange(len(wanted), dtype=np.int64), wanted)
+    shards = [entry.shard for entry in cache.all_entries(client)]
+    folder = store_folder() / "decoded"
+    path = folder / f"{content_hash([shards, client, [int(n) for n in wanted]])}.npy"
+    if not path.exists():
+        samples, _ = cache.samples(client, wanted)
+        private_folder(folder)
+        with atomic_write(path) as temporary, temporary.open("wb") as file:
+            np.save(file, samples, allow_pickle=False)
+    return np.load(path, mmap_mode="r", allow_pickle=False), labels
+
+
+def _cache_at(storage: Storage) -> Cache | None:
+    if storage.names(".fedeas"):
+        return Cache.at(storage)
+    found = caches(storage)
+    if len(found) > 1:
+        raise InputError(
+            f"{storage} holds {len(found)} caches",
+            got=", ".join(each.name for each in found),
+            fix="name one of them",
+        )
+    return Cache.at(found[0]) if found else None
+
+
+def _images_by_class(
+    folder: Path,
+    client: str,
+    wanted: Sequence[int],
+    classes: Sequence[str] | int,
+    like: Array | None,
+) -> tuple[Array, Ints]:
+    """Read images of any program's making; which of a class a client gets, its name decides."""
+    names = [str(c) for c in range(classes)] if isinstance(classes, int) else list(classes)
+    paths: list[Path] = []
+    for label, number in enumerate(wanted):
+        here = folder / names[label]
+        files = sorted(p for p in here.glob("*") if p.suffix.lower() in IMAGE_FILES)
+        if len(files) < number:
+            raise InputError(
+                f"{folder} has too few images of class {names[label]!r}",
+                got=len(files),
+                allowed=f"at least {number:,}, in {here}",
+            )
+        order = child_rng(0, "stored", client, label).permutation(len(files))[:number]
+        paths += [files[k] for k in sorted(order.tolist())]
+    labels = np.repeat(np.arange(len(wanted), dtype=np.int64), wanted)
+    if not paths:
+        return np.empty((0, 0)) if like is None else like[:0], labels
+    images = decode_images(paths)
+    if like is not None and images.shape[1:] != like.shape[1:]:
+        raise InputError(
+            f"the images in {folder} do not look like the data's",
+            got=images.shape[1:],
+            allowed=str(like.shape[1:]),
+        )
+    return images, labels
