@@ -18,6 +18,11 @@ from fedeas.cli.main import main
 # Tests run side by side: a thread each, here and in the programs that they start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Programs that tests start find `helpers` too.
+TESTS, PATHS = str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")
+if TESTS not in PATHS.split(os.pathsep):
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [TESTS, PATHS]))
+
 # Tests write thousands of small files, and what they test syncs each: in memory, if there is room.
 MEMORY = Path("/dev/shm")
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30:
@@ -31,7 +36,7 @@ settings.register_profile("nightly", deadline=None, max_examples=300)
 settings.load_profile("default")
 
 
-collect_ignore = ["run_quickstart.py"]  # a program: it loads all of flwr_datasets
+collect_ignore = ["helpers/run_quickstart.py"]  # a program: it loads all of flwr_datasets
 
 PAPER_CSV = Path(__file__).parent / "data" / "cifar10-k20-a0.1-counts.csv"
 
@@ -62,6 +67,22 @@ def data() -> Path:
             pytest.fail("FEDEAS_DATA is not set in CI")
         pytest.skip("set FEDEAS_DATA to a folder with cifar10/ and fashion_mnist/ in Parquet")
     return Path(folder)
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory) -> Path:
+    """Four sites with images in folders by class, and the server's test images."""
+    from helpers.deployed_sites import write_sites
+
+    return write_sites(tmp_path_factory.mktemp("sites"))
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory) -> Path:
+    """A Stable Diffusion pipeline with random weights."""
+    from helpers.tiny_turbo import write_pipeline
+
+    return write_pipeline(tmp_path_factory.mktemp("turbo"))
 
 
 @pytest.fixture(scope="session", autouse=True)

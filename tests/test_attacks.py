@@ -38,9 +38,9 @@ from fedeas.train.flower.deployed import REFUSAL, RefusalLog, row_policy
 from fedeas.train.models import make_model
 from fedeas.train.samples import Samples, Task
 from fedeas.train.settings import Local, ModelSettings
-from hostile import equal
-from pictures import encoded
-from sums import Cohort, vectors_of
+from helpers.hostile_replies import equal
+from helpers.image_sets import encoded
+from helpers.secure_sums import Cohort, vectors_of
 
 CLASSES = 10
 

@@ -16,16 +16,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cached import changing, contents, flip_samples
-from counting import Counting
 from fedeas import InputError, LabelCounts, Plan, augment
 from fedeas._internal.files import sealed, unsealed
 from fedeas.cache import Cache, verify
 from fedeas.cache.database import Segment, open_database
 from fedeas.cache.fill import client_samples, fill
 from fedeas.cache.store import summary
+from helpers.cache_contents import changing, contents, flip_samples
+from helpers.noted_generators import Counting
 
-TESTS = Path(__file__).parent
+HELPERS = Path(__file__).parent / "helpers"
 WANTED = [3, 0, 4]
 
 
@@ -55,10 +55,9 @@ def careless_samples(cache: Cache) -> np.ndarray:
 
 
 def at_once(folder: Path, processes: int, *more: str) -> list[list[str]]:
-    """Run first_fill.py: what each process says."""
-    command = [sys.executable, TESTS / "first_fill.py", folder, str(processes), "10", *more]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([*sys.path, str(TESTS)])}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    """Run concurrent_fills.py: what each process says."""
+    command = [sys.executable, HELPERS / "concurrent_fills.py", folder, str(processes), "10", *more]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

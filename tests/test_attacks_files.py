@@ -34,8 +34,8 @@ from fedeas.partition import IID
 from fedeas.planning.stream import plan_stream
 from fedeas.plots import page
 from fedeas.train.tensors import load_tensors, save_tensors, tensors_digest
-from limited import attempt
-from pictures import encoded, shapes
+from helpers.image_sets import encoded, shapes
+from helpers.limited_process import attempt
 from reproduction.claims import RECORDED
 
 DEEP = "[" * 100_000 + "]" * 100_000

@@ -19,7 +19,7 @@ from fedeas.private.secure_sum.identity import Members, make_identity
 from fedeas.private.secure_sum.keys import identity_of
 from fedeas.train.flower.backends import InlineGrid
 from fedeas.train.samples import Task
-from pictures import CLASSES, draw_shapes, encoded
+from helpers.image_sets import CLASSES, draw_shapes, encoded
 
 SITES, UNITS = 4, 2**24
 NAMES = ", ".join(CLASSES)

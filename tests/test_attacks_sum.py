@@ -53,7 +53,7 @@ from fedeas.private.secure_sum.pairs import MOST_SKIPPED, PairKeys, signed_key
 from fedeas.private.secure_sum.server import Server
 from fedeas.train.flower.backends import InlineGrid
 from fedeas.train.flower.deployed import RefusalLog, _SiteApp
-from sums import Cohort, Held, give_keys, identities, vectors_of
+from helpers.secure_sums import Cohort, Held, give_keys, identities, vectors_of
 
 SESSION = "a sum"
 

@@ -19,8 +19,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cached import changing, contents, flip, flip_samples
-from counting import KINDS, Counting, drawn
 from fedeas import FedEAS, InputError, LabelCounts, Plan, Uniform, augment
 from fedeas._internal.files import locked, read_json, write_json
 from fedeas.cache import Cache, verify
@@ -29,10 +27,12 @@ from fedeas.cache.database import Segment, missing_segments
 from fedeas.cache.fill import client_samples, fill
 from fedeas.cache.store import work
 from fedeas.generators import check_classes
-from limited import attempt
+from helpers.cache_contents import changing, contents, flip, flip_samples
+from helpers.limited_process import attempt
+from helpers.noted_generators import KINDS, Counting, drawn
 
-TESTS = Path(__file__).parent
-SOURCE = Path(database_module.__file__).parents[2]  # of the fedeas that is tested
+HELPERS = Path(__file__).parent / "helpers"
+COUNTING = "helpers.noted_generators:Counting"
 COUNTS = LabelCounts(
     [[30, 0, 2], [0, 9, 0], [5, 5, 5], [0, 0, 40]], clients=["a/b", "..", "c", "d e"]
 )
@@ -156,8 +156,8 @@ def test_images_of_several_sizes_are_refused_with_a_way_out(tmp_path):
 DAMAGED = """
 import os, sys
 from pathlib import Path
-from cached import flip_samples
-from counting import Counting
+from helpers.cache_contents import flip_samples
+from helpers.noted_generators import Counting
 from fedeas import InputError
 from fedeas.cache import Cache
 from fedeas.cache.fill import client_samples
@@ -191,7 +191,6 @@ def test_a_damaged_cache_that_cannot_be_mended_says_what_to_do(tmp_path):
             [sys.executable, "-c", DAMAGED, tmp_path, base],
             capture_output=True,
             text=True,
-            env=os.environ | {"PYTHONPATH": f"{SOURCE}{os.pathsep}{TESTS}"},
         )
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
@@ -282,12 +281,12 @@ def test_prune_does_not_follow_a_link(tmp_path, fedeas):
 
 def start_fill(folder: Path, plan: Path, delay: float, kind: str = "images") -> subprocess.Popen:
     """Start `fedeas fill` as a process of its own."""
-    spec = f"counting:{KINDS[kind].__name__}(log={folder / 'log'}, delay={delay})"
+    spec = f"helpers.noted_generators:{KINDS[kind].__name__}(log={folder / 'log'}, delay={delay})"
     command = ["fill", plan, "--generator", spec, "--cache", folder / "cache"]
     command += ["--batch", "7"]
     return subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", "fedeas", *command],
-        env={"PYTHONPATH": f"{SOURCE}{os.pathsep}{TESTS}", "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": os.environ["PYTHONPATH"], "PATH": "/usr/bin:/bin"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -318,7 +317,7 @@ def test_killed_before_any_of_its_steps_it_ends_with_the_same_bytes(tmp_path, ki
     straight, _ = filled(tmp_path / "straight", plan, kind=kind)
     places = [tmp_path / name for name in ("plan.json", "cache", "log")]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", TESTS / "killed_fill.py", *places, kind, str(kills)],
+        [sys.executable, "-W", "ignore", HELPERS / "killed_fill.py", *places, kind, str(kills)],
         capture_output=True,
         text=True,
     )
@@ -708,24 +707,21 @@ def test_json_with_a_hash_refuses_every_change(tmp_path):
         flip(path, at)
 
 
-def test_commands(tmp_path, fedeas, monkeypatch):
-    monkeypatch.syspath_prepend(str(TESTS))
+def test_commands(tmp_path, fedeas):
     plan, cache = tmp_path / "plan.json", tmp_path / "cache"
     FedEAS(beta=12).plan(COUNTS).save(plan)
-    first = fedeas("fill", plan, "--generator", "counting:Counting", "--cache", cache)
+    first = fedeas("fill", plan, "--generator", COUNTING, "--cache", cache)
     assert first.code == 0
     assert "0 already cached" in first.out
-    again = fedeas("fill", plan, "--generator", "counting:Counting", "--cache", cache, "--json")
+    again = fedeas("fill", plan, "--generator", COUNTING, "--cache", cache, "--json")
     assert '"generated": 0' in again.out
     assert fedeas("cache", "list", cache, "--check").code == 0
     assert "counting-1" in fedeas("cache", "list", cache).out
     flip_samples(next(cache.iterdir()))
     assert fedeas("cache", "list", cache, "--check").code == 1
-    assert (
-        "repaired" in fedeas("fill", plan, "--generator", "counting:Counting", "--cache", cache).err
-    )
+    assert "repaired" in fedeas("fill", plan, "--generator", COUNTING, "--cache", cache).err
     assert fedeas("cache", "list", cache, "--check").code == 0
-    fedeas("fill", plan, "--generator", "counting:Counting", "--cache", cache, "--seed", "1")
+    fedeas("fill", plan, "--generator", COUNTING, "--cache", cache, "--seed", "1")
     old, new = sorted(cache.iterdir())
     assert "would remove" in fedeas("cache", "prune", cache, "--keep", new.name).out
     assert fedeas("cache", "prune", cache, "--keep", new.name, "--yes").code == 0
@@ -734,7 +730,7 @@ def test_commands(tmp_path, fedeas, monkeypatch):
     for bad in (
         ["fill", plan, "--generator", "no-such", "--cache", cache],
         ["fill", plan, "--generator", "fractions:Fraction", "--cache", cache],
-        ["fill", tmp_path / "absent.csv", "--generator", "counting:Counting"],
+        ["fill", tmp_path / "absent.csv", "--generator", COUNTING],
         ["cache", "list", tmp_path / "nothing"],
         ["cache", "prune", cache, "--keep", "other"],
     ):
@@ -759,18 +755,21 @@ def test_what_samples_took_is_noted_once(tmp_path):
     assert work(tmp_path / "nowhere").made == 0
 
 
-def test_a_full_disk_is_one_line_and_the_next_fill_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", f"{SOURCE}{os.pathsep}{TESTS}")
+def test_a_full_disk_is_one_line_and_the_next_fill_goes_on(tmp_path):
     plan = Uniform(total=700).plan(COUNTS)
     straight, _ = filled(tmp_path / "straight", plan)
+    COUNTS.save(tmp_path / "counts.json")
     code = (
-        "from fedeas import Uniform, fill; from fedeas.cache import Cache\n"
-        "from counting import Counting; from test_cache import COUNTS\n"
+        "from fedeas import LabelCounts, Uniform, fill; from fedeas.cache import Cache\n"
+        "from helpers.noted_generators import Counting\n"
         "cache = Cache(argument[0], Counting(), 3)\n"
-        "fill(Uniform(total=700).plan(COUNTS), Counting(), cache, 7)"
+        "counts = LabelCounts.load(argument[1])\n"
+        "fill(Uniform(total=700).plan(counts), Counting(), cache, 7)"
     )
     for kilobytes in (4, 20, 60, 70):  # full when the file is made, in a batch, or later
-        said = attempt(code, tmp_path / "cache", limit=f"write_at_most({kilobytes})")
+        said = attempt(
+            code, tmp_path / "cache", tmp_path / "counts.json", limit=f"write_at_most({kilobytes})"
+        )
         assert said.startswith("FileAccessError cannot write"), said
         assert len(said.splitlines()) == 1
     _, generated = filled(tmp_path / "cache", plan)
@@ -786,7 +785,7 @@ def test_augment_finds_what_the_command_has_filled(tmp_path, monkeypatch, fedeas
     counts = LabelCounts([np.bincount(labels, minlength=3)], ["north"], ["a", "b", "c"])
     plan = FedEAS(beta=8).plan(counts)
     plan.save(tmp_path / "plan.json")
-    done = fedeas("fill", "plan.json", "--generator", "counting:Counting", "--json")
+    done = fedeas("fill", "plan.json", "--generator", COUNTING, "--json")
     assert json.loads(done.out)["generated"] == plan.total > 0
     assert Path(json.loads(done.out)["cache"]).parent == tmp_path / "store" / "samples"
     log = tmp_path / "drawn.txt"
@@ -808,7 +807,7 @@ def test_augment_finds_what_the_command_has_filled(tmp_path, monkeypatch, fedeas
     caplog.clear()
     augmented(client=0)  # whom the plan calls north
     assert "clients by name (north)" in caplog.text
-    again = fedeas("fill", "plan.json", "--generator", "counting:Counting", "--seed", 7)
+    again = fedeas("fill", "plan.json", "--generator", COUNTING, "--seed", 7)
     assert "for seed 0" in again.err and "for seed 42" in again.err
     (leaf, *_) = (tmp_path / "store" / "samples").iterdir()
     with pytest.raises(InputError, match="folder above"):  # the folder that `fill` prints

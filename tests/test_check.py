@@ -1,6 +1,5 @@
 """`fedeas check` tells a site's mistakes before a run, one line each, with what to do."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ from flwr.app import Context, Message, RecordDict
 
 from fedeas.private.flower import client_app
 from fedeas.private.flower.deployed import open_site
-from fedeas.private.flower.settings import SiteConfig
 from fedeas.private.ledger import Ledger
 from fedeas.private.secure_sum.identity import Members, make_identity
 from fedeas.private.secure_sum.keys import identity_of
@@ -20,36 +18,11 @@ from fedeas.train.flower.deployed import REFUSAL
 from fedeas.train.models import make_model
 from fedeas.train.samples import Task
 from fedeas.train.settings import Local, ModelSettings
-from test_deployment import COUNTS, NAMES, config, settings, sites  # noqa: F401
-
-NOISY = {"rounds": 0, "generator-epsilon": 1.0}
-
-
-def written(path: Path, values: dict[str, object]) -> Path:
-    path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items()))
-    return path
+from helpers.deployed_sites import COUNTS, NAMES, config, settings
+from helpers.site_files import NOISY, node_config, site_toml, written, wrong
 
 
-def site_toml(sites: Path, folder: Path, **changed: object) -> Path:  # noqa: F811
-    return written(folder / "site.toml", {**node_config(config(sites, folder, 0)), **changed})
-
-
-def node_config(site: SiteConfig) -> dict[str, object]:
-    """Return what an owner writes; a key that is left out has its default."""
-    values = {name.replace("_", "-"): value for name, value in site.to_dict().items()}
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def wrong(out: str) -> dict[str, str]:
-    lines = [line.split(maxsplit=2) for line in out.splitlines()]
-    found: dict[str, str] = {}
-    for line in lines:
-        if line[0] == "wrong":
-            found[line[1]] = "; ".join(filter(None, (found.get(line[1]), line[2])))
-    return found
-
-
-def test_a_site_that_is_ready_is_told_what_it_is(sites, tmp_path, fedeas):  # noqa: F811
+def test_a_site_that_is_ready_is_told_what_it_is(sites, tmp_path, fedeas):
     before = sorted(tmp_path.rglob("*"))
     path = site_toml(sites, tmp_path)
     run = written(tmp_path / "run.toml", settings(sites, tmp_path / "run", **NOISY))
@@ -61,7 +34,7 @@ def test_a_site_that_is_ready_is_told_what_it_is(sites, tmp_path, fedeas):  # no
     assert sorted(set(tmp_path.rglob("*")) - set(before)) == [run, path]
 
 
-def another_list(sites: Path, folder: Path) -> str:  # noqa: F811
+def another_list(sites: Path, folder: Path) -> str:
     keys = {f"other-{k}": identity_of(make_identity(folder / f"other-{k}.key")) for k in range(3)}
     path = folder / "others.toml"
     path.write_text(Members.of(keys).to_toml())
@@ -78,15 +51,15 @@ def another_list(sites: Path, folder: Path) -> str:  # noqa: F811
         ({"identity-key": ""}, "members", "identity-key"),
         ({"members": "OTHERS"}, "members", "not among the members"),
         ({"generator": "difusion(model=x)"}, "generator", "diffusion"),
-        ({"generator": "federations:Animals"}, "generator", "classes"),
-        ({"generator": "federations:Nobody"}, "generator", "Nobody"),
+        ({"generator": "helpers.small_federations:Animals"}, "generator", "classes"),
+        ({"generator": "helpers.small_federations:Nobody"}, "generator", "Nobody"),
         ({"state": "/etc/passwd/site"}, "state", "/etc/passwd/site"),
         ({"allow": "clas-totals"}, "allow", "class-totals"),
         ({"methods": "fedavg fedporx"}, "methods", "fedprox"),
         ({"device": "cuda:7"}, "device", "cuda"),
     ],
 )
-def test_a_mistake_is_one_line_with_its_fix(sites, tmp_path, fedeas, changed, what, said):  # noqa: F811
+def test_a_mistake_is_one_line_with_its_fix(sites, tmp_path, fedeas, changed, what, said):
     if changed.get("members") == "OTHERS":
         changed = {"members": another_list(sites, tmp_path)}
     done = fedeas("check", site_toml(sites, tmp_path, **changed))
@@ -95,7 +68,7 @@ def test_a_mistake_is_one_line_with_its_fix(sites, tmp_path, fedeas, changed, wh
     assert "Traceback" not in done.out + done.err
 
 
-def test_all_mistakes_are_told_at_once(sites, tmp_path, fedeas):  # noqa: F811
+def test_all_mistakes_are_told_at_once(sites, tmp_path, fedeas):
     done = fedeas(
         "check", site_toml(sites, tmp_path, **{"data": "/nowhere", "identity-key": "/no.key"})
     )
@@ -104,13 +77,13 @@ def test_all_mistakes_are_told_at_once(sites, tmp_path, fedeas):  # noqa: F811
     assert "2 problems" in done.err
 
 
-def test_an_unknown_setting_is_told(sites, tmp_path, fedeas):  # noqa: F811
+def test_an_unknown_setting_is_told(sites, tmp_path, fedeas):
     done = fedeas("check", site_toml(sites, tmp_path, epsilom=1.0))
     assert done.code == 2
     assert "epsilom" in done.err
 
 
-def test_a_spent_budget_is_told(sites, tmp_path, fedeas):  # noqa: F811
+def test_a_spent_budget_is_told(sites, tmp_path, fedeas):
     own = config(sites, tmp_path, 0)
     Path(own.state).mkdir(mode=0o700)
     ledger = Ledger.open(own.ledger_folder, own.epsilon, own.delta)
@@ -162,7 +135,7 @@ def test_a_spent_budget_is_told(sites, tmp_path, fedeas):  # noqa: F811
     ],
 )
 def test_a_run_that_the_site_would_refuse_is_told(
-    sites, tmp_path, fedeas, site, run, said  # noqa: F811
+    sites, tmp_path, fedeas, site, run, said
 ):  # fmt: skip
     if run.get("members") == "OTHERS":
         run = {"members": another_list(sites, tmp_path)}
@@ -180,14 +153,14 @@ def test_a_run_that_the_site_would_refuse_is_told(
         ({"allow": "updates"}, {}, "asks for no sums"),
     ],
 )
-def test_a_run_that_the_site_can_pay_for_is_not_doubted(sites, tmp_path, fedeas, site, run, said):  # noqa: F811
+def test_a_run_that_the_site_can_pay_for_is_not_doubted(sites, tmp_path, fedeas, site, run, said):
     path = written(tmp_path / "run.toml", settings(sites, tmp_path / "run", **run))
     done = fedeas("check", site_toml(sites, tmp_path, **site), "--run", path)
     assert (done.code, wrong(done.out)) == (0, {})
     assert said in done.out
 
 
-def test_a_run_is_paid_from_what_is_left(sites, tmp_path, fedeas):  # noqa: F811
+def test_a_run_is_paid_from_what_is_left(sites, tmp_path, fedeas):
     own = config(sites, tmp_path, 0)
     path = written(tmp_path / "run.toml", settings(sites, tmp_path / "run", **NOISY))
     Path(own.state).mkdir(mode=0o700)
@@ -207,7 +180,7 @@ def test_a_run_is_paid_from_what_is_left(sites, tmp_path, fedeas):  # noqa: F811
     ],
 )
 def test_what_an_owner_may_not_mean_is_noted(
-    sites, tmp_path, fedeas, monkeypatch, changed, what, said  # noqa: F811
+    sites, tmp_path, fedeas, monkeypatch, changed, what, said
 ):  # fmt: skip
     monkeypatch.chdir(tmp_path)
     said = said.replace("RELATIVE", f"here {tmp_path}")
@@ -219,13 +192,13 @@ def test_what_an_owner_may_not_mean_is_noted(
     assert said in noted[what]
 
 
-def test_a_delta_that_promises_nothing_is_refused(sites, tmp_path, fedeas):  # noqa: F811
+def test_a_delta_that_promises_nothing_is_refused(sites, tmp_path, fedeas):
     done = fedeas("check", site_toml(sites, tmp_path, delta=0.5))
     assert done.code == 2
     assert "delta" in done.err and "0.5" in done.err
 
 
-def plain_update(sites: Path, folder: Path, k: int, **changed: object) -> Message:  # noqa: F811
+def plain_update(sites: Path, folder: Path, k: int, **changed: object) -> Message:
     """Ask a site for one plain update of a model of zeros, one step over all its samples."""
     node = node_config(config(sites, folder, k, **changed))
     context = Context(1, 2, node, RecordDict(), {"classes": NAMES})
@@ -254,7 +227,7 @@ def counts_told(reply: Message) -> list[int]:
 
 
 @pytest.mark.parametrize("k", range(4))
-def test_a_site_with_members_gives_no_server_a_plain_update(sites, tmp_path, fedeas, k):  # noqa: F811
+def test_a_site_with_members_gives_no_server_a_plain_update(sites, tmp_path, fedeas, k):
     """The run promises epsilon, the site has the defaults, the server asks in the clear."""
     run = written(tmp_path / "run.toml", settings(sites, tmp_path / "run", **NOISY))
     path = tmp_path / "default.toml"
@@ -272,7 +245,7 @@ def test_a_site_with_members_gives_no_server_a_plain_update(sites, tmp_path, fed
     assert "exact label counts" in next(x for x in done.out.splitlines() if " allow " in x)
 
 
-def test_a_site_without_members_is_there_to_train(sites, tmp_path):  # noqa: F811
+def test_a_site_without_members_is_there_to_train(sites, tmp_path):
     own = config(sites, tmp_path, 0, allow=None, members="", identity_key="")
     assert own.allowed == ("updates",)
     assert not plain_update(
@@ -287,7 +260,7 @@ def test_a_site_without_members_is_there_to_train(sites, tmp_path):  # noqa: F81
 
 
 @pytest.mark.parametrize("method", ["fedmix", "fedgen"])
-def test_a_site_with_members_tells_nothing_before_the_first_round(sites, tmp_path, method):  # noqa: F811
+def test_a_site_with_members_tells_nothing_before_the_first_round(sites, tmp_path, method):
     """FedMix sends averages of samples with their labels when it introduces itself."""
     methods = f"fedavg {method}"
 

@@ -11,7 +11,7 @@ from msgspec import structs
 from fedeas._internal.files import write_json
 from fedeas.lab.results import FinishedRun, Mean, write_index
 from fedeas.lab.tables import make_tables
-from paper_results import cells_of, write_results
+from helpers.made_up_paper_results import cells_of, write_results
 from reproduction.claims import EXACT, INFERRED, NEEDS_GPU, all_claims, recorded
 from reproduction.evidence import (
     AGREES,

@@ -55,10 +55,10 @@ from fedeas.private.queries.features import (
 )
 from fedeas.private.sums import SimulatedSums, release
 from fedeas.train.diffusion.quality import Drawn, measure
-from rows import CLASSES as LEVELS
-from rows import SCHEMA, draw_rows, to_table
-from test_deployment import COUNTS, config, settings, sites  # noqa: F401
-from test_own_deployed import GIVEN, RealSites, SitesWithTables
+from helpers.deployed_sites import COUNTS, config, settings
+from helpers.private_sites import GIVEN, RealSites, SitesWithTables
+from helpers.table_sets import CLASSES as LEVELS
+from helpers.table_sets import SCHEMA, draw_rows, to_table
 
 SIZE = 24 * 2**2 + 2**2
 
@@ -664,7 +664,7 @@ def test_the_command_makes_both(fedeas, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["image", pytest.param("table", marks=pytest.mark.slow)])
-def test_real_sites_make_both_through_secure_sums(sites, tmp_path, kind):  # noqa: F811
+def test_real_sites_make_both_through_secure_sums(sites, tmp_path, kind):
     """Every sum is in every ledger, together at the price of the run's epsilon."""
     given = GIVEN | {"generator-classifier": True, "policy": "none"}
     epsilon, budget = GIVEN["generator-epsilon"], 30.0

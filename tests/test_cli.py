@@ -11,7 +11,7 @@ from typer.main import get_command
 from fedeas import EqualReduction, FedEAS, LabelCounts, Partition, Plan
 from fedeas._internal import specs
 from fedeas.cli.main import app
-from under_way import interrupted
+from helpers.interrupted import interrupted
 
 
 def test_compare_prints_the_papers_reductions(fedeas, paper_csv):

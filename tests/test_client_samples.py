@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 from flwr.app import Context, RecordDict
 
-from counting import drawn
 from fedeas import augment
 from fedeas._internal.settings import read_settings
 from fedeas.data import Dataset, load_images
@@ -14,8 +13,9 @@ from fedeas.partition import Partition
 from fedeas.train.flower.deployed import open_site
 from fedeas.train.flower.settings import SiteConfig
 from fedeas.train.flower.simulated import open_simulated
-from federations import Shapes, federation
-from pictures import CLASSES, encoded
+from helpers.image_sets import CLASSES, encoded
+from helpers.noted_generators import drawn
+from helpers.small_federations import Shapes, federation
 
 POLICY = "fedeas(beta=12)"
 
@@ -49,7 +49,7 @@ def deployed(data: Dataset, own: np.ndarray, folder: Path) -> tuple[np.ndarray, 
     config = read_settings(SiteConfig, {
         "partition-id": 0, "classes": ",".join(CLASSES), "data": str(folder / "site"),
         "state": str(folder / "state"), "cache": str(folder / "cache"), "batch": 16,
-        "generator": f"federations:Shapes(log={folder / 'drawn'})", "device": "cpu",
+        "generator": f"helpers.small_federations:Shapes(log={folder / 'drawn'})", "device": "cpu",
     })  # fmt: skip
     samples = open_site(config).samples(POLICY)
     return samples.synthetic, samples.synthetic_labels

@@ -11,7 +11,7 @@ from fedeas._internal.specs import parse
 from fedeas.lab.config import Config
 from fedeas.lab.resolve import partition_data
 from fedeas.lab.sweep import RunSpec, read_sweep, run_specs
-from test_docs import load_tool, sweep_files
+from helpers.checkout import load_tool, sweep_files
 
 CONFIGS = Path(__file__).parents[1] / "reproduction" / "configs"
 PAPER = [CONFIGS / "paper" / name for name in ("cifar10.toml", "cifar100.toml")]

@@ -28,9 +28,9 @@ from fedeas.planning.skew import imbalance
 from fedeas.train.flower.deployed import open_site
 from fedeas.train.flower.settings import SiteConfig
 from fedeas.train.flower.simulated import open_simulated
-from federations import counts_of, federation, run, settings, write_shapes
-from pictures import CLASSES, encoded
-from strategies import counts as any_counts
+from helpers.hypothesis_strategies import counts as any_counts
+from helpers.image_sets import CLASSES, encoded
+from helpers.small_federations import counts_of, federation, run, settings, write_shapes
 
 POLICY = "fedeas(beta=12)"
 

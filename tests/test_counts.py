@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedeas import FedEAS, InputError, LabelCounts
 from fedeas.counts.label_counts import Fingerprint
-from strategies import counts
+from helpers.hypothesis_strategies import counts
 
 FORMATS = [".csv", ".tsv", ".json", ".parquet"]
 names = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=12)

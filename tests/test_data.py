@@ -16,8 +16,8 @@ from PIL import Image
 from fedeas import IID, Dirichlet, FedEAS, FLBench, InputError
 from fedeas.data import Dataset, federate, load_images
 from fedeas.generators import Generator, Pool, make_generator
-from limited import attempt
-from pictures import encoded, shapes, write_set
+from helpers.image_sets import encoded, shapes, write_set
+from helpers.limited_process import attempt
 
 ROOT = Path(__file__).parents[1]
 

@@ -16,7 +16,7 @@ from fedeas.planning import skew
 from fedeas.planning.beta import admissible_betas
 from fedeas.planning.diagnosis import WRONG_ADVICE
 from fedeas.planning.stream import plan_stream, sample_clients
-from strategies import counts
+from helpers.hypothesis_strategies import counts
 
 # Chest X-rays with one of eight findings: label tables of CheXpert, NIH ChestX-ray14 and PadChest.
 XRAY = LabelCounts(

@@ -17,7 +17,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import warm
 from fedeas import InputError
 from fedeas.data import load_images
 from fedeas.generators import Generator, make_generator
@@ -25,7 +24,8 @@ from fedeas.generators.card import GeneratorCard, find_model
 from fedeas.train.diffusion.sample import Diffusion, to_images
 from fedeas.train.diffusion.train import PRESETS, Training, TrainingProgress, train
 from fedeas.train.models.unet import UNetConfig, to_pixels
-from pictures import CLASSES, shapes
+from helpers import preloaded
+from helpers.image_sets import CLASSES, shapes
 
 MICRO = Training(
     UNetConfig((8, 16), 1, (False, True), patch=1, prediction="v_prediction", timesteps=50),
@@ -177,7 +177,7 @@ def fashion(tmp_path_factory, store) -> Path:
     """A few steps of the tiny preset on Fashion-MNIST, not interrupted."""
     out = tmp_path_factory.mktemp("fashion")
     environment = {"FEDEAS_STORE": str(store)}
-    done = warm.call(training(out), environment=environment, libraries=warm.DRAWING)
+    done = preloaded.call(training(out), environment=environment, libraries=preloaded.DRAWING)
     assert done.returncode == 0, done.stderr
     return out
 
@@ -185,11 +185,11 @@ def fashion(tmp_path_factory, store) -> Path:
 @pytest.mark.slow
 def test_killed_at_random_moments_it_ends_with_the_same_bytes(fashion, tmp_path, store):
     """What the quick test above shows with interrupts, with real kills of the command."""
-    options = {"environment": {"FEDEAS_STORE": str(store)}, "libraries": warm.DRAWING}
+    options = {"environment": {"FEDEAS_STORE": str(store)}, "libraries": preloaded.DRAWING}
     chance, checkpoint = random.Random(0), tmp_path / "checkpoint.safetensors"
     for _ in range(4):
         before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
-        process = warm.start(training(tmp_path), **options)
+        process = preloaded.start(training(tmp_path), **options)
         # From its first new checkpoint on, at any moment of a step.
         while not checkpoint.exists() or checkpoint.stat().st_mtime_ns == before:
             assert process.poll() is None
@@ -197,7 +197,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(fashion, tmp_path,
         time.sleep(chance.uniform(0.0, 0.1))
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
-    done = warm.call(training(tmp_path), **options)
+    done = preloaded.call(training(tmp_path), **options)
     assert done.returncode == 0, done.stderr
     assert files(tmp_path / "model") == files(fashion / "model")
 
@@ -240,7 +240,7 @@ def test_the_command_says_what_is_wrong(fedeas, tmp_path, data, monkeypatch):
         (["sample", "diffusion(model=fashion_mnist, steps=0)"], "not a number of steps"),
         (["sample", "diffusion(model=fashion_mnist, guidance=-1)"], "not a guidance scale"),
         (["sample", "diffusion(model=fashion_mnist, device=cuda)"], "cannot use the device"),
-        (["sample", "counting:Counting"], "which classes it knows"),
+        (["sample", "helpers.noted_generators:Counting"], "which classes it knows"),
     ):
         result = fedeas("generator", *arguments)
         assert result.code == 2

@@ -16,8 +16,8 @@ from fedeas.train.diffusion.train import PRESETS
 from fedeas.train.models import make_model
 from fedeas.train.samples import Task
 from fedeas.train.simulate import draw_cohort
+from helpers.checkout import ROOT, load_tool, sweep_files
 
-ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
     "README.md",
     "CONTRIBUTING.md",
@@ -81,13 +81,6 @@ def test_the_reference_is_what_the_code_says():
     assert load_tool("reference").main(check=True) == 0
 
 
-def load_tool(name: str):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
-    return tool
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in DOCUMENTS if name.startswith("docs/howto")])
 def test_the_programs_shown_run(name, tmp_path, monkeypatch):
@@ -105,14 +98,6 @@ def test_the_programs_shown_run(name, tmp_path, monkeypatch):
         if "--8<--" in block:  # a part of a program, which does not run alone
             continue
         exec(compile(block, name, "exec"), {"__name__": "shown"})
-
-
-def sweep_files() -> list[Path]:
-    """The sweeps that come along; a config without grids is of a single run."""
-    found = sorted(
-        [*(ROOT / "reproduction" / "configs").glob("*/*.toml"), *(ROOT / "examples").glob("*.toml")]
-    )
-    return [path for path in found if "[[grid]]" in path.read_text()]
 
 
 def test_the_runs_that_come_along_train_generators():

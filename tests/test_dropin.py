@@ -24,9 +24,6 @@ from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
-from cached import contents
-from counting import drawn
-from drawn import CLASSES, Bars
 from fedeas import (
     EqualReduction,
     FedEAS,
@@ -41,7 +38,10 @@ from fedeas.augmentation import examples
 from fedeas.augmentation.synthetic import picture
 from fedeas.cache import ClientSamples
 from fedeas.train.flower.backends import InlineGrid
-from test_deployment import load_example
+from helpers.cache_contents import contents
+from helpers.deployed_sites import load_example
+from helpers.fashion_generator import CLASSES, Bars
+from helpers.noted_generators import drawn
 
 ROOT = Path(__file__).parents[1]
 APP = ROOT / "examples" / "quickstart"
@@ -829,7 +829,7 @@ def train(base: Path, *parts: Runs, kind: str = "inline", clients: int = CLIENTS
         "HF_HOME": str(base / "hf"),
         "HF_HUB_OFFLINE": "1",
     }
-    script = [sys.executable, "-W", "ignore", ROOT / "tests" / "run_quickstart.py"]
+    script = [sys.executable, "-W", "ignore", ROOT / "tests" / "helpers" / "run_quickstart.py"]
     runs = [json.dumps([(str(app), config) for app, config in part]) for part in parts]
     arguments = [kind, str(clients), out, *runs]
     done = subprocess.run([*script, *arguments], env=environment, capture_output=True, text=True)
@@ -868,7 +868,7 @@ def quickstart(data, tmp_path_factory) -> Ran:
     small_data(data, base / "data", 800)
     log = base / "log"
     plain = copy_app(base / "plain", None)
-    patched = copy_app(base / "patched", f'"drawn:Bars(log={log})"')
+    patched = copy_app(base / "patched", f'"helpers.fashion_generator:Bars(log={log})"')
     bare = shutil.copytree(patched, base / "bare")
     client = bare / "quickstart" / "client_app.py"
     client.write_text(client.read_text().replace("mods=[fedeas.report_real_num_examples]", ""))

@@ -12,7 +12,7 @@ from fedeas import FedEAS, InputError, LabelCounts, choose_beta
 from fedeas.planning.beta import path, steps
 from fedeas.planning.named_values import make_named_values, planned_quality
 from fedeas.planning.resolve import with_quality
-from strategies import counts
+from helpers.hypothesis_strategies import counts
 
 SKEWED = LabelCounts(
     [[90, 10, 0], [30, 40, 30], [0, 80, 1]], classes=("cat", "dog", "bird"), clients=("a", "b", "c")

@@ -16,7 +16,7 @@ from fedeas.planning.policies import make_policy
 from fedeas.train.loop import batches, steps_of
 from fedeas.train.samples import Samples
 from fedeas.train.settings import Local
-from federations import write_shapes
+from helpers.small_federations import write_shapes
 
 
 @pytest.fixture(scope="module")

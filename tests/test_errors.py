@@ -20,7 +20,7 @@ from fedeas.train.diffusion.judge import Judge
 from fedeas.train.diffusion.sample import Diffusion
 from fedeas.train.diffusion.turbo import Turbo
 from fedeas.train.tensors import save_tensors
-from limited import attempt
+from helpers.limited_process import attempt
 
 MISSING = FileNotFoundError(errno.ENOENT, "whatever the library says")
 ERRORS = [

@@ -21,7 +21,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from counting import drawn
 from fedeas import InfeasibleError, InputError, Plan
 from fedeas._internal.seeds import child_rng
 from fedeas.cache import Cache
@@ -45,7 +44,9 @@ from fedeas.train.samples import Samples, Task
 from fedeas.train.settings import ModelSettings
 from fedeas.train.simulate import draw_cohort
 from fedeas.train.tensors import ExactSum
-from federations import (
+from helpers.image_sets import CLASSES, draw_shapes, shapes, write_set
+from helpers.noted_generators import drawn
+from helpers.small_federations import (
     CLIENTS,
     GENERATORS,
     KINDS,
@@ -57,10 +58,8 @@ from federations import (
     train_on_ray,
     write_data,
 )
-from paths import python_path
-from pictures import CLASSES, draw_shapes, shapes, write_set
 
-TESTS = Path(__file__).parent
+HELPERS = Path(__file__).parent / "helpers"
 METHODS = [("fedavg", 0), ("fedprox", 0), ("scaffold", 0), ("moon", 16), ("fedgen", 0),
            ("fedmix", 0)]  # fmt: skip
 
@@ -290,7 +289,7 @@ def test_bytes_that_are_no_array_are_refused(content):
     assert "cannot be read" in wrong or "does not match its own header" in wrong
 
 
-@pytest.mark.parametrize("spec", ["os:system(command=true)", "federations:Shapes"])
+@pytest.mark.parametrize("spec", ["os:system(command=true)", "helpers.small_federations:Shapes"])
 def test_a_server_cannot_name_code_to_run(spec):
     with pytest.raises(InputError, match="dotted path"):
         make_method(spec)
@@ -318,21 +317,21 @@ def test_a_client_without_samples_is_named(tmp_path):
 
 def test_a_generator_of_other_classes_is_refused(tmp_path):
     made = federation(tmp_path, policy="fedeas(beta=12)")
-    other = replace(made.simulation, generator="federations:Animals")
+    other = replace(made.simulation, generator="helpers.small_federations:Animals")
     with pytest.raises(InfeasibleError, match="different classes"):
         run(replace(made, simulation=other), tmp_path, settings())
 
 
 def test_a_fault_of_a_clients_code_is_its_reply(tmp_path):
     made = federation(tmp_path, policy="fedeas(beta=12)")
-    broken = replace(made.simulation, generator="federations:Broken")
+    broken = replace(made.simulation, generator="helpers.small_federations:Broken")
     with pytest.raises(InfeasibleError, match="RuntimeError: out of memory"):
         run(replace(made, simulation=broken), tmp_path, settings())
 
 
 def test_a_failing_client_stops_the_run_with_its_reason(tmp_path):
     made = federation(tmp_path, policy="fedeas(beta=12)")
-    broken = replace(made.simulation, generator="federations:Missing")
+    broken = replace(made.simulation, generator="helpers.small_federations:Missing")
     with pytest.raises(InfeasibleError, match="cannot import generator"):
         run(replace(made, simulation=broken), tmp_path, settings())
 
@@ -467,11 +466,11 @@ def config_file(folder: Path, kind: str = "image", **federated: object) -> Path:
 
 
 def killed(config: Path, out: Path, kills: int, longest: float) -> list[int]:
-    environment = {**os.environ, "PYTHONPATH": python_path(TESTS), "RAY_worker_niceness": "0"}
-    script = [sys.executable, "-W", "ignore", TESTS / "killed.py"]
+    environment = {**os.environ, "RAY_worker_niceness": "0"}
+    script = [sys.executable, "-W", "ignore", HELPERS / "killed_runs.py"]
     done = subprocess.run(
         [*script, config, out, str(kills), str(longest)],
-        env=environment, capture_output=True, text=True, check=False, cwd=TESTS,
+        env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return [int(line) for line in done.stdout.split()]
@@ -581,7 +580,7 @@ def test_tensorboard_can_follow_a_run(tmp_path, fedeas):
         (('name = "shapes"', ""), "lacks 'name'"),
         (("[data]", "[dta]"), "did you mean 'data'?"),
         (('method = "scaffold"', 'method = "scafold"'), "did you mean 'scaffold'?"),
-        (('generator = "federations:Shapes"', ""), "name a generator"),
+        (('generator = "helpers.small_federations:Shapes"', ""), "name a generator"),
         (('device = "cpu"', 'device = "cuda"'), "cannot use the device"),
         (('device = "cpu"', 'backend = "moon"'), "unknown backend"),
         (('device = "cpu"', "device = "), "is not TOML"),
@@ -607,7 +606,7 @@ def test_an_experiment_is_known_by_contents_not_by_places(tmp_path):
     shutil.rmtree(moved)
     write_set(moved, list(255 - images[:240]), list(images[240:]), CLASSES)
     assert resolve(elsewhere).experiment != known
-    animals = config.augment.replace(generator="federations:Painter")
+    animals = config.augment.replace(generator="helpers.small_federations:Painter")
     assert resolve(config.replace(augment=animals)).experiment != known
     assert isinstance(config, Config)
 
@@ -680,7 +679,7 @@ if __name__ == "__main__":
 def test_a_clients_error_on_ray_comes_back_with_its_traceback(tmp_path):
     program = tmp_path / "faulty.py"
     program.write_text(FAULTY_ON_RAY)
-    environment = {**os.environ, "PYTHONPATH": python_path(TESTS), "RAY_worker_niceness": "0"}
+    environment = {**os.environ, "RAY_worker_niceness": "0"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", program], env=environment, capture_output=True, text=True
     )

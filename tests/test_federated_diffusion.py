@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-import federations
 from fedeas import InputError
 from fedeas._internal.seeds import child_rng
 from fedeas.data import load_images
@@ -32,9 +31,9 @@ from fedeas.train.models.unet import DESIGNS, Draw, denoising_loss
 from fedeas.train.samples import Task
 from fedeas.train.settings import Federated, Local, ModelSettings
 from fedeas.train.tensors import load_tensors, seeded
-from test_deployment import app_of, settings, sites  # noqa: F401 - a fixture
+from helpers import small_federations
+from helpers.deployed_sites import app_of, settings
 
-TESTS = Path(__file__).parent
 UNET = "unet(channels=8:16, drop=0.2)"
 LOCAL = Local(batch=4, steps=2, learning_rate=1e-3, optimizer="adamw(weight_decay=0.0)")
 FEDERATED = Federated(
@@ -45,7 +44,7 @@ FEDERATED = Federated(
 def config_of(folder: Path, **changed: object) -> Config:
     """Four clients with a few shapes each."""
     return Config(
-        Data("shapes", str(federations.write_shapes(folder / "set"))),
+        Data("shapes", str(small_federations.write_shapes(folder / "set"))),
         PartitionConfig("dirichlet", 4, alpha=1.0),
         federated=FEDERATED.replace(**changed),
         seed=7,
@@ -87,7 +86,6 @@ def test_ray_gives_the_same_bytes(folder, model):
     out = folder / "ray"
     config = config_of(folder).replace(backend="ray")
     environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(TESTS), *sys.path])
     code = (
         "import sys, json; from pathlib import Path\n"
         "from fedeas.lab.federated_generator import train_generator\n"
@@ -133,7 +131,7 @@ def test_the_average_is_over_rounds_and_clients_go_on_from_the_weights(folder, m
 
 
 def two_clients(folder: Path) -> tuple[Simulation, Task, list[np.ndarray]]:
-    data = load_images("shapes", federations.write_shapes(folder / "set"))
+    data = load_images("shapes", small_federations.write_shapes(folder / "set"))
     parts = [np.arange(0, 10), np.arange(10, 40)]
     labels = np.asarray(data.labels)
     hashed = hash_labels(labels)
@@ -203,7 +201,7 @@ DEPLOYED = {
 }  # fmt: skip
 
 
-def test_sites_train_a_generator_only_if_their_owners_say_so(sites, tmp_path):  # noqa: F811
+def test_sites_train_a_generator_only_if_their_owners_say_so(sites, tmp_path):
     grid = InlineGrid(app_of(sites, tmp_path / "no"), 4)
     with pytest.raises(InfeasibleError, match="lets it train no generators"):
         run_server(grid, settings(sites, tmp_path / "a", **DEPLOYED))
@@ -216,7 +214,7 @@ def test_sites_train_a_generator_only_if_their_owners_say_so(sites, tmp_path):  
     assert made.sample(np.array([0, 1]), np.array([1, 2], np.uint64)).shape == (2, 8, 8, 1)
 
 
-def test_the_card_of_trained_weights_promises_nothing(sites, tmp_path):  # noqa: F811
+def test_the_card_of_trained_weights_promises_nothing(sites, tmp_path):
     grid = InlineGrid(app_of(sites, tmp_path, train_generator=True), 4)
     run_server(grid, settings(sites, tmp_path / "run", **DEPLOYED, rounds=1))
     assert GeneratorCard.load(tmp_path / "run" / "generator").privacy is None

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cached import flip
 from fedeas import InputError, make_generator
 from fedeas._internal.files import content_hash
 from fedeas.data import Column, Dataset, Schema
@@ -25,8 +24,9 @@ from fedeas.generators.gaussian import (
 )
 from fedeas.generators.random_streams import normals, uniforms
 from fedeas.generators.row_space import Quantiles
-from strategies import tables
-from tabular import SCHEMA, draw_table
+from helpers.cache_contents import flip
+from helpers.hypothesis_strategies import tables
+from helpers.small_tables import SCHEMA, draw_table
 
 CLASSES = ("good", "fair", "bad")
 

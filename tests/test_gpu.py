@@ -13,7 +13,7 @@ from fedeas.train.loop import LocalObjective, fit, repeatable
 from fedeas.train.models import make_model
 from fedeas.train.samples import Samples, Task
 from fedeas.train.settings import Local, ModelSettings
-from pictures import shapes
+from helpers.image_sets import shapes
 
 CONFIG = Config(Data("cifar10"), device="cuda")
 

@@ -14,7 +14,8 @@ import pytest
 from fedeas._internal.files import read_toml
 from fedeas._internal.settings import read_settings
 from fedeas.private.flower.settings import RunConfig, SiteConfig
-from test_deployment import COUNTS, NAMES, ROOT, load_example, sites  # noqa: F401
+from helpers.checkout import ROOT
+from helpers.deployed_sites import COUNTS, NAMES, load_example
 
 # With the files that the page includes.
 PAGE = re.sub(
@@ -69,7 +70,7 @@ def test_the_files_of_the_guide_are_read():
 
 
 @pytest.mark.deployment
-def test_a_federation_starts_by_the_guide_alone(sites, tmp_path):  # noqa: F811
+def test_a_federation_starts_by_the_guide_alone(sites, tmp_path):
     """Its commands with other places and ports, as a server and two sites would type them."""
     loopback, _ = load_example()
     own = loopback.Loopback(tmp_path)

@@ -11,9 +11,9 @@ import pytest
 from fedeas.cli.main import app
 from fedeas.private.secure_sum.identity import Members, load_identity
 from fedeas.private.secure_sum.keys import identity_of, new_identity
-from pictures import draw_shapes
-from test_deployment import write_image
-from under_way import interrupted
+from helpers.deployed_sites import write_image
+from helpers.image_sets import draw_shapes
+from helpers.interrupted import interrupted
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = re.compile(r"Example: `fedeas (.+?)`", re.DOTALL)

@@ -16,7 +16,14 @@ from fedeas.train.methods import make_method
 from fedeas.train.methods.logit_adjustment import ClassWeights, FedLC
 from fedeas.train.methods.method import ClientContext, Method
 from fedeas.train.settings import Local
-from federations import federation, run, same_as_on_ray, settings, train_on_ray, trained
+from helpers.small_federations import (
+    federation,
+    run,
+    same_as_on_ray,
+    settings,
+    train_on_ray,
+    trained,
+)
 
 METHODS = ("class-weights", "fedlc")
 COUNTS = (9, 1, 0, 0)  # of a client's training samples

@@ -231,7 +231,7 @@ def inspect_delta(function) -> float:
 
 
 def test_a_ledger_killed_at_twenty_random_moments_never_forgets_what_was_sent(tmp_path):
-    script = Path(__file__).with_name("killed_ledger.py")
+    script = Path(__file__).parent / "helpers" / "killed_ledger.py"
     done = subprocess.run(
         [sys.executable, script, tmp_path / "ledger", tmp_path / "sent", "20"],
         capture_output=True, text=True,
@@ -247,7 +247,7 @@ def test_the_audit_of_kills_finds_a_ledger_that_writes_after_it_sends(tmp_path):
     """The check above is worth something: sent without being entered counts as missing."""
     sent = tmp_path / "sent"
     sent.write_text("never-entered\n")
-    script = Path(__file__).with_name("killed_ledger.py")
+    script = Path(__file__).parent / "helpers" / "killed_ledger.py"
     done = subprocess.run(
         [sys.executable, script, tmp_path / "ledger", sent, "1"], capture_output=True, text=True
     )

@@ -11,7 +11,7 @@ import pytest
 
 from fedeas.lab.experiment import run
 from fedeas.lab.sweep import make_cells, read_sweep, run_specs
-from test_docs import ROOT
+from helpers.checkout import ROOT
 
 
 @pytest.fixture

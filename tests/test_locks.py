@@ -157,7 +157,7 @@ def test_augment_runs_where_there_is_no_fcntl(tmp_path):
     code = (
         "import sys; sys.modules['fcntl'] = None\n"
         "import numpy as np, fedeas\n"
-        "from counting import Counting\n"
+        "from helpers.noted_generators import Counting\n"
         "more = fedeas.augment(np.zeros((9, 4, 4, 1), np.uint8), labels=np.zeros(9, int),\n"
         "    generator=Counting(), beta=12, classes=3, client=0, cache=sys.argv[1])\n"
         "print(more.num_real, len(more[0]) > 9, fedeas.report_real_num_examples.__name__)"
@@ -166,7 +166,6 @@ def test_augment_runs_where_there_is_no_fcntl(tmp_path):
         [sys.executable, "-W", "ignore", "-c", code, tmp_path],
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parent,
     )
     assert done.stderr == ""
     assert done.stdout.split() == ["9", "True", "report_real_num_examples"]

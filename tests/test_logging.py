@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from drawn import Bars
 from fedeas import augment
 from fedeas.train.flower.backends import quiet_flower
+from helpers.fashion_generator import Bars
 
 WARN = "import logging; logging.getLogger('fedeas').warning('one line')"
 

@@ -1,7 +1,6 @@
 """Methods against what is known of them: closed forms, and FedAvg where they must equal it."""
 
 import math
-import os
 import subprocess
 import sys
 from functools import cache
@@ -37,11 +36,10 @@ from fedeas.train.models import make_model
 from fedeas.train.samples import Samples, Task
 from fedeas.train.settings import Federated, Local, ModelSettings
 from fedeas.train.tensors import stream
-from federations import ROUNDS, federation, run, settings, trained, write_shapes
-from paths import python_path
-from pictures import CLASSES, draw_shapes, shapes
+from helpers.image_sets import CLASSES, draw_shapes, shapes
+from helpers.small_federations import ROUNDS, federation, run, settings, trained, write_shapes
 
-TESTS = Path(__file__).parent
+HELPERS = Path(__file__).parent / "helpers"
 RATE, STEPS = 0.05, 7
 
 
@@ -459,10 +457,9 @@ def test_fedgen_killed_goes_on_with_the_same_bits(tmp_path):
         "[federated.local]\nepochs = 1\nbatch = 8\n"
     )
     run_config(read_config(config), tmp_path / "straight")
-    script = [sys.executable, "-W", "ignore", TESTS / "killed.py"]
+    script = [sys.executable, "-W", "ignore", HELPERS / "killed_runs.py"]
     done = subprocess.run(
         [*script, config, tmp_path / "killed", "4", "0.1"],
-        env=os.environ | {"PYTHONPATH": python_path(TESTS)}, cwd=TESTS,
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

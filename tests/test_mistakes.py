@@ -21,10 +21,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import warm
-from paths import python_path
-from pictures import write_set
-from under_way import interrupted
+from helpers import preloaded
+from helpers.image_sets import write_set
+from helpers.interrupted import interrupted
 
 CONFIG = """
 [data]
@@ -160,7 +159,7 @@ def test_a_missing_extra_is_named(desk, package, arguments, extra):
         "sys.meta_path.insert(0, Hidden())\n"
     )
     before = files(desk)
-    path = python_path(desk / "hide")
+    path = os.pathsep.join([str(desk / "hide"), os.environ["PYTHONPATH"]])
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "fedeas", *arguments],
         env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
@@ -277,12 +276,16 @@ def test_an_interrupted_download(desk, tmp_path_factory):
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     }
     with hub(source, share=0.5) as address:
-        done = warm.call(["run", "hub.toml"], environment=environment | {"HF_ENDPOINT": address})
+        done = preloaded.call(
+            ["run", "hub.toml"], environment=environment | {"HF_ENDPOINT": address}
+        )
     check_one_line(done.returncode, done.stderr, "some/set", "run it again")
     assert files(desk) == before
     assert not list(store.rglob("*"))
     with hub(source, share=1.0) as address:
-        done = warm.call(["run", "hub.toml"], environment=environment | {"HF_ENDPOINT": address})
+        done = preloaded.call(
+            ["run", "hub.toml"], environment=environment | {"HF_ENDPOINT": address}
+        )
     assert done.returncode == 0, done.stderr
 
 

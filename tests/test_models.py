@@ -15,14 +15,14 @@ from fedeas.train.models import Wrapped, make_model
 from fedeas.train.samples import Samples, Task
 from fedeas.train.settings import Local, ModelSettings
 from fedeas.train.tensors import seeded
-from federations import (
+from helpers.image_sets import shapes
+from helpers.small_federations import (
     federation,
     run,
     same_as_on_ray,
     settings,
     train_on_ray,
 )
-from pictures import shapes
 
 TESTS = Path(__file__).parent
 METHODS = ("fedavg", "fedprox", "scaffold", "moon", "fedgen", "fedmix")

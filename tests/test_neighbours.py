@@ -10,8 +10,6 @@ A message that fails the first check tells little, so most of each is sound: the
 """
 
 import itertools
-import json
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +19,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import ConfigRecord, RecordDict
 from hypothesis import HealthCheck, Phase, example, given, seed, settings
 from hypothesis import strategies as st
 
@@ -39,14 +37,11 @@ from fedeas.private.flower.queries import ask
 from fedeas.private.generator import images
 from fedeas.private.generator.card import PRIVATE, WEIGHTS
 from fedeas.private.generator.make import make_private
-from fedeas.private.ledger import Ledger
-from fedeas.private.queries import QUERIES, read_query
+from fedeas.private.queries import QUERIES
 from fedeas.private.queries.features import feature_count
 from fedeas.private.queries.moments import ImageMoments
 from fedeas.private.queries.query import ClassTotals
-from fedeas.private.secure_sum.identity import Identity, Members, load_identity, make_identity
-from fedeas.private.secure_sum.keys import identity_of
-from fedeas.private.secure_sum.memory import open_pairs
+from fedeas.private.secure_sum.identity import Members
 from fedeas.train.flower import records
 from fedeas.train.flower.backends import InlineGrid
 from fedeas.train.flower.deployed import REFUSAL, row_policy
@@ -54,12 +49,11 @@ from fedeas.train.models import make_model
 from fedeas.train.samples import Samples, Task
 from fedeas.train.settings import ModelSettings
 from fedeas.train.tensors import load_tensors, save_tensors
-from pictures import encoded
-from rows import CLASSES as LEVELS
-from rows import SCHEMA, draw_rows, to_table
-from sums import give_keys
+from helpers.image_sets import encoded
+from helpers.neighbouring_sites import CLASSES, TOUCHED, Site, keys, length_of, members
+from helpers.table_sets import CLASSES as LEVELS
+from helpers.table_sets import SCHEMA, draw_rows, to_table
 
-CLASSES = ("a", "b", "c", "d")
 SHAPE = (8, 8, 1)
 # A class with a single sample, and one without any. N is even, so that one sample more or less
 # changes the last batch.
@@ -85,76 +79,6 @@ TABLE_TASK = Task(
 # A turn takes time at four sites. Every night there are ten times as many examples.
 FEW = settings(max_examples=max(1, settings.default.max_examples // 3))
 FEWER = settings(max_examples=max(1, settings.default.max_examples // 6))
-
-
-class Site:
-    """A deployed site with some samples, and all that can be seen of how it answers."""
-
-    def __init__(
-        self, folder: Path, name: str, number: int, data: Path, classes=CLASSES, **more: str
-    ) -> None:
-        self.state = folder / f"state-{name}"
-        node = {
-            "partition-id": 0, "classes": ", ".join(classes), "data": str(data),
-            "state": str(self.state), "device": "cpu", "generator": "private", "max-samples": 30,
-            "identity-key": str(folder / f"{number}.key"),
-            "members": str(folder / "members.toml"), "max-steps": 20,
-            "max-epochs": 3, "max-batch": 64, "allow": f"{' '.join(QUERIES)} updates",
-            **more,
-        }  # fmt: skip
-        self.context = Context(1, 2, node, RecordDict(), {"classes": ", ".join(classes)})
-        key, members = node["identity-key"], Members.load(node["members"])
-        self._who = Identity.of(load_identity(key), members)
-        self._grid = InlineGrid(client_app(), 1)
-        self._grid._contexts = {2: self.context}
-
-    def send(self, content: RecordDict, kind: str) -> Message:
-        (name,) = self._grid.push_messages([Message(content, 2, kind)])
-        (reply,) = self._grid.pull_messages([name])
-        return reply
-
-    def forget(self) -> None:
-        """Remove what earlier messages left; the data and the generator stay."""
-        for name in ("refusals", "ledger", "sums", "kept", "cache"):
-            path = self.state / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-        give_keys("a run", self._who, open_pairs(self.state / "sums", "a run", begin=True))
-
-    def seen(self, content: RecordDict, kind: str, again: bool = False) -> tuple[object, ...]:
-        """Return all that may not depend on the samples."""
-        if not again:
-            self.forget()
-        TOUCHED.clear()
-        reply = self.send(content, kind)
-        return (
-            reply.error.reason if reply.has_error() else None,
-            bool(TOUCHED) if reply.has_error() else None,
-            None if reply.has_error() else form(reply.content),
-            *self.left(),
-        )
-
-    def left(self) -> tuple[list[object], dict[str, int]]:
-        """Return what is in the ledger, and the names and sizes of files."""
-        ledger = Ledger.open(self.state / "ledger", 3.0, 1e-6)
-        files = {
-            str(path.relative_to(self.state)): path.stat().st_size
-            for path in self.state.rglob("*")
-            if path.is_file() and path.relative_to(self.state).parts[0] not in ("cache", "store")
-        }
-        return [(entry.query, entry.rho) for entry in ledger.entries], files
-
-
-def form(content: RecordDict) -> list[tuple[object, ...]]:
-    """Return the names and sizes of all that a reply holds."""
-    found: list[tuple[object, ...]] = []
-    for name, record in content.items():
-        for key, value in record.items():
-            size = (value.dtype, value.shape) if hasattr(value, "dtype") else type(value)
-            found.append((name, key, size, len(value) if isinstance(value, bytes | str) else 0))
-    return sorted(found, key=repr)
-
-
-TOUCHED: list[str] = []  # what was looked at of a site's own samples
 
 
 @pytest.fixture(autouse=True)
@@ -207,12 +131,6 @@ def tables(tmp_path_factory) -> list[Site]:
 @pytest.fixture(scope="module")
 def kinds(sites, tables) -> dict[str, list[Site]]:
     return {"image": sites, "table": tables}
-
-
-def members(folder: Path) -> Path:
-    keys = {f"s{k}": identity_of(make_identity(folder / f"{k}.key")) for k in range(4)}
-    (folder / "members.toml").write_text(Members.of(keys).to_toml())
-    return folder
 
 
 def with_generator(made: list[Site], first: RecordDict) -> list[Site]:
@@ -641,14 +559,6 @@ def sound_questions(draw, kind: str, name: str = "") -> dict[str, Any]:
     return asked
 
 
-def length_of(asked: dict[str, Any]) -> int:
-    """How many words the answer has; 4 if there is none."""
-    try:
-        return read_query({k: v for k, v in asked.items() if k != "rho"}).length
-    except FedeasError:
-        return 4
-
-
 @st.composite
 def queries(draw) -> tuple[str, dict[str, Any], int]:
     """A kind of site, a question, and how long its answer shall be; hostile half of the time."""
@@ -681,12 +591,6 @@ def queries(draw) -> tuple[str, dict[str, Any], int]:
         case _:
             asked[name] = draw(odd)
     return kind, asked, length_of(asked)
-
-
-def keys(asked: object, words: int) -> RecordDict:
-    named = {"asked": asked, "words": words, "sum": "1", "run": "a run", "number": 0}
-    session = json.dumps(named, sort_keys=True)
-    return RecordDict({"secure-sum": ConfigRecord({"session": session, "content": b""})})
 
 
 @given(question=queries())

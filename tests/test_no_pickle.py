@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from counting import Counting
 from fedeas import IID, FedEAS, FedeasError, LabelCounts, Partition, Plan
 from fedeas.cache import Cache, verify
 from fedeas.cache.fill import fill
@@ -23,7 +22,8 @@ from fedeas.train.diffusion.train import Training, train
 from fedeas.train.diffusion.turbo import Turbo
 from fedeas.train.models.unet import UNetConfig
 from fedeas.train.tensors import load_tensors
-from pictures import shapes
+from helpers.image_sets import shapes
+from helpers.noted_generators import Counting
 
 SOURCE = Path(__file__).parents[1] / "src"
 SMALL = Training(

@@ -8,8 +8,6 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from paths import python_path
-
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 NAMES = [path.stem for path in sorted(NOTEBOOKS.glob("*.ipynb"))]
 
@@ -28,7 +26,7 @@ def test_a_notebook_runs(name, tmp_path, store):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--nbmake"]
     done = subprocess.run(
         [*command, "--nbmake-timeout=900", "--overwrite", place, "--rootdir", tmp_path],
-        env=os.environ | {"PYTHONPATH": python_path(), "FEDEAS_STORE": str(store)},
+        env=os.environ | {"FEDEAS_STORE": str(store)},
         cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]

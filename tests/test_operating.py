@@ -13,7 +13,7 @@ from fedeas.private.flower.deployed import client_app
 from fedeas.train.flower.backends import InlineGrid
 from fedeas.train.flower.deployed import REFUSAL, SITES
 from fedeas.train.flower.exchange import exchange, log_errors_in_one_line
-from test_deployment import NAMES, config, settings, sites  # noqa: F401
+from helpers.deployed_sites import NAMES, config, settings
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_an_error_of_ours_is_one_line_and_another_keeps_its_traceback(caplog):
 
 
 def test_a_site_names_the_class_that_differs_in_its_own_log_alone(
-    sites, tmp_path, caplog, monkeypatch  # noqa: F811
+    sites, tmp_path, caplog, monkeypatch
 ):  # fmt: skip
     folder = tmp_path / "configs"
     folder.mkdir()

@@ -31,7 +31,7 @@ from fedeas.planning.named_values import make_named_values
 from fedeas.planning.plan import overfilled
 from fedeas.planning.policies import HeldClassesOnly, make_plan, reachable_reduction
 from fedeas.planning.stream import plan_stream
-from greedy import Greedy
+from helpers.greedy_reference import Greedy
 
 CLASSES, CLIENTS = ("cat", "dog", "bird", "eel"), ("north", "south", "west", "east", "sea")
 

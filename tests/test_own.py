@@ -50,7 +50,7 @@ from fedeas.private.queries.moments import ImageMoments, ImageProducts, NoisyMom
 from fedeas.private.queries.query import SampleSum
 from fedeas.private.secure_sum.messages import RefusedError
 from fedeas.private.sums import Ask, Release, SimulatedSums, check_sums, release
-from federations import write_shapes
+from helpers.small_federations import write_shapes
 
 SHAPE = (12, 10, 1)
 _RNG = np.random.default_rng(0)

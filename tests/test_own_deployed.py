@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 
@@ -18,66 +17,25 @@ from fedeas.generators.card import CARD
 from fedeas.planning.named_values import planned_quality
 from fedeas.private.accounting import DELTA
 from fedeas.private.flower import run_server
-from fedeas.private.flower.deployed import client_app, open_site
+from fedeas.private.flower.deployed import open_site
 from fedeas.private.flower.generator import RECORD, take_generator, taken_generator
-from fedeas.private.flower.settings import NOISY_SUMS, SiteConfig
+from fedeas.private.flower.settings import NOISY_SUMS
 from fedeas.private.generator import images, make
 from fedeas.private.generator.card import WEIGHTS
 from fedeas.private.generator.make import CLASSIFIER_FOLDER, REQUEST
 from fedeas.private.ledger import Ledger
 from fedeas.private.queries.moments import ImageMoments
 from fedeas.private.secure_sum.identity import Members
-from fedeas.train.flower.backends import InlineGrid
 from fedeas.train.flower.deployed import REFUSAL
-from rows import CLASSES as LEVELS
-from rows import SCHEMA, draw_rows, to_table
-from test_deployment import CLASSES, COUNTS, NAMES, config, settings, sites  # noqa: F401
-
-USED = (
-    "partition_id", "classes", "data", "state", "generator", "device", "identity_key", "members",
-    "epsilon", "allow",
-)  # fmt: skip
-GIVEN = {"generator-epsilon": 20.0, "policy": "fedeas(beta=12)", "rounds": 1}
-
-
-class RealSites(InlineGrid):
-    """The app of real sites, each with the configuration of its own node."""
-
-    def __init__(self, place: Path, state: Path, **changed: object) -> None:
-        own = {"epsilon": 30.0} | changed
-        self.open([config(place, state, k, **own) for k in range(len(COUNTS))])
-
-    def open(self, nodes: list[SiteConfig]) -> None:
-        """Start the sites."""
-        super().__init__(client_app(), len(nodes))
-        for mine, context in zip(nodes, self._contexts.values(), strict=True):
-            used = {name: getattr(mine, name) for name in (*USED, "schema")}
-            context.node_config = {name.replace("_", "-"): v for name, v in used.items()}
-            context.run_config = {"classes": mine.classes}
-
-
-class SitesWithTables(RealSites):
-    """Four sites with a table each, of which two lack a class."""
-
-    def __init__(self, folder: Path, keys: Path) -> None:
-        SCHEMA.save(folder / "schema.json")
-        rows, labels = draw_rows(2000)
-        parts = np.array_split(np.argsort(labels, kind="stable"), 4)
-        for k, part in enumerate([*parts, np.arange(0, 2000, 9)]):
-            pq.write_table(to_table(rows[part], labels[part]), folder / f"{k}.parquet")
-        self.configs = [
-            config(
-                keys, folder / "state", k, epsilon=30.0, generator="private",
-                classes=",".join(LEVELS), data=str(folder / f"{k}.parquet"),
-                schema=str(folder / "schema.json"),
-            )
-            for k in range(4)
-        ]  # fmt: skip
-        self.open(self.configs)
+from helpers.deployed_sites import COUNTS, config, settings
+from helpers.image_sets import CLASSES
+from helpers.private_sites import GIVEN, RealSites, SitesWithTables
+from helpers.table_sets import CLASSES as LEVELS
+from helpers.table_sets import SCHEMA
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory, sites):  # noqa: F811
+def made(tmp_path_factory, sites):
     """A run whose sites have no other generator than the one they make together."""
     folder = tmp_path_factory.mktemp("own")
     grid = RealSites(sites, folder, generator="private")
@@ -85,7 +43,7 @@ def made(tmp_path_factory, sites):  # noqa: F811
     return folder
 
 
-def test_sites_make_a_generator_together_and_train_with_it(made, sites):  # noqa: F811
+def test_sites_make_a_generator_together_and_train_with_it(made, sites):
     card = json.loads((made / "run" / "private-generator" / CARD).read_text())
     privacy = card["privacy"]
     assert (privacy["epsilon"], privacy["delta"]) == (20.0, DELTA)
@@ -109,7 +67,7 @@ def test_sites_make_a_generator_together_and_train_with_it(made, sites):  # noqa
         assert 15 < ledger.epsilon_spent <= 20 + 1e-9
 
 
-def test_sites_that_do_not_train_make_a_generator_and_a_classifier(sites, tmp_path):  # noqa: F811
+def test_sites_that_do_not_train_make_a_generator_and_a_classifier(sites, tmp_path):
     """Noisy sums are all that leaves a site with members by default."""
     grid = RealSites(sites, tmp_path, generator="private", allow=NOISY_SUMS, epsilon=300.0)
     more = {"generator-epsilon": 200.0, "generator-classifier": True, "rounds": 0}
@@ -130,7 +88,7 @@ def test_sites_that_do_not_train_make_a_generator_and_a_classifier(sites, tmp_pa
             run_server(grid, settings(sites, tmp_path / "other", **more, **unused))
 
 
-def test_a_run_that_goes_on_asks_for_no_second_sum(made, sites):  # noqa: F811
+def test_a_run_that_goes_on_asks_for_no_second_sum(made, sites):
     grid = RealSites(sites, made, generator="private")
     before = (made / "run" / "private-generator" / WEIGHTS).read_bytes()
     run_server(grid, settings(sites, made / "run", **GIVEN | {"rounds": 2}))
@@ -139,7 +97,7 @@ def test_a_run_that_goes_on_asks_for_no_second_sum(made, sites):  # noqa: F811
     assert len(Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries) == 2
 
 
-def test_a_server_that_is_upgraded_between_rounds_asks_for_no_second_sum(made, sites):  # noqa: F811
+def test_a_server_that_is_upgraded_between_rounds_asks_for_no_second_sum(made, sites):
     """What was paid for is the same, whichever version of the code made a generator of it."""
     path = made / "run" / "private-generator" / REQUEST
     write_json(path, {"version": 1, **read_json(path)})
@@ -150,7 +108,7 @@ def test_a_server_that_is_upgraded_between_rounds_asks_for_no_second_sum(made, s
 
 
 @pytest.mark.parametrize("changed", [{"generator-epsilon": 10.0}, {"members": "other"}])
-def test_a_folder_is_of_what_was_paid_for(made, sites, tmp_path, changed):  # noqa: F811
+def test_a_folder_is_of_what_was_paid_for(made, sites, tmp_path, changed):
     """A run that asks for something else is refused, instead of stating what it did not pay."""
     folder = made / "run" / "private-generator"
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -171,7 +129,7 @@ def test_a_folder_is_of_what_was_paid_for(made, sites, tmp_path, changed):  # no
     assert len(Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries) == 2
 
 
-def test_the_card_counts_a_sum_that_a_server_lost(sites, tmp_path, monkeypatch):  # noqa: F811
+def test_the_card_counts_a_sum_that_a_server_lost(sites, tmp_path, monkeypatch):
     """It died after the sites had paid and before it kept the answer: they pay twice."""
 
     def dies(*_: object) -> None:
@@ -193,7 +151,7 @@ def test_the_card_counts_a_sum_that_a_server_lost(sites, tmp_path, monkeypatch):
     assert epsilon > 6  # not the 5 that were asked for
 
 
-def test_a_site_that_sends_more_than_its_images_ends_the_run(sites, tmp_path, monkeypatch):  # noqa: F811
+def test_a_site_that_sends_more_than_its_images_ends_the_run(sites, tmp_path, monkeypatch):
     """The sums are compared with what all sites say they have, and are not asked for again."""
     plain = ImageMoments.answer
 
@@ -212,7 +170,7 @@ def test_a_site_that_sends_more_than_its_images_ends_the_run(sites, tmp_path, mo
     assert [entry.query for entry in ledger.entries] == ["image-moments"]
 
 
-def test_a_server_that_dies_before_it_has_a_generator_pays_once(sites, tmp_path, monkeypatch):  # noqa: F811
+def test_a_server_that_dies_before_it_has_a_generator_pays_once(sites, tmp_path, monkeypatch):
     def queries() -> list[str]:
         mine = config(sites, tmp_path, 0, generator="private")
         return [entry.query for entry in Ledger.open(mine.ledger_folder, 30.0, mine.delta).entries]
@@ -249,7 +207,7 @@ def changed(card: bytes, **values: object) -> bytes:
     return json.dumps({**body, "sha256": content_hash(body)}).encode()
 
 
-def test_a_site_looks_at_the_generator_that_it_is_given(made, sites, tmp_path):  # noqa: F811
+def test_a_site_looks_at_the_generator_that_it_is_given(made, sites, tmp_path):
     """A server cannot make it hold a network of any size, or one for other data."""
     folder = made / "run" / "private-generator"
     card, weights = ((folder / name).read_bytes() for name in (CARD, WEIGHTS))
@@ -275,7 +233,7 @@ def test_a_site_looks_at_the_generator_that_it_is_given(made, sites, tmp_path): 
             taken_generator(tmp_path)
 
 
-def test_a_site_with_a_generator_of_its_own_takes_no_other(sites, tmp_path):  # noqa: F811
+def test_a_site_with_a_generator_of_its_own_takes_no_other(sites, tmp_path):
     """It says so by the refusal that it gives for everything, and trains with its own."""
     grid = RealSites(sites, tmp_path)
     trained = run_server(grid, settings(sites, tmp_path / "a", **GIVEN))
@@ -285,7 +243,7 @@ def test_a_site_with_a_generator_of_its_own_takes_no_other(sites, tmp_path):  # 
         run_server(grid, settings(sites, tmp_path / "b", **GIVEN | {"members": ""}))
 
 
-def test_sites_with_tables_make_a_generator_together(sites, tmp_path):  # noqa: F811
+def test_sites_with_tables_make_a_generator_together(sites, tmp_path):
     """Of three sums, whose costs the ledgers add up to what was promised."""
     grid = SitesWithTables(tmp_path, sites)
     given = settings(sites, tmp_path / "run", **GIVEN | {"batch": 64})

@@ -32,7 +32,7 @@ from fedeas.private.queries.table import ColumnCounts, RowMoments
 from fedeas.private.secure_sum.messages import RefusedError
 from fedeas.private.sums import release
 from fedeas.train.settings import Federated, ModelSettings
-from rows import CLASSES, SCHEMA, draw_rows, to_table
+from helpers.table_sets import CLASSES, SCHEMA, data_of, draw_rows, to_table
 
 CUTS = ((20.5, 40.5), (-3.0, 0.0, 900.0))
 QUERIES = [
@@ -243,13 +243,6 @@ def test_a_class_too_small_to_be_seen_takes_after_the_others():
 
 
 # What comes out.
-
-
-def data_of(folder: Path, size: int = 4000) -> Dataset:
-    rows, labels = draw_rows(size)
-    return Dataset.write(
-        folder, "people", CLASSES, (size, 0), iter([(rows, labels)]), "", "table", SCHEMA
-    )
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,7 @@ import pytest
 from PIL import Image
 
 from fedeas.lab.sweep import read_sweep, run_specs
-from paths import python_path
 from reproduction.evidence import AGREES_REDUCED, CANNOT_TELL, DISAGREES
-from test_turbo import pipeline  # noqa: F401 - a fixture
 
 TESTS = Path(__file__).parent
 CONFIGS = TESTS.parent / "reproduction" / "configs" / "paper"
@@ -80,14 +78,8 @@ def toy(name: str, folder: Path, turbo: Path, seeds: dict[str, list[int]]) -> Pa
 
 @pytest.mark.slow
 def test_the_papers_sweeps_run_and_settle_its_claims(
-    tmp_path,
-    data,
-    fedeas,
-    monkeypatch,
-    reproduction,
-    pipeline,  # noqa: F811
+    tmp_path, data, fedeas, reproduction, pipeline
 ):
-    monkeypatch.setenv("PYTHONPATH", python_path(TESTS))
     roots = []
     for name, (source, train, test) in KEPT.items():
         reduced = reduce_set(data / source, tmp_path / name, train, test)

@@ -44,13 +44,15 @@ from fedeas.private.sums import SimulatedSums, answer_labels, check_sums
 from fedeas.train.flower import records
 from fedeas.train.flower.backends import InlineGrid
 from fedeas.train.flower.client import HELLO
-from rows import CLASSES as LEVELS
-from rows import SCHEMA, draw_rows, to_table
-from sums import identities
-from test_deployment import COUNTS as IMAGES_OF
-from test_deployment import config, settings, sites  # noqa: F401
-from test_neighbours import REFUSAL, Site, keys, length_of, members
-from test_own_deployed import GIVEN, RealSites
+from fedeas.train.flower.deployed import REFUSAL
+from helpers.deployed_sites import COUNTS as IMAGES_OF
+from helpers.deployed_sites import config, settings
+from helpers.neighbouring_sites import Site, keys, length_of, members
+from helpers.private_sites import GIVEN, RealSites
+from helpers.secure_sums import identities
+from helpers.site_files import NOISY, site_toml, written, wrong
+from helpers.table_sets import CLASSES as LEVELS
+from helpers.table_sets import SCHEMA, draw_rows, to_table
 
 ROOT = Path(__file__).parents[1]
 KEY = bytes(range(32))
@@ -382,7 +384,7 @@ def test_a_site_refuses_another_unit_than_its_owners(tmp_path, person):
         sites_.ask(ClassTotals(3), "site")
 
 
-def test_sites_plan_with_the_numbers_of_people(sites, tmp_path):  # noqa: F811
+def test_sites_plan_with_the_numbers_of_people(sites, tmp_path):
     for k, size in enumerate(IMAGES_OF.sum(axis=1)):
         ids = tmp_path / f"{k}.txt"
         ids.write_text("".join(f"p{at // 2}\n" for at in range(size)))
@@ -393,7 +395,7 @@ def test_sites_plan_with_the_numbers_of_people(sites, tmp_path):  # noqa: F811
         assert made.tolist() == FedEAS(8.0).local(people).tolist()
 
 
-def test_fedgen_by_person_is_refused_before_anything_is_asked(sites, tmp_path):  # noqa: F811
+def test_fedgen_by_person_is_refused_before_anything_is_asked(sites, tmp_path):
     """Its server compares counts of samples with the number of people."""
     run = settings(sites, tmp_path / "run", method="fedgen") | {"unit": "group"}
     with pytest.raises(InputError, match="FedGen"):
@@ -486,12 +488,12 @@ def test_a_column_of_a_table_names_its_people_and_is_not_learnt_from(tmp_path):
     assert (groups.weights > 0).sum() == 12
     plain = open_site(table_site(tmp_path, 0, group=""))
     assert (plain.size, plain.real.data.sites) == (30, None)
-    for wrong in ({"group": "nobody"}, {"group": "age"}, {"per-group": 0}, {"per-group": 65}):
+    for changed in ({"group": "nobody"}, {"group": "age"}, {"per-group": 0}, {"per-group": 65}):
         with pytest.raises(InputError, match=r"nobody|age|per-group"):
-            open_site(table_site(tmp_path, 0, **wrong))
+            open_site(table_site(tmp_path, 0, **changed))
 
 
-def test_a_file_of_ids_names_the_people_of_images(sites, tmp_path):  # noqa: F811
+def test_a_file_of_ids_names_the_people_of_images(sites, tmp_path):
     ids = tmp_path / "ids.txt"
     ids.write_text("".join(f"p{k // 4}\n" for k in range(32)))
     own = config(sites, tmp_path, 0, group=str(ids))
@@ -584,7 +586,7 @@ class SitesOfPatients(RealSites):
             context.node_config = {**context.node_config, "group": "patient"}
 
 
-def test_a_federation_by_person_makes_its_generator_and_trains(sites, tmp_path):  # noqa: F811
+def test_a_federation_by_person_makes_its_generator_and_trains(sites, tmp_path):
     """All sums of a run: the class distribution, and the generator's."""
     grid = SitesOfPatients(tmp_path, sites)
     given = settings(sites, tmp_path / "run", **GIVEN | {"batch": 64}) | {
@@ -609,9 +611,7 @@ def test_a_federation_by_person_makes_its_generator_and_trains(sites, tmp_path):
         run_server(grid, given | {"unit": "sample"})
 
 
-def test_the_check_names_the_unit_and_tells_of_another(sites, tmp_path, fedeas):  # noqa: F811
-    from test_check import NOISY, site_toml, written, wrong
-
+def test_the_check_names_the_unit_and_tells_of_another(sites, tmp_path, fedeas):
     ids = tmp_path / "ids.txt"
     ids.write_text("".join(f"p{k // 4}\n" for k in range(32)))
     path = site_toml(sites, tmp_path, group=str(ids))

@@ -14,9 +14,9 @@ from fedeas.train.flower import client_app, run_server, settings
 from fedeas.train.flower.backends import InlineGrid
 from fedeas.train.flower.client import make_client_app
 from fedeas.train.flower.deployed import REFUSAL, RefusalLog, open_site
-from hostile import equal
-from test_deployment import NAMES, app_of, sites  # noqa: F401 -- a fixture
-from test_deployment import settings as run_settings
+from helpers.deployed_sites import NAMES, app_of
+from helpers.deployed_sites import settings as run_settings
+from helpers.hostile_replies import equal
 
 WITHOUT_WINGS = """
 import importlib, pkgutil, sys
@@ -28,15 +28,15 @@ fedeas.train.flower.client_app()
 """
 
 
-def plain_settings(sites, out, **changed):  # noqa: F811
+def plain_settings(sites, out, **changed):
     given = run_settings(sites, out, **changed)
     return {name: value for name, value in given.items() if name not in settings.PRIVATE_KEYS}
 
 
-def plain_config(sites, state, k, **changed):  # noqa: F811
+def plain_config(sites, state, k, **changed):
     data, folder = str(sites / str(k) / "data"), str(state / str(k))
     return settings.SiteConfig(
-        k, NAMES, data, folder, "federations:Shapes", device="cpu"
+        k, NAMES, data, folder, "helpers.small_federations:Shapes", device="cpu"
     ).replace(**changed)  # fmt: skip
 
 
@@ -44,10 +44,7 @@ def test_the_core_needs_no_wing():
     subprocess.run([sys.executable, "-W", "ignore", "-c", WITHOUT_WINGS], check=True)
 
 
-def test_a_plain_federation_ends_with_the_model_of_one_that_could_have_added_up(
-    sites,  # noqa: F811
-    tmp_path,
-):
+def test_a_plain_federation_ends_with_the_model_of_one_that_could_have_added_up(sites, tmp_path):
     app = make_client_app(
         lambda context: open_site(
             plain_config(sites, tmp_path / "p", context.node_config["partition-id"])
@@ -69,7 +66,7 @@ def test_the_core_knows_which_settings_are_the_wings():
 
 
 @pytest.mark.parametrize("key", sorted(settings.PRIVATE_KEYS))
-def test_settings_of_the_wing_are_refused_by_its_name(sites, tmp_path, key):  # noqa: F811
+def test_settings_of_the_wing_are_refused_by_its_name(sites, tmp_path, key):
     with pytest.raises(InputError, match=rf"{key}.*fedeas\[private\]"):
         run_server(InlineGrid(client_app(), 1), {**plain_settings(sites, tmp_path), key: ""})
     node = {**plain_config(sites, tmp_path, 0).to_dict(), key: ""}
@@ -77,7 +74,7 @@ def test_settings_of_the_wing_are_refused_by_its_name(sites, tmp_path, key):  # 
         read_settings(settings.SiteConfig, node, "a site")
 
 
-def test_a_plain_site_that_says_what_it_allows_trains_for_nobody(sites, tmp_path, caplog):  # noqa: F811
+def test_a_plain_site_that_says_what_it_allows_trains_for_nobody(sites, tmp_path, caplog):
     """An owner who means to let only sums leave must not be misunderstood."""
     grid = InlineGrid(client_app(), 4)
     for k, context in enumerate(grid._contexts.values()):
@@ -91,11 +88,7 @@ def test_a_plain_site_that_says_what_it_allows_trains_for_nobody(sites, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["query.nobody", "evaluate", "train.other"])
-def test_a_message_that_nobody_handles_is_refused_in_the_same_words(
-    sites,  # noqa: F811
-    tmp_path,
-    kind,
-):
+def test_a_message_that_nobody_handles_is_refused_in_the_same_words(sites, tmp_path, kind):
     grid = InlineGrid(client_app(), 1)
     (node,) = grid.get_node_ids()
     config = plain_config(sites, tmp_path, 0)
@@ -106,7 +99,7 @@ def test_a_message_that_nobody_handles_is_refused_in_the_same_words(
 
 
 @pytest.mark.parametrize("key", ["epsilon", "secure"])
-def test_a_run_that_asks_for_private_training_is_refused(sites, tmp_path, key):  # noqa: F811
+def test_a_run_that_asks_for_private_training_is_refused(sites, tmp_path, key):
     given = {**run_settings(sites, tmp_path), key: 1.0}
     with pytest.raises(InputError, match=key):
         run_private(InlineGrid(client_app(), 1), given)

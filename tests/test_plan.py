@@ -27,8 +27,8 @@ from fedeas import (
 from fedeas.counts import files
 from fedeas.planning import skew
 from fedeas.planning.policies import reachable_reduction
-from greedy import Greedy
-from strategies import betas, counts
+from helpers.greedy_reference import Greedy
+from helpers.hypothesis_strategies import betas, counts
 
 FORMATS = [".json", ".parquet"]
 

@@ -19,8 +19,8 @@ from fedeas import (
     compare,
 )
 from fedeas.planning.policies import LocalPolicy, make_plan, make_policy, policy_names
-from greedy import Greedy
-from strategies import betas, counts, totals
+from helpers.greedy_reference import Greedy
+from helpers.hypothesis_strategies import betas, counts, totals
 
 local_policies = st.one_of(
     st.builds(

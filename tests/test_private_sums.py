@@ -27,7 +27,7 @@ from fedeas.private.secure_sum.identity import MOST
 from fedeas.private.secure_sum.messages import RefusedError
 from fedeas.train.flower.backends import InlineGrid
 from fedeas.train.flower.deployed import row_policy
-from sums import identities
+from helpers.secure_sums import identities
 
 
 class Sites:

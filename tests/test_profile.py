@@ -12,8 +12,8 @@ import fedeas
 from fedeas import InputError, LabelCounts, LabelSetCounts, MissingExtraError
 from fedeas.plots import canvas, label_report
 from fedeas.plots.label_report import profile
-from pages import table_of
-from strategies import matrices
+from helpers.hypothesis_strategies import matrices
+from helpers.report_pages import table_of
 
 HOSPITALS = LabelCounts(
     [[900, 100, 20], [60, 300, 4], [0, 40, 80]], ["North", "South", "West"], ["flu", "cold", "pox"]

@@ -13,7 +13,6 @@ import pytest
 
 from fedeas import augment
 from fedeas._internal import progress
-from paths import python_path
 
 
 class Slow:
@@ -103,7 +102,7 @@ with progress.progress("generating samples") as update:
 def test_a_terminal_shows_a_bar(tmp_path):
     """A real one, from the system."""
     control, terminal = pty.openpty()
-    environment = os.environ | {"PYTHONPATH": python_path(), "TERM": "xterm", "COLUMNS": "100"}
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
     done = subprocess.Popen([sys.executable, "-c", SHOWN], stderr=terminal, env=environment)
     os.close(terminal)
     said = io.BytesIO()

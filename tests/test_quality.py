@@ -10,7 +10,7 @@ import torch
 from fedeas import InputError
 from fedeas.train.diffusion import quality
 from fedeas.train.diffusion.judge import Judge, accuracy_on_real
-from pictures import CLASSES, shapes, write_set
+from helpers.image_sets import CLASSES, shapes, write_set
 
 
 @pytest.fixture(scope="module")

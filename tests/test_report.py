@@ -16,7 +16,7 @@ from fedeas.lab.results import find_runs, private_epsilon, write_index
 from fedeas.lab.sweep import make_cells, read_sweep, run_specs
 from fedeas.lab.tables import make_tables
 from fedeas.plots import page
-from federations import write_shapes
+from helpers.small_federations import write_shapes
 from reproduction.claims import RECORDED, recorded
 from reproduction.tables import printed
 

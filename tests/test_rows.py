@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-import rows
 from fedeas import InputError, LabelCounts, NaturalId
 from fedeas.data import (
     Column,
@@ -37,9 +36,10 @@ from fedeas.train.methods import make_method
 from fedeas.train.models import make_model
 from fedeas.train.samples import Samples, Task
 from fedeas.train.settings import ModelSettings
-from federations import federation, settings
-from federations import run as train
-from pictures import CLASSES, draw_shapes, write_set
+from helpers import table_sets
+from helpers.image_sets import CLASSES, draw_shapes, write_set
+from helpers.small_federations import federation, settings
+from helpers.small_federations import run as train
 
 SCHEMA = Schema((Column("age", whole=True), Column("home", ("own", "rent")), Column("income")))
 ROWS = np.array([[30, 1, 5.5], [np.nan, 0, np.nan], [41, np.nan, -2.0]], np.float32)
@@ -289,16 +289,16 @@ def test_a_table_is_read_once_and_again_when_it_changes(tmp_path, monkeypatch):
 
 
 def test_a_given_schema_is_kept_to(tmp_path):
-    values, labels = rows.draw_rows(60)
-    pq.write_table(rows.to_table(values, labels), tmp_path / "t.parquet")
-    rows.SCHEMA.save(tmp_path / "schema.json")
-    assert Schema.load(tmp_path / "schema.json") == rows.SCHEMA
+    values, labels = table_sets.draw_rows(60)
+    pq.write_table(table_sets.to_table(values, labels), tmp_path / "t.parquet")
+    table_sets.SCHEMA.save(tmp_path / "schema.json")
+    assert Schema.load(tmp_path / "schema.json") == table_sets.SCHEMA
     # A site that has one home only: the codes are the federation's all the same.
     own = np.flatnonzero(values[:, 2] == 2)
-    pq.write_table(rows.to_table(values[own], labels[own]), tmp_path / "site.parquet")
+    pq.write_table(table_sets.to_table(values[own], labels[own]), tmp_path / "site.parquet")
     found = load_table(tmp_path / "site.parquet", schema=tmp_path / "schema.json", test_share=0.0)
     np.testing.assert_array_equal(found.samples, values[own])
-    fewer = Schema((*rows.SCHEMA.columns[:2], Column("home", ("own", "rent"))))
+    fewer = Schema((*table_sets.SCHEMA.columns[:2], Column("home", ("own", "rent"))))
     fewer.save(tmp_path / "fewer.json")
     with pytest.raises(InputError, match="a category that the schema does not know; got 'with f"):
         load_table(tmp_path / "t.parquet", schema=tmp_path / "fewer.json")
@@ -451,8 +451,8 @@ def test_fedmix_refuses_categories_and_averages_numbers_without_gaps(tmp_path):
     made = federation(tmp_path / "all", kind="table")
     with pytest.raises(InputError, match="categories have no average; got 'home'"):
         train(made, tmp_path, settings("fedmix", model="mlp"))
-    values, labels = rows.draw_rows(90)
-    table = rows.to_table(values, labels).drop(["home"])
+    values, labels = table_sets.draw_rows(90)
+    table = table_sets.to_table(values, labels).drop(["home"])
     found = load_table(table, test_share=0.0)
     assert np.isnan(found.samples).any()
     method = make_method("fedmix(mash=0)")
@@ -529,28 +529,28 @@ def test_a_wrong_config_of_a_table_is_one_line(data, tmp_path, change, words):
 
 def test_sites_with_tables_train_on_the_columns_that_they_agreed_on(tmp_path):
     """Three sites; one has one class and two of three homes. The server has test rows."""
-    values, labels = rows.draw_rows(400)
+    values, labels = table_sets.draw_rows(400)
     schema = tmp_path / "schema.json"
-    rows.SCHEMA.save(schema)
+    table_sets.SCHEMA.save(schema)
     parts = np.array_split(np.arange(300), 2)
     parts.append(np.flatnonzero((labels == 1) & (values[:, 2] != 0))[-25:])
     for k, own in enumerate([*parts, np.arange(300, 400)]):
-        pq.write_table(rows.to_table(values[own], labels[own]), tmp_path / f"{k}.parquet")
+        pq.write_table(table_sets.to_table(values[own], labels[own]), tmp_path / f"{k}.parquet")
 
     def config(k: int, **changed: object) -> SiteConfig:
         place, state = str(tmp_path / f"{k}.parquet"), str(tmp_path / f"state{k}")
-        names = ",".join(rows.CLASSES)
+        names = ",".join(table_sets.CLASSES)
         return SiteConfig(k, names, place, state, device="cpu", schema=str(schema)).replace(
             **changed
         )
 
     site = open_site(config(2))
-    assert site.real.data.schema == rows.SCHEMA
+    assert site.real.data.schema == table_sets.SCHEMA
     assert site.real.counts().tolist() == [0, 25, 0]
     app = make_client_app(lambda context: open_site(config(context.node_config["partition-id"])))
     asked = {
         "out": str(tmp_path / "out"), "test-data": str(tmp_path / "3.parquet"), "sites": 3,
-        "classes": ",".join(rows.CLASSES), "policy": "none", "model": "mlp", "rounds": 2,
+        "classes": ",".join(table_sets.CLASSES), "policy": "none", "model": "mlp", "rounds": 2,
         "batch": 8, "learning-rate": 0.05, "device": "cpu", "schema": str(schema),
         "max-weight-ratio": 0.0,
     }  # fmt: skip

@@ -21,7 +21,7 @@ from fedeas.train.diffusion.quality import (
     nearest_distances,
     row_vectors,
 )
-from rows import CLASSES, draw_rows, to_table, write_rows
+from helpers.table_sets import CLASSES, draw_rows, to_table, write_rows
 
 NAN = np.nan
 

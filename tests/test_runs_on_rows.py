@@ -5,33 +5,18 @@ import pandas as pd
 import pytest
 
 from fedeas import InputError
-from fedeas._internal.settings import read_settings
 from fedeas.lab.config import Config
 from fedeas.lab.experiment import run
 from fedeas.lab.report.samples import run_samples
 from fedeas.lab.resolve import plan_config, resolve
 from fedeas.train.diffusion.quality import measure
-from tabular import SCHEMA, draw_table
+from helpers.table_runs import loans_config
 
 
 @pytest.fixture
 def config(tmp_path, monkeypatch) -> Config:
     monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))
-    rows, labels = draw_table(700)
-    frame = pd.DataFrame(rows, columns=SCHEMA.names)
-    for at in SCHEMA.categorical.tolist():
-        names = dict(enumerate(SCHEMA.columns[at].categories))
-        frame[SCHEMA.names[at]] = frame[SCHEMA.names[at]].map(names)
-    frame["grade"] = np.array(["good", "fair", "bad"])[labels]
-    frame.to_parquet(tmp_path / "loans.parquet")
-    return read_settings(Config, {
-        "seed": 3, "device": "cpu",
-        "data": {"name": str(tmp_path / "loans.parquet"), "label": "grade", "categories": ["term"]},
-        "partition": {"recipe": "dirichlet", "clients": 5, "alpha": 0.4},
-        "augment": {"policy": "fedeas(beta=12)", "generator": "gaussian",
-                    "cache": str(tmp_path / "cache")},
-        "federated": {"rounds": 1, "model": {"name": "mlp"}, "local": {"epochs": 1, "batch": 16}},
-    })  # fmt: skip
+    return loans_config(tmp_path)
 
 
 def test_a_run_with_gaussian_fills_its_cache_and_trains(config, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from fedeas import FedEAS, FedEASSampler, InputError, LabelCounts, Plan, augment
 from fedeas.augmentation.tables import Frame
 from fedeas.generators import Gaussian
-from tabular import SCHEMA, draw_table
+from helpers.small_tables import SCHEMA, draw_table
 
 imblearn = pytest.importorskip("imblearn")
 

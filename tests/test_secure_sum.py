@@ -71,7 +71,7 @@ from fedeas.private.secure_sum.messages import (
 )
 from fedeas.private.secure_sum.server import Run, Server
 from fedeas.train.flower.backends import InlineGrid
-from sums import ALL_STAGES, Cohort, dropping, give_keys, identities, vectors_of
+from helpers.secure_sums import ALL_STAGES, Cohort, dropping, give_keys, identities, vectors_of
 
 LENGTH = 5
 

@@ -15,7 +15,7 @@ from fedeas.planning.beta import (
     plainest_number,
 )
 from fedeas.planning.plan import Overfill, overfilled
-from strategies import betas, counts
+from helpers.hypothesis_strategies import betas, counts
 
 
 def holds(c, beta, min_reduction=0.5, max_share=0.25):

@@ -36,7 +36,7 @@ from fedeas.train.models import make_model
 from fedeas.train.samples import Samples, Task
 from fedeas.train.settings import Federated, Local, ModelSettings
 from fedeas.train.simulate import simulate
-from pictures import CLASSES, draw_shapes
+from helpers.image_sets import CLASSES, draw_shapes
 
 ROOT = Path(__file__).parents[1]
 SETS = ("bar", "dot", "frame", "bar|dot", "bar|frame", "dot|frame")

@@ -11,7 +11,7 @@ from fedeas.train.methods import METHODS, make_method
 from fedeas.train.samples import Samples
 from fedeas.train.settings import Federated, Local, ModelSettings
 from fedeas.train.simulate import simulate
-from federations import CLIENTS, Federation, federation, run
+from helpers.small_federations import CLIENTS, Federation, federation, run
 
 LOCAL = Local(epochs=1, batch=16, learning_rate=0.05)
 ROUNDS, FRACTION = 3, 0.67

@@ -21,7 +21,7 @@ from fedeas.planning import skew
 from fedeas.planning.beta import beta_for_total
 from fedeas.planning.policies import make_policy
 from fedeas.planning.stream import plan_stream
-from strategies import counts
+from helpers.hypothesis_strategies import counts
 
 
 @given(counts, st.integers(0, 2**32 - 1))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from fedeas import LabelCounts
 from fedeas.planning import skew
-from strategies import counts
+from helpers.hypothesis_strategies import counts
 
 
 @given(counts, st.randoms(use_true_random=False))

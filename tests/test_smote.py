@@ -14,7 +14,7 @@ from fedeas.cache.fill import fill
 from fedeas.data import Schema, load_table
 from fedeas.generators import Gaussian, Resampler, Smote, find_resampler
 from fedeas.planning.plan import ClientPlan
-from tabular import SCHEMA, draw_table
+from helpers.small_tables import SCHEMA, draw_table
 
 pytest.importorskip("imblearn")
 

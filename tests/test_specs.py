@@ -15,7 +15,7 @@ from fedeas._internal.specs import Registry, parse, quoted
 from fedeas.train.flower.backends import run_on_backend
 from fedeas.train.flower.client import make_client_app
 from fedeas.train.flower.rounds import run_rounds
-from federations import federation, settings
+from helpers.small_federations import federation, settings
 
 
 @dataclass

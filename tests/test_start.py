@@ -32,9 +32,9 @@ from fedeas.train.models import load_weights
 from fedeas.train.samples import Samples
 from fedeas.train.settings import Federated, ModelSettings
 from fedeas.train.tensors import load_tensors, save_tensors
-from rows import CLASSES, SCHEMA, draw_rows, to_table
-from test_deployment import settings, sites  # noqa: F401
-from test_own_deployed import GIVEN, RealSites
+from helpers.deployed_sites import settings
+from helpers.private_sites import GIVEN, RealSites
+from helpers.table_sets import CLASSES, SCHEMA, draw_rows, to_table
 
 
 @pytest.fixture(autouse=True)
@@ -363,7 +363,7 @@ def test_a_judge_of_other_samples_is_refused_before_it_is_trained(
 
 
 @pytest.mark.slow
-def test_real_sites_begin_from_what_they_made(sites, tmp_path):  # noqa: F811
+def test_real_sites_begin_from_what_they_made(sites, tmp_path):
     given = GIVEN | {"generator-start": True, "policy": "none"}
     grid = RealSites(sites, tmp_path, generator="private")
     run_server(grid, settings(sites, tmp_path / "run", **given))
@@ -372,7 +372,7 @@ def test_real_sites_begin_from_what_they_made(sites, tmp_path):  # noqa: F811
     assert first.keys() == model.keys()
 
 
-def test_a_start_of_real_sites_needs_a_generator(sites, tmp_path):  # noqa: F811
+def test_a_start_of_real_sites_needs_a_generator(sites, tmp_path):
     given = settings(sites, tmp_path / "run", **GIVEN) | {"generator-start": True}
     for wrong in ({"generator-epsilon": 0.0}, {"model": "unet(preset=tiny)"}):
         with pytest.raises(InputError, match="a private start"):

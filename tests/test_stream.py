@@ -10,7 +10,7 @@ import pytest
 from fedeas import Cost, FedEAS, FullBalance, InputError, LabelCounts, Plan
 from fedeas.counts.parquet import client_count
 from fedeas.planning.stream import plan_stream
-from limited import attempt
+from helpers.limited_process import attempt
 
 
 @pytest.fixture(scope="module")

@@ -37,8 +37,7 @@ from fedeas.lab.runner import FAILED, FINISHED, finished_result, run_cells
 from fedeas.lab.sweep import make_cells, read_sweep, run_specs, with_total
 from fedeas.lab.tables import generations, make_tables
 from fedeas.lab.versions import versions
-from federations import write_shapes
-from paths import python_path
+from helpers.small_federations import write_shapes
 
 TESTS = Path(__file__).parent
 CONFIGS = TESTS.parent / "reproduction" / "configs"
@@ -62,7 +61,7 @@ recipe = "dirichlet"
 clients = 6
 alpha = 0.3
 [base.augment]
-generator = "federations:Shapes"
+generator = "helpers.small_federations:Shapes"
 cache = "{folder / "cache"}"
 batch = 8
 [base.federated]
@@ -92,15 +91,7 @@ def cells_of(path: Path):
 
 
 @pytest.fixture(scope="module")
-def there():
-    """Let workers find the generator of the tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", python_path(TESTS))
-        yield
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory, there):
+def finished(tmp_path_factory):
     """A sweep that has run to its end: its folder of runs and its cells.
 
     All workers of pytest-xdist share it: whoever comes later finds its runs finished. One run is
@@ -330,7 +321,7 @@ def test_an_estimate_counts_the_start_and_the_evaluations(tmp_path, monkeypatch)
         assert one.uncounted == "fedprox"
 
 
-def test_a_run_that_fails_leaves_the_others_running(tmp_path, there, monkeypatch):
+def test_a_run_that_fails_leaves_the_others_running(tmp_path, monkeypatch):
     """Its process ends with it; runs that finish leave theirs to the next, with torch loaded."""
     started = []
 
@@ -340,12 +331,13 @@ def test_a_run_that_fails_leaves_the_others_running(tmp_path, there, monkeypatch
 
     popen = subprocess.Popen
     monkeypatch.setattr("fedeas.lab.runner.subprocess.Popen", start)
+    shapes, broken = (f"helpers.small_federations:{name}" for name in ("Shapes", "Broken"))
     path = sweep_file(
         tmp_path,
         **{
-            '"federations:Shapes"': '["federations:Broken", "federations:Shapes"]',
+            f'"{shapes}"': f'["{broken}", "{shapes}"]',
             "[base.augment]\ngenerator = ": "[base.augment]\n#",
-            "seed = [1, 2]": 'seed = 1\naugment.generator = ["federations:Broken", "pool"]',
+            "seed = [1, 2]": f'seed = 1\naugment.generator = ["{broken}", "pool"]',
             '["none", "fedeas(beta=4)", "uniform"]': '["none", "fedeas(beta=4)"]',
             "[base.partition]": "pool_per_class = 30\n[base.partition]",
             f"rounds = {ROUNDS}": "rounds = 1",
@@ -374,10 +366,10 @@ def test_a_killed_sweep_ends_with_the_same_table(tmp_path, finished, times, seed
         root = tmp_path / "whole" / "runs"
         run_here(whole, root)
     path = sweep_file(tmp_path, **changes)
+    script = [sys.executable, "-W", "ignore", TESTS / "helpers" / "killed_sweep.py"]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", TESTS / "killed_sweep.py", path, tmp_path / "runs",
-         str(times), "0.3"],
-        capture_output=True, text=True, check=False, cwd=TESTS,
+        [*script, path, tmp_path / "runs", str(times), "0.3"],
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     struck = [int(lines) for lines in done.stdout.split()]
@@ -390,7 +382,7 @@ def test_a_killed_sweep_ends_with_the_same_table(tmp_path, finished, times, seed
 @pytest.mark.parametrize(
     "how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
-def test_workers_stop_with_their_sweep(tmp_path, there, how):
+def test_workers_stop_with_their_sweep(tmp_path, how):
     changes = {f"rounds = {ROUNDS}": "rounds = 3000", "seed = [1, 2]": "seed = 1"}
     path = sweep_file(tmp_path, **changes)
     command = [sys.executable, "-W", "ignore", "-m", "fedeas", "sweep", path, "--out",
@@ -455,9 +447,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_a_damaged_file_of_a_finished_sweep_never_makes_a_wrong_table(
-    tmp_path, finished, there, how
-):
+def test_a_damaged_file_of_a_finished_sweep_never_makes_a_wrong_table(tmp_path, finished, how):
     """All rows stay as they are, or a run is missing and named, and comes back with one command."""
     whole = table(*finished)
     _, cells = finished

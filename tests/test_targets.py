@@ -30,8 +30,8 @@ from fedeas.planning.plan import overfilled
 from fedeas.planning.policies import make_policy, settled_spec
 from fedeas.planning.stream import plan_stream
 from fedeas.planning.targets import make_target
-from greedy import Greedy
-from strategies import counts
+from helpers.greedy_reference import Greedy
+from helpers.hypothesis_strategies import counts
 
 EVERY_POLICY = [
     FedEAS(beta=7), FullBalance(), NoGeneration(), Greedy(total=40),

@@ -13,8 +13,8 @@ from fedeas.lab.experiment import run
 from fedeas.lab.resolve import describe_cut
 from fedeas.planning.plan import Plan
 from fedeas.train.settings import Federated
-from federations import write_shapes
-from test_own_rows import data_of
+from helpers.small_federations import write_shapes
+from helpers.table_sets import data_of
 
 
 @pytest.fixture(scope="module")

@@ -19,10 +19,10 @@ import fedeas.lab
 from fedeas import InputError
 from fedeas.generators import Gaussian
 from fedeas.lab import resolve
-from fedeas.lab.config import Augment, Config, Data, PartitionConfig
+from fedeas.lab.config import Augment, PartitionConfig
 from fedeas.train.flower.simulated import open_simulated
-from fedeas.train.settings import Federated, Local, ModelSettings
-from federations import federation
+from helpers.small_federations import federation
+from helpers.table_runs import config
 
 
 def write_loans(path: Path, seed: int, flipped: bool = False) -> Path:
@@ -37,21 +37,10 @@ def write_loans(path: Path, seed: int, flipped: bool = False) -> Path:
     return path
 
 
-def config(data: Path, seed: int, clients: int = 3) -> Config:
-    return Config(
-        data=Data(str(data)),
-        partition=PartitionConfig("iid", clients=clients, alpha=None, min_samples=None),
-        federated=Federated(
-            rounds=1, fraction=1.0, model=ModelSettings("mlp"), local=Local(epochs=2, batch=8)
-        ),
-        seed=seed,
-    )
-
-
 ALONE = """
 import json, sys
 from pathlib import Path
-from test_two_runs import config
+from helpers.table_runs import config
 import fedeas.lab
 for data, seed, clients, out in json.loads(sys.argv[1]):
     fedeas.lab.run(config(Path(data), seed, clients), out)
@@ -75,12 +64,11 @@ def test_two_runs_in_one_process_have_the_bits_of_two_processes(tmp_path):
         (table, 2, 3, "alone4"),
     ]
     runs = [(str(data), *others, str(tmp_path / out)) for data, *others, out in alone]
-    tests = str(Path(__file__).parent)
     subprocess.run(
         [
             sys.executable,
             "-c",
-            f"import sys; sys.path.insert(0, {tests!r}){ALONE}",
+            ALONE,
             json.dumps(runs),
         ],
         check=True,

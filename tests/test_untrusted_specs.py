@@ -14,7 +14,6 @@ import pytest
 import torch
 
 import fedeas
-from counting import Counting
 from fedeas import FedEAS, FedeasError, LabelCounts, Plan
 from fedeas._internal.files import content_hash, read_json
 from fedeas._internal.files import write_json as write_sealed
@@ -25,6 +24,7 @@ from fedeas.data import Dataset
 from fedeas.generators import find_resampler, make_generator
 from fedeas.generators import protocol as generators
 from fedeas.generators.card import GeneratorCard
+from fedeas.lab.config import Config
 from fedeas.lab.experiment import run
 from fedeas.lab.report.samples import folder_sections, run_samples
 from fedeas.lab.resolve import open_data
@@ -44,8 +44,9 @@ from fedeas.train.models.unet import UNetConfig
 from fedeas.train.samples import Task
 from fedeas.train.settings import Local, ModelSettings
 from fedeas.train.tensors import load_tensors, save_tensors
-from pictures import shapes
-from test_runs_on_rows import config  # noqa: F401 - a fixture
+from helpers.image_sets import shapes
+from helpers.noted_generators import Counting
+from helpers.table_runs import loans_config
 
 SOURCES = Path(__file__).parents[1] / "src"
 REGISTRIES = (policies._REGISTRY, generators._REGISTRY, METHODS, MODELS)
@@ -53,6 +54,12 @@ OBEYING = (
     "make_policy", "make_generator", "open_generator", "find_resampler", "make_model",
     "import_object",
 )  # fmt: skip
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch) -> Config:
+    monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))
+    return loans_config(tmp_path)
 
 
 @pytest.fixture
@@ -301,7 +308,7 @@ def test_tables_and_caches_with_specs_as_names_run_nothing(tmp_path, mark, spec)
     assert not mark.exists()
 
 
-def test_a_runs_folder_runs_nothing(config, tmp_path, monkeypatch, mark, spec):  # noqa: F811
+def test_a_runs_folder_runs_nothing(config, tmp_path, monkeypatch, mark, spec):
     """Its config names a generator of the clients' own rows, which a report makes again."""
     folder = tmp_path / "run"
     run(config.replace(augment=config.augment.replace(generator="copies")), folder)
@@ -330,7 +337,7 @@ def test_a_runs_folder_runs_nothing(config, tmp_path, monkeypatch, mark, spec): 
         find_resampler("evil:X", by_owner=False)
 
 
-def test_a_run_with_an_own_generator_is_measured_from_its_cache(config, tmp_path, monkeypatch):  # noqa: F811
+def test_a_run_with_an_own_generator_is_measured_from_its_cache(config, tmp_path, monkeypatch):
     """The path is not imported again: its samples are in the cache."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own_rows.py").write_text(

@@ -17,8 +17,8 @@ from fedeas import (
     WaterFill,
 )
 from fedeas.planning import skew
-from greedy import Greedy
-from strategies import counts
+from helpers.greedy_reference import Greedy
+from helpers.hypothesis_strategies import counts
 
 PAPER = {4113: 25.24, 8673: 41.23, 13437: 53.26, 18435: 62.70, 23514: 69.96}
 

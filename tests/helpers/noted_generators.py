@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fedeas.generators import Gaussian
-from tabular import SCHEMA, draw_table
+from helpers.small_tables import SCHEMA, draw_table
 
 
 class Counting:

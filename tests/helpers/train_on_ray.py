@@ -1,6 +1,6 @@
 """Train with every method on Ray.
 
-python on_ray.py FOLDER ROUNDS METHODS POLICY KIND
+python train_on_ray.py FOLDER ROUNDS METHODS POLICY KIND
 
 METHODS is a JSON list of [method, projection] or [method, projection, model].
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fedeas.train.flower.backends import run_on_backend
 from fedeas.train.flower.client import make_client_app
-from federations import CLIENTS, federation, run, settings
+from helpers.small_federations import CLIENTS, federation, run, settings
 
 
 def main(folder: Path, rounds: int, methods: list[list[object]], policy: str, kind: str) -> None:

@@ -11,8 +11,6 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-import rows
-from counting import Counting
 from fedeas import LabelCounts
 from fedeas.data import open_dataset
 from fedeas.partition import Partition
@@ -24,7 +22,9 @@ from fedeas.train.flower.rounds import Trained, run_rounds
 from fedeas.train.flower.simulated import Simulation
 from fedeas.train.samples import Task
 from fedeas.train.settings import Federated, Local, ModelSettings
-from pictures import CLASSES, draw_shapes, write_set
+from helpers import table_sets
+from helpers.image_sets import CLASSES, draw_shapes, write_set
+from helpers.noted_generators import Counting
 
 ROUNDS, CLIENTS, TRAIN, TEST = 3, 6, 240, 60
 
@@ -34,9 +34,6 @@ class Federation:
     simulation: Simulation
     task: Task
     clients: int
-
-
-TESTS = Path(__file__).parent
 
 
 class Shapes(Counting):
@@ -58,8 +55,8 @@ class Shapes(Counting):
 class Rows(Shapes):
     """Draws rows of a table, with gaps and categories."""
 
-    fingerprint, classes = "rows-1", rows.CLASSES
-    drawn = staticmethod(rows.draw_rows)
+    fingerprint, classes = "rows-1", table_sets.CLASSES
+    drawn = staticmethod(table_sets.draw_rows)
 
 
 class Animals(Shapes):
@@ -82,13 +79,16 @@ class Broken(Shapes):
 
 
 KINDS = ("image", "table")
-GENERATORS = {"image": "federations:Shapes", "table": "federations:Rows"}
+GENERATORS = {
+    "image": "helpers.small_federations:Shapes",
+    "table": "helpers.small_federations:Rows",
+}
 
 
 def write_data(folder: Path, kind: str) -> Path:
     """Write pictures or rows as a data set in Parquet."""
     if kind == "table":
-        return rows.write_rows(folder, TRAIN, TEST)
+        return table_sets.write_rows(folder, TRAIN, TEST)
     return write_shapes(folder)
 
 
@@ -184,9 +184,16 @@ def train_on_ray(
     kind: str = "image",
 ) -> None:
     """Train on Ray, in a process of its own, so that nothing of the inline server is left in it."""
-    script = [sys.executable, "-W", "ignore", TESTS / "on_ray.py", folder, str(rounds)]
+    script = [
+        sys.executable,
+        "-W",
+        "ignore",
+        Path(__file__).with_name("train_on_ray.py"),
+        folder,
+        str(rounds),
+    ]
     environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(TESTS), *sys.path])
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)  # with what a test has added
     environment["RAY_worker_niceness"] = "0"  # 15 by itself: other work would starve them
     done = subprocess.run(
         [*script, json.dumps(methods), policy, kind],

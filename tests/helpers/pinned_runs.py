@@ -1,4 +1,4 @@
-"""Train the first of some small fixed configs, and keep a hash of each: pin_runs.py FOLDER RUNS.
+"""Train the first of some small fixed configs, and keep a hash of each: pinned_runs.py FOLDER RUNS.
 
 Weights are the same on every processor that torch's plainest kernels run on: no oneDNN, no vector
 instructions of one processor alone, one thread. `test_pins.py` sets what must be set before torch
@@ -23,8 +23,8 @@ from fedeas import augment
 from fedeas.cache import store
 from fedeas.cli.main import main
 from fedeas.lab import experiment
-from federations import Shapes, write_shapes
-from pictures import draw_shapes
+from helpers.image_sets import draw_shapes
+from helpers.small_federations import Shapes, write_shapes
 
 RUNS = [
     ("fedavg", "none"),
@@ -33,7 +33,7 @@ RUNS = [
         "fedmix",
     )),
 ]  # fmt: skip
-COUNTS = Path(__file__).parent / "data" / "cifar10-k20-a0.1-counts.csv"
+COUNTS = Path(__file__).parents[1] / "data" / "cifar10-k20-a0.1-counts.csv"
 CONFIG = """
 seed = 7
 device = "cpu"

@@ -23,7 +23,7 @@ from fedeas.partition import FLBench
 from fedeas.planning.policies import make_policy
 from reproduction.tables import BETAS, COMBINED_PEAK, printed
 
-CONFIGS = Path(__file__).parents[1] / "reproduction" / "configs"
+CONFIGS = Path(__file__).parents[2] / "reproduction" / "configs"
 SIZES = {"cifar10": [6000] * 10, "cifar100": [600] * 100}
 NOISE = 2e-6  # of an accuracy: what the paper prints is then far beyond it
 DRIFTS = {"none": 1.42e-4, "uniform": 2.15e-5, "fedeas": 1.95e-5, "full-balance": 1.14e-6}

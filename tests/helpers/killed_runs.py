@@ -2,7 +2,7 @@
 
 Prints the rounds that were done at every kill.
 
-python killed.py CONFIG OUT KILLS LONGEST
+python killed_runs.py CONFIG OUT KILLS LONGEST
 """
 
 import contextlib

@@ -4,7 +4,7 @@ A server loads torch and Flower once, then forks for each command. What it forks
 `python -m fedeas`: it has its own session, folder, environment and output, it ends as any program
 does, and all of fedeas is still to be imported.
 
-python warm.py LIBRARY ...     reads jobs from standard input, one JSON object per line
+python preloaded.py LIBRARY ...     reads jobs from standard input, one JSON object per line
 """
 
 import atexit

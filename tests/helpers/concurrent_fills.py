@@ -1,6 +1,6 @@
 """Many processes fill a cache that is not there yet, at the same moment; one line of JSON each.
 
-python first_fill.py FOLDER PROCESSES CLIENTS [careless]
+python concurrent_fills.py FOLDER PROCESSES CLIENTS [careless]
 
 With `careless` they do what removing others' half-written files under a shared lock comes to.
 """
@@ -13,10 +13,10 @@ from pathlib import Path
 
 import filelock  # noqa: F401 - imported once, before the processes are forked
 
-from counting import Counting
 from fedeas._internal.files import atomic_write
 from fedeas.cache import Cache
 from fedeas.cache.fill import client_samples
+from helpers.noted_generators import Counting
 
 WANTED = [5, 7, 3]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedeas.data import Column, Schema
+from fedeas.data import Column, Dataset, Schema
 
 CLASSES = ("high", "low", "middle")  # in the order of their labels
 HOMES = ("own", "rent", "with family")
@@ -46,3 +46,11 @@ def write_rows(folder: Path, train: int, test: int) -> Path:
             path = folder / f"{part}-00000-of-00001.parquet"
             pq.write_table(to_table(rows[chosen], labels[chosen]), path)
     return folder
+
+
+def data_of(folder: Path, size: int = 4000) -> Dataset:
+    """Write a decoded data set of rows without a test part."""
+    rows, labels = draw_rows(size)
+    return Dataset.write(
+        folder, "people", CLASSES, (size, 0), iter([(rows, labels)]), "", "table", SCHEMA
+    )

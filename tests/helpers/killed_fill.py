@@ -13,10 +13,10 @@ import sqlite3
 import sys
 import threading
 
-from counting import KINDS, Counting
 from fedeas.cache import Cache
 from fedeas.cache.fill import fill
 from fedeas.planning.plan import Plan
+from helpers.noted_generators import KINDS, Counting
 
 STEPS = ("sample", "statement", "moment")
 

@@ -9,7 +9,7 @@ import signal
 import time
 from pathlib import Path
 
-import warm
+from helpers import preloaded
 
 # What a long command imports last before it works.
 BEGINS_WITH = {
@@ -36,8 +36,8 @@ def interrupted(arguments: list[str], cwd: Path, hook: Path, patience: float = 1
     name = " ".join(arguments[:2]) if two else arguments[0]
     hook.mkdir(parents=True)
     module, sign = BEGINS_WITH[name], hook / "begun"
-    libraries = () if name == "partition" else warm.DRAWING  # one server for all that trains
-    started = warm.start(arguments, cwd, libraries=libraries, sign=(module, sign))
+    libraries = () if name == "partition" else preloaded.DRAWING  # one server for all that trains
+    started = preloaded.start(arguments, cwd, libraries=libraries, sign=(module, sign))
     deadline = time.monotonic() + patience
     while not sign.exists() and started.poll() is None:
         assert time.monotonic() < deadline, f"{name} did not begin"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from counting import Counting
+from helpers.noted_generators import Counting
 
 CLASSES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
