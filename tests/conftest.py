@@ -1,4 +1,7 @@
-"""What tests share: the paper's counts, the real data, and a way to call the command line."""
+"""What tests share: the paper's counts, the real data, and a way to call the command line.
+
+Neither torch nor Flower is imported here: `tests/core.txt` runs without them.
+"""
 
 import os
 import shutil
@@ -67,22 +70,6 @@ def data() -> Path:
             pytest.fail("FEDEAS_DATA is not set in CI")
         pytest.skip("set FEDEAS_DATA to a folder with cifar10/ and fashion_mnist/ in Parquet")
     return Path(folder)
-
-
-@pytest.fixture(scope="module")
-def sites(tmp_path_factory) -> Path:
-    """Four sites with images in folders by class, and the server's test images."""
-    from helpers.deployed_sites import write_sites
-
-    return write_sites(tmp_path_factory.mktemp("sites"))
-
-
-@pytest.fixture(scope="module")
-def pipeline(tmp_path_factory) -> Path:
-    """A Stable Diffusion pipeline with random weights."""
-    from helpers.tiny_turbo import write_pipeline
-
-    return write_pipeline(tmp_path_factory.mktemp("turbo"))
 
 
 @pytest.fixture(scope="session", autouse=True)

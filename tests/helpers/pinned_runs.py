@@ -1,8 +1,8 @@
 """Train the first of some small fixed configs, and keep a hash of each: pinned_runs.py FOLDER RUNS.
 
 Weights are the same on every processor that torch's plainest kernels run on: no oneDNN, no vector
-instructions of one processor alone, one thread. `test_pins.py` sets what must be set before torch
-is loaded.
+instructions of one processor alone, one thread. `test_pinned_runs.py` sets what must be set before
+torch is loaded.
 
 The hashes were recorded when a run's samples were known by its label counts, which chose other
 seeds for them. Runs are pinned with these seeds, so that they are held against what they were, and

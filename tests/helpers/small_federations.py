@@ -184,14 +184,8 @@ def train_on_ray(
     kind: str = "image",
 ) -> None:
     """Train on Ray, in a process of its own, so that nothing of the inline server is left in it."""
-    script = [
-        sys.executable,
-        "-W",
-        "ignore",
-        Path(__file__).with_name("train_on_ray.py"),
-        folder,
-        str(rounds),
-    ]
+    program = Path(__file__).with_name("train_on_ray.py")
+    script = [sys.executable, "-W", "ignore", program, folder, str(rounds)]
     environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)  # with what a test has added
     environment["RAY_worker_niceness"] = "0"  # 15 by itself: other work would starve them
