@@ -66,12 +66,12 @@ def test_the_advice_beside_what_paid_is_that_of_its_record(monkeypatch):
 
 
 def test_every_record_says_how_and_when_it_was_made():
-    data = ROOT / "docs" / "data"
-    with (data / "records.csv").open(newline="", encoding="utf-8") as file:
+    recorded, data = ROOT / "reproduction" / "recorded", ROOT / "docs" / "data"
+    with (recorded / "records.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    records = {path.name for path in data.iterdir()} - {"records.csv"}
-    assert {row["file"] for row in rows if "/" not in row["file"]} == records
-    assert all((ROOT / row["file"]).exists() for row in rows if "/" in row["file"])
+    records = {path.name for path in recorded.iterdir()} - {"records.csv"}
+    records |= {path.relative_to(ROOT).as_posix() for path in data.iterdir()}
+    assert {row["file"] for row in rows} == records
     for row in rows:
         assert row["what"]
         assert re.fullmatch(r"2026-\d\d-\d\d", row["date"]), row

@@ -33,8 +33,8 @@ from reproduction.study import (
 )
 
 ROOT = Path(__file__).parents[2]
-DATA = ROOT / "docs" / "data"
 RECORDED = ROOT / "reproduction" / "recorded"
+ADVICE = ROOT / "docs" / "data" / "advice.csv"
 NUMBER = re.compile(r"(?:(?<!\w)[-+])?\d(?:[\d,.]*\d)?")
 
 BySeed = dict[int, float]
@@ -59,8 +59,8 @@ def averaged(name: str, policy: str) -> BySeed:
     return recorded(name, policy, "accuracy_last", 100)
 
 
-def table(record: str) -> list[dict[str, str]]:
-    with (DATA / record).open(newline="", encoding="utf-8") as file:
+def table(record: str | Path) -> list[dict[str, str]]:
+    with (RECORDED / record).open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
@@ -74,7 +74,7 @@ def own_study(setting: str, way: str, column: str = "accuracy") -> BySeed:
 
 def studied(record: str, setting: str, way: str, column: str = "accuracy") -> BySeed:
     """Return a column of a study, in per cent, of every seed of a way to train."""
-    with (DATA / record).open(newline="", encoding="utf-8") as file:
+    with (RECORDED / record).open(newline="", encoding="utf-8") as file:
         return {
             int(row["seed"]): 100 * float(row[column])
             for row in csv.DictReader(file)
@@ -84,7 +84,7 @@ def studied(record: str, setting: str, way: str, column: str = "accuracy") -> By
 
 def after_round(way: str, number: int) -> BySeed:
     """Return the accuracy after a round of the federation's own images, in per cent."""
-    with (DATA / "own-fashion.csv").open(newline="", encoding="utf-8") as file:
+    with (RECORDED / "own-fashion.csv").open(newline="", encoding="utf-8") as file:
         return {
             int(row["seed"]): 100 * float(row["accuracy"])
             for row in csv.DictReader(file)
@@ -408,14 +408,14 @@ def what_copies_cannot_make() -> str:
 
 
 def test_all_runs_with_killed_sites_ended_correctly():
-    lines = (DATA / "own-superlink.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (RECORDED / "own-superlink.jsonl").read_text(encoding="utf-8").splitlines()
     runs = [json.loads(line) for line in lines]
     assert len(runs) == 6
     assert all(run["right"] and run["ledgers_agree"] and run["caches_whole"] for run in runs)
 
 
 def what_costs_nothing() -> str:
-    losses = [-float(w) for row in table("advice.csv") if (w := row["weights - none"])]
+    losses = [-float(w) for row in table(ADVICE) if (w := row["weights - none"])]
     on_tables = [loss for loss in losses if loss > 0]
     assert len(on_tables) == len(losses) - 2
     return (
@@ -426,7 +426,7 @@ def what_costs_nothing() -> str:
 
 def how_much_full_balance_buys() -> str:
     """Of earlier runs of tables; three seeds each."""
-    with (DATA / "tables-study.csv").open(newline="", encoding="utf-8") as file:
+    with (RECORDED / "tables-study.csv").open(newline="", encoding="utf-8") as file:
         settings = list(dict.fromkeys(row["setting"] for row in csv.DictReader(file)))
     leads = {name: lead(*on_table(name, "full-balance", "fedeas")) for name in settings}
     ahead = [found.value for found in leads.values() if found.value > found.half]
@@ -442,7 +442,7 @@ def how_much_full_balance_buys() -> str:
 
 
 def the_advice() -> str:
-    rows = table("advice.csv")
+    rows = table(ADVICE)
     ahead = [r for r in rows if r["half"] and float(r["generated - copies"]) > float(r["half"])]
     advised = [r for r in rows if r["advice"] == "generate"]
     found = [r for r in ahead if r in advised]
@@ -522,7 +522,7 @@ def what_others_published() -> str:
     ((source, date),) = {(row["source"], row["date"]) for row in rows}
     figures = ", ".join(f"{r['method']} {r['epsilon 1']} and {r['epsilon 10']}" for r in rows)
     return (
-        f"README at {source.rpartition(' ')[2]}, {date}; [data/published.csv](data/published.csv)),"
+        f"README at {source.rpartition(' ')[2]}, {date}; `reproduction/recorded/published.csv`),"
         f" at epsilon 1 and 10: {figures}."
     )
 
@@ -537,8 +537,9 @@ def what_private_images_teach() -> str:
     return (
         "A CNN trained on its images alone recognises "
         f"{float(one):.1f} % of Fashion-MNIST's test images at epsilon 1 and {float(ten):.1f} % at "
-        "epsilon 10 ([record](data/private-generator.csv): 20 clients, Dirichlet 0.1, delta 1e-5, "
-        f"60,000 images, three seeds); on CIFAR-10 {cifar[0]} and {cifar[1]} % (one seed)"
+        "epsilon 10 (`reproduction/recorded/private-generator.csv`: 20 clients, Dirichlet 0.1, "
+        "delta 1e-5, 60,000 images, three seeds); "
+        f"on CIFAR-10 {cifar[0]} and {cifar[1]} % (one seed)"
     )
 
 
@@ -637,7 +638,7 @@ def what_to_do_after_a_start() -> str:
 
 
 def what_a_judge_says() -> str:
-    quality = json.loads((DATA / "fashion-quality.json").read_text(encoding="utf-8"))
+    quality = json.loads((RECORDED / "fashion-quality.json").read_text(encoding="utf-8"))
     worst = min(quality["agreement"], key=quality["agreement"].get)
     near = quality["memorisation"]
     assert (worst, near["share"]) == ("Shirt", 0)
@@ -755,14 +756,16 @@ def test_what_a_benchmark_measured_has_a_record_or_says_that_it_has_none(page):
     for paragraph, following in zip(paragraphs, [*paragraphs[1:], ""], strict=True):
         _, benchmark, rest = paragraph.partition("benchmarks/")
         if benchmark and NUMBER.search(rest.partition("`")[2]):
-            assert re.search(r"data/[\w-]+\.|no\s+record", paragraph + following), paragraph
+            assert re.search(r"(?:data|recorded)/[\w-]+\.|no\s+record", paragraph + following), (
+                paragraph
+            )
 
 
 def test_only_the_loss_on_real_sites_survives_the_correction(monkeypatch):
     """As the studies correct: all comparisons of the three tables, of loans, of the paper."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     study = importlib.import_module("tables_study")
-    scores = study.read_record(DATA / "tables-study.csv", "accuracy")
+    scores = study.read_record(RECORDED / "tables-study.csv", "accuracy")
     held = study.held_gains(scores, ["none", "copies", "uniform"])
     stands = [
         where for where, *ways in held if ways == ["fedeas", "uniform"] and held[where, *ways]

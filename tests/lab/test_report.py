@@ -17,7 +17,7 @@ from fedeas.lab.sweep import make_cells, read_sweep, run_specs
 from fedeas.lab.tables import make_tables
 from fedeas.plots import page
 from helpers.small_federations import write_shapes
-from reproduction.claims import RECORDED, recorded
+from reproduction.claims import EXPORTS, recorded
 from reproduction.tables import printed
 
 
@@ -218,7 +218,7 @@ def test_a_sweep_without_a_finished_run_is_said(tmp_path, fedeas):
 
 
 def test_exported_files_are_read_too():
-    for path in RECORDED.glob("*.jsonl"):
+    for path in EXPORTS:
         name, runs, missing = find_runs(path)
         assert name == path.stem
         assert runs

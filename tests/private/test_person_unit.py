@@ -700,7 +700,7 @@ def test_a_simulated_generator_by_person_says_so(tmp_path):
 
 def test_the_figures_of_the_page_are_those_of_the_record(data):
     page = (ROOT / "docs" / "people.md").read_text(encoding="utf-8")
-    with (ROOT / "docs" / "data" / "person-unit.csv").open(encoding="utf-8") as file:
+    with (ROOT / "reproduction" / "recorded" / "person-unit.csv").open(encoding="utf-8") as file:
         runs = list(csv.DictReader(file))
     found: dict[tuple[str, ...], list[float]] = {}
     for run in runs:

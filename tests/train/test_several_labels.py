@@ -328,7 +328,7 @@ def test_fedeas_run_compares_accuracies_and_says_so(tmp_path):
 def test_the_table_of_the_page_is_that_of_the_record(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     benchmark = importlib.import_module("label_sets_federation")
-    record = ROOT / "docs" / "data" / "label-sets.csv"
+    record = ROOT / "reproduction" / "recorded" / "label-sets.csv"
     figures = benchmark.read_figures(record, "auroc")
     assert {way for _, way in figures} == set(benchmark.WAYS)
     assert {len(runs) for runs in figures.values()} == {5}
