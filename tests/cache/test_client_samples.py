@@ -11,7 +11,7 @@ from fedeas._internal.settings import read_settings
 from fedeas.data import Dataset, load_images
 from fedeas.partition import Partition
 from fedeas.train.flower.deployed import open_site
-from fedeas.train.flower.settings import SiteConfig
+from fedeas.train.flower.deployment import SiteConfig
 from fedeas.train.flower.simulated import open_simulated
 from helpers.image_sets import CLASSES, encoded
 from helpers.noted_generators import drawn

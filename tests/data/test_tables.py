@@ -30,7 +30,7 @@ from fedeas.train.flower import run_server
 from fedeas.train.flower.backends import InlineGrid
 from fedeas.train.flower.client import make_client_app
 from fedeas.train.flower.deployed import open_site
-from fedeas.train.flower.settings import SiteConfig
+from fedeas.train.flower.deployment import SiteConfig
 from fedeas.train.flower.site import check_task
 from fedeas.train.methods import make_method
 from fedeas.train.models import make_model

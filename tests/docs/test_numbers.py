@@ -696,7 +696,7 @@ CLAIMS: dict[str, tuple[Callable[[], str], ...]] = {
 NO_FIGURES = {
     "README.md": (
         "Python 3.11", "CIFAR-10 plan", "examples/cifar10.csv", "client-06",
-        "± is a 95 % interval", "Apache-2.0",
+        "± is a 95 % interval", "Apache-2.0", "reduction=0.5",
     ),
 }  # fmt: skip
 

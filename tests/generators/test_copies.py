@@ -26,7 +26,7 @@ from fedeas.planning.plan import reduction
 from fedeas.planning.policies import HeldClassesOnly, copyable, make_policy, reachable_reduction
 from fedeas.planning.skew import imbalance
 from fedeas.train.flower.deployed import open_site
-from fedeas.train.flower.settings import SiteConfig
+from fedeas.train.flower.deployment import SiteConfig
 from fedeas.train.flower.simulated import open_simulated
 from helpers.hypothesis_strategies import counts as any_counts
 from helpers.image_sets import CLASSES, encoded

@@ -8,7 +8,7 @@ from flwr.app import Context
 
 from fedeas.private.flower.deployed import open_site
 from fedeas.private.flower.queries import QueryContext, answer_queries
-from fedeas.private.flower.settings import NOISY_SUMS, UPDATES, SiteConfig
+from fedeas.private.flower.site_config import NOISY_SUMS, UPDATES, SiteConfig
 from fedeas.private.ledger import Ledger
 from fedeas.private.secure_sum.identity import Identity, Members, load_identity, make_identity
 from fedeas.private.secure_sum.keys import identity_of

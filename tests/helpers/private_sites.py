@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from fedeas.private.flower.deployed import client_app
-from fedeas.private.flower.settings import SiteConfig
+from fedeas.private.flower.site_config import SiteConfig
 from fedeas.train.flower.backends import InlineGrid
 from helpers.deployed_sites import COUNTS, config
 from helpers.table_sets import CLASSES as LEVELS

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from fedeas.private.flower.settings import SiteConfig
+from fedeas.private.flower.site_config import SiteConfig
 from helpers.deployed_sites import config
 
 NOISY = {"rounds": 0, "generator-epsilon": 1.0}

@@ -10,8 +10,8 @@ from fedeas import InputError
 from fedeas._internal.settings import Settings, fields_of, read_settings
 from fedeas.lab.config import Config, Data
 from fedeas.lab.sweep import GridConfig
-from fedeas.private.flower.settings import RunConfig, SiteConfig
-from fedeas.train.flower.settings import Deployment
+from fedeas.private.flower.site_config import RunConfig, SiteConfig
+from fedeas.train.flower.deployment import Deployment
 from fedeas.train.settings import Federated, Local, ModelSettings
 
 ROOT = Path(__file__).parents[2]

@@ -29,7 +29,7 @@ from fedeas.private.accounting import (
     rho_for,
 )
 from fedeas.private.flower.queries import ask
-from fedeas.private.flower.settings import SiteConfig
+from fedeas.private.flower.site_config import SiteConfig
 from fedeas.private.ledger import LedgerEntry
 from fedeas.private.queries import QUERIES
 

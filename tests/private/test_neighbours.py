@@ -32,7 +32,7 @@ from fedeas.planning.policies import make_policy
 from fedeas.planning.resolve import with_quality
 from fedeas.planning.targets import aim_at_classes
 from fedeas.private.flower.deployed import client_app
-from fedeas.private.flower.generator import RECORD as GENERATOR
+from fedeas.private.flower.handover import RECORD as GENERATOR
 from fedeas.private.flower.queries import ask
 from fedeas.private.generator import images
 from fedeas.private.generator.card import PRIVATE, WEIGHTS

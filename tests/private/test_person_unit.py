@@ -30,7 +30,7 @@ from fedeas.private.flower.queries import (
     answer_queries,
     ask,
 )
-from fedeas.private.flower.settings import RunConfig, SiteConfig
+from fedeas.private.flower.site_config import RunConfig, SiteConfig
 from fedeas.private.generator.make import make_private
 from fedeas.private.groups import MOST_PER_GROUP, Groups, owner_key, read_ids
 from fedeas.private.ledger import Ledger

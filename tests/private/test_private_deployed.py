@@ -18,8 +18,8 @@ from fedeas.planning.named_values import planned_quality
 from fedeas.private.accounting import DELTA
 from fedeas.private.flower import run_server
 from fedeas.private.flower.deployed import open_site
-from fedeas.private.flower.generator import RECORD, take_generator, taken_generator
-from fedeas.private.flower.settings import NOISY_SUMS
+from fedeas.private.flower.handover import RECORD, take_generator, taken_generator
+from fedeas.private.flower.site_config import NOISY_SUMS
 from fedeas.private.generator import images, make
 from fedeas.private.generator.card import WEIGHTS
 from fedeas.private.generator.make import CLASSIFIER_FOLDER, REQUEST

@@ -23,7 +23,7 @@ from fedeas.lab.report.page import what_ran
 from fedeas.lab.resolve import resolve
 from fedeas.lab.results import find_runs
 from fedeas.private.flower import run_server
-from fedeas.private.flower.settings import RunConfig
+from fedeas.private.flower.site_config import RunConfig
 from fedeas.private.generator import start as module
 from fedeas.private.generator.make import CLASSIFIER_FOLDER, make_private
 from fedeas.private.generator.start import FILE, PrivateStart

@@ -230,7 +230,7 @@ def test_the_citation_names_this_version_and_the_paper():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["version"] == fedeas.__version__
     assert citation["license"] == PROJECT["license"]
-    dated = f"## {fedeas.__version__} ({citation['date-released']})"
+    dated = f"## [{fedeas.__version__}] - {citation['date-released']}"
     assert dated in (ROOT / "CHANGELOG.md").read_text()
     paper = citation["preferred-citation"]
     readme = " ".join((ROOT / "README.md").read_text().split())

@@ -35,7 +35,7 @@ from fedeas.private.queries import read_query
 from fedeas.train.diffusion.judge import Judge
 from fedeas.train.diffusion.sample import Diffusion
 from fedeas.train.flower.deployed import row_policy
-from fedeas.train.flower.settings import SiteConfig
+from fedeas.train.flower.deployment import SiteConfig
 from fedeas.train.flower.site import check_method
 from fedeas.train.loop import find_optimizer
 from fedeas.train.methods import METHODS, make_method

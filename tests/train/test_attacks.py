@@ -27,7 +27,7 @@ from fedeas._internal.settings import read_settings
 from fedeas.cache.database import open_database
 from fedeas.planning import skew
 from fedeas.private.flower.deployed import client_app, open_site
-from fedeas.private.flower.settings import SiteConfig
+from fedeas.private.flower.site_config import SiteConfig
 from fedeas.private.secure_sum.client import Client
 from fedeas.private.secure_sum.memory import FileStore
 from fedeas.train.flower import client as client_module

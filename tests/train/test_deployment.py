@@ -20,13 +20,13 @@ from fedeas._internal.seeds import child_rng
 from fedeas._internal.settings import read_settings
 from fedeas.private.flower import run_server
 from fedeas.private.flower.deployed import open_site
-from fedeas.private.flower.settings import SiteConfig
+from fedeas.private.flower.site_config import SiteConfig
 from fedeas.private.ledger import Ledger
 from fedeas.train.flower.backends import InlineGrid
 from fedeas.train.flower.client import TRAIN, make_client_app
 from fedeas.train.flower.deployed import SITES, agreed_config, row_policy
+from fedeas.train.flower.deployment import Deployment
 from fedeas.train.flower.rounds import run_rounds
-from fedeas.train.flower.settings import Deployment
 from fedeas.train.flower.site import Site
 from fedeas.train.samples import Samples, Task
 from fedeas.train.settings import Federated, Local, ModelSettings

@@ -13,9 +13,9 @@ from flwr.clientapp import ClientApp
 from fedeas.train.flower import records
 from fedeas.train.flower.aggregation import RoundAggregator, Weights
 from fedeas.train.flower.backends import InlineGrid
+from fedeas.train.flower.deployment import Deployment
 from fedeas.train.flower.roster import Node, Roster
 from fedeas.train.flower.rounds import run_rounds
-from fedeas.train.flower.settings import Deployment
 from fedeas.train.methods import make_method
 from fedeas.train.models import make_model
 from fedeas.train.samples import Task

@@ -11,7 +11,7 @@ from torch import nn
 from fedeas import InputError
 from fedeas.train.flower.backends import InlineGrid
 from fedeas.train.flower.client import make_client_app
-from fedeas.train.flower.settings import SiteConfig
+from fedeas.train.flower.deployment import SiteConfig
 from fedeas.train.methods import make_method
 from fedeas.train.methods.logit_adjustment import ClassWeights, FedLC
 from fedeas.train.methods.method import ClientContext, Method

@@ -9,8 +9,9 @@ from flwr.app import Context, Message, RecordDict
 from fedeas import InfeasibleError, InputError
 from fedeas._internal.settings import read_settings
 from fedeas.private.flower import run_server as run_private
-from fedeas.private.flower import settings as private
-from fedeas.train.flower import client_app, run_server, settings
+from fedeas.private.flower import site_config as private
+from fedeas.train.flower import client_app, run_server
+from fedeas.train.flower import deployment as settings
 from fedeas.train.flower.backends import InlineGrid
 from fedeas.train.flower.client import make_client_app
 from fedeas.train.flower.deployed import REFUSAL, RefusalLog, open_site

@@ -13,7 +13,7 @@ import pytest
 
 from fedeas._internal.files import read_toml
 from fedeas._internal.settings import read_settings
-from fedeas.private.flower.settings import RunConfig, SiteConfig
+from fedeas.private.flower.site_config import RunConfig, SiteConfig
 from helpers.checkout import ROOT
 from helpers.deployed_sites import COUNTS, NAMES, load_example
 

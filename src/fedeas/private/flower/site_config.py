@@ -17,7 +17,7 @@ from fedeas.planning.targets import FEDERATION
 from fedeas.private.accounting import GROUP, SAMPLE, Unit
 from fedeas.private.groups import MOST_PER_GROUP, PER_GROUP
 from fedeas.private.ledger import Ledger
-from fedeas.train.flower import settings as plain
+from fedeas.train.flower import deployment as plain
 from fedeas.train.settings import Federated
 
 LEDGER_FOLDER = "ledger"  # in a site's state
