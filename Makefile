@@ -22,7 +22,7 @@ lint:
 types:
 	mypy
 
-# The site, without a warning, as tests/test_site.py builds it too.
+# The site, without a warning, as tests/docs/test_site.py builds it too.
 docs:
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 

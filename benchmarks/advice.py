@@ -2,13 +2,13 @@
 
     python benchmarks/advice.py [--out docs/data/advice.csv]
 
-For every setting of docs/data/tables-study.csv, own-federated.csv, free.csv and of the study at
-equal steps (reproduction/recorded/study.csv) the clients are shared out again, by the seeds of the
-runs, and diagnosed. Beside it is what generated samples and
-class weights were ahead by: points of accuracy with half of the 95 % interval, paired by seed, bold
-where the whole interval above copies is above 0. Copies are for nothing, so generated samples have
-to be half a point ahead to be worth it: `threshold` is the part `lacking` from which on generating
-is best advised by that measure, in the settings of all other data sets.
+For every setting of tables-study.csv, own-federated.csv, free.csv and of the study at equal steps,
+study.csv (all in reproduction/recorded), the clients are shared out again, by the seeds of the
+runs, and diagnosed. Beside it is what generated samples and class weights were ahead by: points of
+accuracy with half of the 95 % interval, paired by seed, bold where the whole interval above copies
+is above 0. Copies are for nothing, so generated samples have to be half a point ahead to be worth
+it: `threshold` is the part `lacking` from which on generating is best advised by that measure, in
+the settings of all other data sets.
 
 The table is printed as Markdown; `--record` prints that of a file.
 """
@@ -34,7 +34,7 @@ from reproduction.evidence import minus
 from reproduction.study import RECORD, read_rows
 
 ROOT = Path(__file__).parents[1]
-DATA = ROOT / "docs" / "data"
+RECORDED = ROOT / "reproduction" / "recorded"
 EVIDENCE = ROOT / "reproduction" / "configs" / "evidence"
 # The study's sweep files and data sets whose names are not the same.
 FILES = {"CIFAR-10": "cifar10", "Fashion-MNIST": "fashion"}
@@ -52,7 +52,7 @@ HEADS = (
 def main() -> None:
     """Diagnose all settings and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--out", type=Path, default=DATA / "advice.csv")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "data" / "advice.csv")
     parser.add_argument("--record", type=Path, help="print this file instead")
     given = parser.parse_args()
     if given.record is None:
@@ -73,17 +73,17 @@ def settings() -> Iterator[dict[str, object]]:
     """Yield a row per setting of the studies."""
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder)
-        scores = read(DATA / "tables-study.csv")
+        scores = read(RECORDED / "tables-study.csv")
         for table in TABLES:
             for alpha in settings_of(table):
                 name = f"{table}-sites" if alpha is None else f"{table}-{named(alpha)}"
                 yield row_of(name, base(table, alpha, cache, 30, 0.1), scores[name], "fedeas")
-        for name, runs in read(DATA / "own-federated.csv").items():
+        for name, runs in read(RECORDED / "own-federated.csv").items():
             table = name in TABLES
             content = base(name, ALPHA, cache, 30, 0.1) if table else images(60_000, cache, 5)
             yield row_of(f"{name}-{named(ALPHA)} (own)", content, runs, "own-1")
     content = read_toml(ROOT / "reproduction" / "configs" / "cpu" / "free.toml")["base"]
-    yield row_of("cifar10-0_1 (real images)", content, read_free(DATA / "free.csv"), "fedeas")
+    yield row_of("cifar10-0_1 (real images)", content, read_free(RECORDED / "free.csv"), "fedeas")
     for data, runs in read_study().items():
         content = read_toml(EVIDENCE / f"{FILES.get(data, data)}.toml")["base"]
         yield row_of(f"{NAMES.get(data, data)}-equal steps", content, runs, "fedeas")

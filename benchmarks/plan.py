@@ -39,7 +39,7 @@ from fedeas.planning.stream import plan_stream
 from reproduction.counts import paper_counts
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from greedy import Greedy
+from helpers.greedy_reference import Greedy
 
 RULE = FedEAS(beta=12)
 

@@ -12,7 +12,7 @@ figures can be had again; delta is 1e-5, and the unit one sample of one client, 
 is tested on the training images that are left over instead: for choosing settings. `--epsilon inf`
 is the generator without noise. `--quick` only shows that it works. The last line is JSON: per
 epsilon the accuracies in percent, one per seed, the seconds and the seconds of processor time that
-the generator took. `--record` writes them into docs/data/private-generator.csv.
+the generator took. `--record` writes them into reproduction/recorded/private-generator.csv.
 
 With `--table` it is a table in the folder `tables` of FEDEAS_DATA and a random forest (`--model
 mlp`: a network), trained on as many rows as there are real ones, classes as frequent as the sums
@@ -45,7 +45,7 @@ from fedeas.train.settings import Local, ModelSettings
 CLIENTS, ALPHA = 20, 0.1
 DELTA = 1e-5  # of the published figures
 IMAGES = {"fashion": "fashion_mnist", "cifar10": "cifar10"}
-RECORD = Path(__file__).parents[1] / "docs/data/private-generator.csv"
+RECORD = Path(__file__).parents[1] / "reproduction/recorded/private-generator.csv"
 KEYS = ("data", "images", "tested_on", "epsilon")
 Ints = NDArray[np.int64]
 

@@ -21,7 +21,7 @@ many rounds as it takes to get there the first time, 0 if its first weights are 
 is the private classifier of rows alone, of the same sums, without any round. Intervals are 95 %, by
 Student's t over seeds.
 
-Called again, it resumes. `--record` writes every run into docs/data/private-start.csv.
+Called again, it resumes. `--record` writes every run into reproduction/recorded/private-start.csv.
 """
 
 import argparse
@@ -52,7 +52,7 @@ from fedeas.train.models import load_weights
 from fedeas.train.samples import Samples
 
 ROOT = Path(__file__).parents[1]
-RECORD = ROOT / "docs/data/private-start.csv"
+RECORD = ROOT / "reproduction/recorded/private-start.csv"
 WAYS = ("none", "copies", "fedeas")
 ROUNDS = (5, 10, 20)  # whose accuracies are recorded too
 START_RATES = {"letter": 0.3}  # where a run from the start diverged at the study's

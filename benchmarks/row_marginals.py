@@ -15,9 +15,9 @@ A random forest and the network `mlp` are trained on as many rows as there are (
 tested on real test rows: accuracy and the mean over classes. `real` is trained on the real rows.
 Sites are natural ones for forest, rodents and loans, Dirichlet 0.1 on 20 clients for the others;
 delta is 1e-5, and noise is drawn from the seed. `seconds` are of one core. The record is
-docs/data/row-marginals.csv, of one seed. mbi may do better than there: with 500 steps and 12,000
-rows, forest cover at epsilon 10 had 67.2 % (forest) and 64.9 (mlp) from marginals, 65.4 and 65.0
-from `private`.
+reproduction/recorded/row-marginals.csv, of one seed. mbi may do better than there: with 500 steps
+and 12,000 rows, forest cover at epsilon 10 had 67.2 % (forest) and 64.9 (mlp) from marginals, 65.4
+and 65.0 from `private`.
 """
 
 import argparse
@@ -52,7 +52,7 @@ SITES = {
     "rodents": ("natural/portal_rodents", "site", ("label_name", "split")),
     "loans": ("tables/loans", "state", ()),
 }
-RECORD = Path(__file__).parents[1] / "docs/data/row-marginals.csv"
+RECORD = Path(__file__).parents[1] / "reproduction/recorded/row-marginals.csv"
 KEYS = ("data", "what", "epsilon", "seed")
 FIGURES = ("forest", "forest_classes", "mlp", "mlp_classes", "seconds")
 BINS, MOST_ROWS, STEPS, GRID = 10, 4_000, 300, 4096

@@ -1,7 +1,7 @@
 """What 100, 10,000 and a million clients need, from what one message, megabyte and sample cost.
 
     python benchmarks/superlink.py > superlink.json
-    python benchmarks/scale.py --measure superlink.json  # writes docs/data/scale.json
+    python benchmarks/scale.py --measure superlink.json  # writes reproduction/recorded/scale.json
     python benchmarks/scale.py                           # prints the table of docs/architecture.md
 
 `--measure` takes the SuperLink's costs from the last line of `superlink.py` and adds those of the
@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-RECORD = ROOT / "docs" / "data" / "scale.json"
+RECORD = ROOT / "reproduction" / "recorded" / "scale.json"
 MODEL = 2.5  # megabytes
 LOOK = 3.0  # seconds between looks of a SuperNode for messages; Flower has no setting for it
 BUSY = 0.5  # share of a core that is planned for, so that there is room for peaks

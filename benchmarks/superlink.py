@@ -153,10 +153,10 @@ def contest(grid: object, context: object) -> None:
     from flwr.serverapp.strategy import FedAvg
 
     from fedeas.train.flower import records
+    from fedeas.train.flower.deployment import Deployment
     from fedeas.train.flower.exchange import exchange
     from fedeas.train.flower.roster import Roster
     from fedeas.train.flower.rounds import run_rounds
-    from fedeas.train.flower.settings import Deployment
     from fedeas.train.models import make_model
     from fedeas.train.samples import Task
     from fedeas.train.settings import Federated, ModelSettings

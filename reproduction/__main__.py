@@ -166,10 +166,10 @@ def report(
     Example: `python -m reproduction report --out report`
     """
     from fedeas.lab.report.page import assemble, read_sweeps
-    from reproduction.claims import RECORDED
+    from reproduction.claims import EXPORTS
     from reproduction.report import TABLE_1, paper_sections
 
-    sweeps = read_sweeps(runs or sorted(RECORDED.glob("*.jsonl")), False, show.note)
+    sweeps = read_sweeps(runs or EXPORTS, False, show.note)
     everything = [run for sweep in sweeps for run in sweep.runs]
     title = "The paper's experiments, next to ours"
     typer.echo(f"wrote {assemble(out, title, sweeps, TABLE_1, paper_sections(everything))}")

@@ -17,6 +17,8 @@ from reproduction.statements import Statement, statements
 
 EXACT, INFERRED, NEEDS_GPU = "exact", "constant inferred", "needs a GPU"
 RECORDED = Path(__file__).parent / "recorded"
+# The exports of sweeps among the records.
+EXPORTS = tuple(RECORDED / f"{name}.jsonl" for name in ("cifar10", "fashion"))
 _CONFIGS = "reproduction/configs"
 _CPU_FILES = {"cifar10": "cpu/cifar10.toml", "fashion_mnist": "cpu/fashion.toml"}
 
@@ -49,7 +51,7 @@ def all_claims(sweeps: Mapping[str, Evidence] | None = None) -> Iterator[Claim]:
 
 def recorded() -> dict[str, Evidence]:
     """Return the runs that come with fedeas, by sweep."""
-    return {path.stem: Evidence(read_export(path)) for path in sorted(RECORDED.glob("*.jsonl"))}
+    return {path.stem: Evidence(read_export(path)) for path in EXPORTS}
 
 
 def exact_claims() -> Iterator[Claim]:

@@ -1,4 +1,7 @@
-"""What tests share: the paper's counts, the real data, and a way to call the command line."""
+"""What tests share: the paper's counts, the real data, and a way to call the command line.
+
+Neither torch nor Flower is imported here: `tests/core.txt` runs without them.
+"""
 
 import os
 import shutil
@@ -18,6 +21,11 @@ from fedeas.cli.main import main
 # Tests run side by side: a thread each, here and in the programs that they start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Programs that tests start find `helpers` too.
+TESTS, PATHS = str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")
+if TESTS not in PATHS.split(os.pathsep):
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [TESTS, PATHS]))
+
 # Tests write thousands of small files, and what they test syncs each: in memory, if there is room.
 MEMORY = Path("/dev/shm")
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30:
@@ -31,7 +39,7 @@ settings.register_profile("nightly", deadline=None, max_examples=300)
 settings.load_profile("default")
 
 
-collect_ignore = ["run_quickstart.py"]  # a program: it loads all of flwr_datasets
+collect_ignore = ["helpers/run_quickstart.py"]  # a program: it loads all of flwr_datasets
 
 PAPER_CSV = Path(__file__).parent / "data" / "cifar10-k20-a0.1-counts.csv"
 

@@ -25,7 +25,7 @@ from reproduction.evidence import minus
 from reproduction.study import PRIMARY, REAL_SITES, RECORD, REPLICATION, difference, read_rows
 
 ROOT = Path(__file__).parents[1]
-DATA = ROOT / "docs" / "data"
+RECORDED = ROOT / "reproduction" / "recorded"
 LEAST = -8.0  # points; what lies below is written out, so that the rest can be told apart
 COLUMNS = 2  # of panels: a phone shows them as wide as its screen
 GAINS = (
@@ -45,7 +45,7 @@ STUDY = {
     "fedeas private 3": "FedEAS, epsilon 3", "fedeas private 10": "FedEAS, epsilon 10",
     "fedeas central": "FedEAS, central",
 }  # fmt: skip
-# Record of docs/data -> picture, ways, what is the same in it.
+# Record -> picture, ways, what is the same in it.
 RECORDS = {
     "own-federated": (
         "own-epsilon",
@@ -152,7 +152,7 @@ def main() -> None:
     out = parser.parse_args().out
     pictures = {}
     for record, (name, names, sentence) in RECORDS.items():
-        scores = read_record(DATA / f"{record}.csv", "accuracy")
+        scores = read_record(RECORDED / f"{record}.csv", "accuracy")
         titles = {where: title(where).replace("fashion_mnist", "Fashion-MNIST") for where in scores}
         pictures[name] = {titles[where]: scores[where] for where in scores}, names, sentence
     pictures["study"] = (

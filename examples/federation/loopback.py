@@ -29,7 +29,7 @@ from fedeas._internal.files import write_json
 from fedeas._internal.seeds import child_rng
 from fedeas.data import parquet
 from fedeas.data.labels import read_labels
-from fedeas.private.flower.settings import NOISY_SUMS, UPDATES
+from fedeas.private.flower.site_config import NOISY_SUMS, UPDATES
 from fedeas.private.secure_sum.identity import Members, load_identity, make_identity
 from fedeas.private.secure_sum.keys import identity_of
 

@@ -23,7 +23,7 @@ from fedeas._internal.files import read_json
 from fedeas._internal.settings import read_settings
 from fedeas.private.flower import run_server
 from fedeas.private.flower.deployed import open_site
-from fedeas.private.flower.settings import SiteConfig
+from fedeas.private.flower.site_config import SiteConfig
 from fedeas.train.flower.backends import InlineGrid
 from fedeas.train.flower.client import TRAIN, make_client_app
 from fedeas.train.flower.site import Site

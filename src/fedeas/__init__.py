@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from fedeas.plots.label_report import profile
     from fedeas.train.methods.method import Method as Method
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "IID",

@@ -27,7 +27,7 @@ def check(
 
     checks: Any = import_extra("fedeas.private.flower.site_check", "a site", "train")
     from fedeas._internal.settings import read_settings
-    from fedeas.private.flower.settings import RunConfig, SiteConfig
+    from fedeas.private.flower.site_config import RunConfig, SiteConfig
 
     config = read_settings(SiteConfig, site)
     wanted = None if run is None else read_settings(RunConfig, _run_settings(run), str(run))

@@ -86,7 +86,7 @@ def _print_entries(entries: "Sequence[LedgerEntry]", budget: float) -> None:
 def _open(path: Path) -> "Ledger":
     """Open the ledger that a site's configuration names, or the one in a folder."""
     from fedeas.private import Ledger
-    from fedeas.private.flower.settings import LEDGER_FOLDER, SiteConfig
+    from fedeas.private.flower.site_config import LEDGER_FOLDER, SiteConfig
 
     if path.is_file():
         from fedeas._internal.settings import read_settings

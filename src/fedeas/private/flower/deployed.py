@@ -20,9 +20,9 @@ from fedeas.cache.store import caches, read_about, remove
 from fedeas.data import Dataset
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
-from fedeas.private.flower.generator import take_generator, taken_generator, taken_quality
+from fedeas.private.flower.handover import take_generator, taken_generator, taken_quality
 from fedeas.private.flower.queries import QueryContext, answer_queries
-from fedeas.private.flower.settings import UPDATES, SiteConfig
+from fedeas.private.flower.site_config import UPDATES, SiteConfig
 from fedeas.private.generator.card import FINGERPRINT, PRIVATE
 from fedeas.private.groups import Groups, owner_key, read_ids
 from fedeas.private.secure_sum.identity import Identity, Members, load_identity

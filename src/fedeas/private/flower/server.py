@@ -17,9 +17,9 @@ from fedeas.errors import InputError
 from fedeas.planning.policies import with_target
 from fedeas.planning.targets import inline_shares
 from fedeas.private.accounting import DELTA, SAMPLE
-from fedeas.private.flower.generator import give_generator
+from fedeas.private.flower.handover import give_generator
 from fedeas.private.flower.queries import FlowerSums, class_prior
-from fedeas.private.flower.settings import RunConfig
+from fedeas.private.flower.site_config import RunConfig
 from fedeas.private.generator.make import make_once
 from fedeas.private.generator.start import FILE, PrivateStart
 from fedeas.private.queries.query import SampleSum

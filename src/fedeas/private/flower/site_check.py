@@ -17,8 +17,8 @@ from fedeas.private.flower.deployed import (
     site_groups,
     site_identity,
 )
-from fedeas.private.flower.generator import taken_generator
-from fedeas.private.flower.settings import UPDATES, RunConfig, SiteConfig
+from fedeas.private.flower.handover import taken_generator
+from fedeas.private.flower.site_config import UPDATES, RunConfig, SiteConfig
 from fedeas.private.generator.card import PRIVATE
 from fedeas.private.generator.make import queries_for
 from fedeas.private.queries import QUERIES

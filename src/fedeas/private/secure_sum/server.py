@@ -35,7 +35,7 @@ from fedeas.private.secure_sum.messages import (
     pieces,
 )
 from fedeas.private.secure_sum.pairs import bind_run, signed_key
-from fedeas.train.flower.settings import INSTALL_PRIVATE
+from fedeas.train.flower.deployment import INSTALL_PRIVATE
 
 NO_REPLY = "no reply in time"
 _WITHOUT = f"a site without secure sums: {INSTALL_PRIVATE}, and the app of fedeas.private.flower"

@@ -19,9 +19,9 @@ from flwr.app import Message
 
 from fedeas.errors import FedeasError, InfeasibleError, InputError
 from fedeas.train.flower import records
+from fedeas.train.flower.deployment import Deployment
 from fedeas.train.flower.exchange import reason
 from fedeas.train.flower.roster import Node, read_size
-from fedeas.train.flower.settings import Deployment
 from fedeas.train.methods.method import Method
 from fedeas.train.models import Classifier
 from fedeas.train.tensors import (

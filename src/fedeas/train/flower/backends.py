@@ -5,7 +5,7 @@ In a deployment Flower itself starts the apps, with a grid of its own.
 Flower runs apps in processes of its own, where it says which run a message belongs to. `InlineGrid`
 has no such process and says it itself: this module holds everything that we use of Flower outside
 its public API. These names may move with any release, so `flwr` is pinned to one minor version;
-`tests/test_flower_names.py` tells which of them did.
+`tests/train/test_flower_names.py` tells which of them did.
 """
 
 import logging

@@ -20,7 +20,7 @@ from fedeas._internal.seeds import child_rng
 from fedeas._internal.settings import Count, Natural, checked, read_settings
 from fedeas.errors import InputError
 from fedeas.train.flower import records
-from fedeas.train.flower.settings import SiteConfig
+from fedeas.train.flower.deployment import SiteConfig
 from fedeas.train.flower.site import OpenSite, Site, check_method, check_task, check_training
 from fedeas.train.loop import find_optimizer, fit, keep_memory, make_optimizer, use_threads
 from fedeas.train.methods import make_method

@@ -41,8 +41,8 @@ from fedeas.planning.policies import (
 )
 from fedeas.planning.resolve import with_quality
 from fedeas.planning.targets import Target, aim_at_classes, inline_target, least_share
+from fedeas.train.flower.deployment import SiteConfig, check_same_classes
 from fedeas.train.flower.exchange import log_errors_in_one_line
-from fedeas.train.flower.settings import SiteConfig, check_same_classes
 from fedeas.train.flower.site import Site, with_synthetic
 from fedeas.train.samples import Samples
 

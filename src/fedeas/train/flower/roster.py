@@ -22,8 +22,8 @@ from fedeas._internal.files import read_json, write_json
 from fedeas.errors import FedeasError, InfeasibleError, InputError
 from fedeas.train.flower import records
 from fedeas.train.flower.client import HELLO
+from fedeas.train.flower.deployment import MOST_SAMPLES, Deployment
 from fedeas.train.flower.exchange import exchange, printable, reason, wait_for_nodes
-from fedeas.train.flower.settings import MOST_SAMPLES, Deployment
 from fedeas.train.methods import make_method
 from fedeas.train.samples import Task
 from fedeas.train.settings import Federated

@@ -16,9 +16,9 @@ from fedeas.errors import InputError
 from fedeas.train.flower import records
 from fedeas.train.flower.aggregation import Line, RoundAggregator, Weights
 from fedeas.train.flower.client import TRAIN
+from fedeas.train.flower.deployment import Deployment
 from fedeas.train.flower.exchange import exchange
 from fedeas.train.flower.roster import Roster
-from fedeas.train.flower.settings import Deployment
 from fedeas.train.loop import use_threads
 from fedeas.train.methods import make_method
 from fedeas.train.methods.method import RoundSummary

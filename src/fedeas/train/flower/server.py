@@ -19,9 +19,9 @@ from fedeas.data import Dataset
 from fedeas.generators.card import TrainingRecord
 from fedeas.train.flower.aggregation import Line
 from fedeas.train.flower.deployed import open_part, read_classes, row_policy
+from fedeas.train.flower.deployment import RunConfig
 from fedeas.train.flower.exchange import WAITS, log_errors_in_one_line
 from fedeas.train.flower.rounds import RoundLog, Trained, run_rounds
-from fedeas.train.flower.settings import RunConfig
 from fedeas.train.loop import scores
 from fedeas.train.models import make_model
 from fedeas.train.samples import Samples, Task

@@ -20,7 +20,7 @@ from fedeas._internal.blocks import usable_cores
 from fedeas._internal.specs import parse
 from fedeas.cache import ClientSamples
 from fedeas.errors import InputError
-from fedeas.train.flower.settings import SiteConfig
+from fedeas.train.flower.deployment import SiteConfig
 from fedeas.train.samples import Samples, Task, outputs_of
 from fedeas.train.settings import Local, ModelSettings
 

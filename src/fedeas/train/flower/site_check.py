@@ -19,7 +19,7 @@ from fedeas.errors import FedeasError, InputError
 from fedeas.generators.protocol import check_classes, open_generator
 from fedeas.planning.policies import NoGeneration
 from fedeas.train.flower.deployed import RefusalLog, open_part, read_classes, row_policy
-from fedeas.train.flower.settings import RunConfig, SiteConfig, check_same_classes
+from fedeas.train.flower.deployment import RunConfig, SiteConfig, check_same_classes
 from fedeas.train.flower.site import check_method, check_training
 from fedeas.train.methods import METHODS
 from fedeas.train.tensors import choose_device
