@@ -1,34 +1,49 @@
 """What a cache holds, for tests that compare caches or damage them."""
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import hashlib
 from pathlib import Path
 
+import numpy as np
 
-def contents(folder: Path) -> dict[str, object]:
-    """All that a cache holds, byte by byte; not how long it took, nor the order of its blocks."""
-    with closing(sqlite3.connect(folder / "samples.sqlite")) as database:
-        return {
-            "about": list(database.execute("SELECT * FROM about")),
-            "block": sorted(database.execute("SELECT client, head, samples FROM block")),
-            "fill": sorted(database.execute("SELECT * FROM fill")),
-        }
+from fedeas import Plan
+from fedeas.cache import Cache
+from fedeas.cache.shards import read_shard
+from fedeas.cache.store import read_about
 
 
-@contextmanager
-def changing(folder: Path) -> Iterator[sqlite3.Connection]:
-    """Let an attacker write to the database."""
-    with closing(sqlite3.connect(folder / "samples.sqlite")) as database, database:
-        yield database
+def rows_of(cache: Cache) -> list[tuple[str, int, int, int, str]]:
+    """Every row of every shard, those that stand twice too: of whom, which, and its bytes' hash."""
+    return sorted(
+        (name, label, index, seed, hashlib.sha256(sample.tobytes()).hexdigest())
+        for entry in cache.all_entries()
+        for name, rows in read_shard(entry, read_about(entry.storage).form)
+        for label, index, seed, sample in zip(
+            rows.labels.tolist(), rows.indices.tolist(), rows.seeds.tolist(), rows.samples,
+            strict=True,
+        )
+    )  # fmt: skip
 
 
-def flip_samples(folder: Path) -> None:
-    """Flip a bit in the last block's samples."""
-    with closing(sqlite3.connect(folder / "samples.sqlite")) as database:
-        ((values,),) = database.execute("SELECT samples FROM block ORDER BY id DESC LIMIT 1")
-    path = folder / "samples.sqlite"
-    flip(path, path.read_bytes().index(values) + len(values) - 1)
+def samples_of(cache: Cache, plan: Plan) -> str:
+    """The hash of all samples of a plan, as clients read them."""
+    digest = hashlib.sha256()
+    for name, wanted in zip(plan.client_names, plan.samples.tolist(), strict=True):
+        samples, labels = cache.samples(name, wanted)
+        assert (np.bincount(labels, minlength=len(wanted)) == wanted).all()
+        digest.update(np.ascontiguousarray(samples).tobytes())
+    return digest.hexdigest()
+
+
+def shards(folder: Path) -> list[Path]:
+    """The shards of a cache."""
+    return sorted(folder.rglob("*.parquet"))
+
+
+def flip_samples(folder: Path) -> Path:
+    """Flip a bit in the middle of a shard, where its samples are; return the shard."""
+    path = shards(folder)[-1]
+    flip(path, path.stat().st_size // 2)
+    return path
 
 
 def flip(path: Path, at: int, mask: int = 0x10) -> None:

@@ -1,8 +1,6 @@
 """Many processes fill a cache that is not there yet, at the same moment; one line of JSON each.
 
-python concurrent_fills.py FOLDER PROCESSES CLIENTS [careless]
-
-With `careless` they do what removing others' half-written files under a shared lock comes to.
+python concurrent_fills.py FOLDER PROCESSES CLIENTS
 """
 
 import hashlib
@@ -11,9 +9,6 @@ import multiprocessing
 import sys
 from pathlib import Path
 
-import filelock  # noqa: F401 - imported once, before the processes are forked
-
-from fedeas._internal.files import atomic_write
 from fedeas.cache import Cache
 from fedeas.cache.fill import client_samples
 from helpers.noted_generators import Counting
@@ -27,20 +22,6 @@ def fill_first(folder: Path, client: str, barrier) -> str:
     barrier.wait()
     images, _ = client_samples(client, WANTED, Counting(), cache, 4)
     return hashlib.sha256(images.tobytes()).hexdigest()
-
-
-def careless(folder: Path, _client: str, barrier) -> str:
-    """Write the head of a cache while others tidy up."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with atomic_write(folder / "cache.json") as temporary:
-        temporary.write_text("{}")
-        barrier.wait()
-        try:
-            for path in folder.glob(".*"):
-                path.unlink(missing_ok=True)
-        finally:
-            barrier.wait()
-    return "written"
 
 
 def child(work, folder: Path, client: str, barrier, results) -> None:
@@ -70,5 +51,4 @@ def main(folder: Path, processes: int, clients: int, work) -> None:
 
 
 if __name__ == "__main__":
-    how = careless if sys.argv[4:] == ["careless"] else fill_first
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), how)
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), fill_first)

@@ -19,12 +19,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from fedeas.cache.database import open_database
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedeas import FedEAS, InputError, LabelCounts
 from fedeas._internal.settings import read_settings
-from fedeas.cache.database import open_database
 from fedeas.planning import skew
 from fedeas.private.flower.deployed import client_app, open_site
 from fedeas.private.flower.site_config import SiteConfig

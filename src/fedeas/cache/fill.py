@@ -27,7 +27,7 @@ from fedeas.cache.request import Request, load_requests
 from fedeas.cache.segments import Ints, Segments, overlaps, subtract, union
 from fedeas.cache.shards import DamagedError, Rows, verify_shard
 from fedeas.cache.storage import LocalStorage, Storage
-from fedeas.cache.store import Cache, check_clients
+from fedeas.cache.store import Cache, check_clients, read_about
 from fedeas.cache.stored import decoded_once
 from fedeas.cache.workers import Workers, WorkerSettings
 from fedeas.cache.writer import Batch, BatchWriter, Expected
@@ -204,18 +204,19 @@ def client_samples(
     """
     if isinstance(cache.storage, LocalStorage):
         narrow(cache.folder)
-    if not len(cache.missing(client, wanted)):
-        try:
-            return decoded_once(cache, client, wanted)
-        except DamagedError:
-            _drop_damaged(cache, client)
     part = cache.of_client(client)
     job = FillJob(part, generator, batch_size, {client: list(wanted)}, like, check, beside=cache)
     try:
-        with generating() as progress:
-            job.run(
-                None if progress is None else lambda moment: progress(moment.done, moment.total)
-            )
+        for _ in range(_ROUNDS):
+            if not len(cache.missing(client, wanted)):
+                try:
+                    return decoded_once(cache, client, wanted)
+                except DamagedError:
+                    _drop_damaged(cache, client)
+            with generating() as progress:
+                job.run(
+                    None if progress is None else lambda moment: progress(moment.done, moment.total)
+                )
     except OSError as error:
         if error.errno not in _READ_ONLY or not str(error.filename).startswith(cache.place):
             raise
@@ -229,11 +230,9 @@ def client_samples(
 
 def _drop_damaged(cache: Cache, client: str) -> None:
     """Remove the shards of a client that are not as they were written, and name them."""
-    about = cache.about()
     for entry in cache.all_entries(client):
         try:
-            if about is not None:
-                verify_shard(entry, about.form)
+            verify_shard(entry, read_about(entry.storage).form)
         except DamagedError as error:
             _LOG.warning("client %s: %s", client, error.what)
             entry.drop()
@@ -261,6 +260,7 @@ class FillJob:
         wanted = Segments.wanted(self.wanted)
         generated, seconds, reused = 0, 0.0, -1
         failed: list[FailedBatch] = []
+        self.cache.refuse_links()
         with _marker(self.cache):
             for _ in range(_ROUNDS):
                 missing = subtract(wanted, self._held(wanted.names))

@@ -5,8 +5,10 @@ skips by statistics. Any program reads such a file as it is. Its entry says whic
 so that nobody has to open a shard to find out. What somebody else may have written is checked.
 """
 
+import bisect
 import hashlib
 import io
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedeas._internal.files import sealed, unsealed
 from fedeas._internal.optional import import_extra
-from fedeas.cache.segments import Ints, Segments, runs, union
+from fedeas.cache.segments import Ints, Segments, runs, stand_twice, subtract, union
 from fedeas.cache.storage import Storage
 from fedeas.data.decode import decode_png, encode_png
 from fedeas.data.kinds import Array
@@ -86,6 +88,7 @@ class Entry:
     segments: Segments
     request: str  # the request that its batches are of
     seconds: float  # that generating and writing it took
+    blocks: tuple[tuple[int, int], ...]  # where each ends, and its CRC-32; the last is the footer
 
     @property
     def file(self) -> str:
@@ -97,6 +100,11 @@ class Entry:
         """The name of the entry."""
         return f"{ENTRIES}/{self.shard}.json"
 
+    def held_by(self, client: str | None) -> int:
+        """Return how many samples of a client, or of all, it holds."""
+        segments = self.segments if client is None else self.segments.renamed((client,))
+        return segments.total
+
     def drop(self) -> None:
         """Remove the shard: its entry first, so that no entry is without its shard for long."""
         self.storage.remove(self.name)
@@ -105,6 +113,7 @@ class Entry:
 
 class _EntryForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shard: _Hash
+    blocks: list[tuple[_Whole, _Whole]]  # where each ends, and its CRC-32
     request: str
     seconds: Annotated[float, Meta(ge=0)]
     names: tuple[str, ...]
@@ -121,6 +130,9 @@ class _EntryForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("an empty segment")
         if any(client >= len(self.names) for client in self.clients):
             raise ValueError("a client without a name")
+        ends = [0, *(end for end, _ in self.blocks)]
+        if ends != sorted(set(ends)) or len(ends) < 2:
+            raise ValueError("blocks that overlap")
 
 
 class DamagedError(InputError):
@@ -143,7 +155,7 @@ def write_shard(
     rows = rows.take(order)
     content = _encoded(form, names, rows)
     shard = hashlib.sha256(content).hexdigest()
-    entry = Entry(storage, shard, _segments_of(names, rows), request, seconds)
+    entry = Entry(storage, shard, _segments_of(names, rows), request, seconds, _blocks(content))
     storage.write(entry.file, content)
     storage.write(entry.name, dump_entry(entry))
     return entry
@@ -154,6 +166,7 @@ def dump_entry(entry: Entry) -> bytes:
     segments = entry.segments
     body = {
         "shard": entry.shard,
+        "blocks": entry.blocks,
         "request": entry.request,
         "seconds": round(entry.seconds, 3),
         "names": segments.names,
@@ -163,6 +176,80 @@ def dump_entry(entry: Entry) -> bytes:
         "stops": segments.stops.tolist(),
     }
     return sealed(body).encode()
+
+
+def _blocks(content: memoryview) -> tuple[tuple[int, int], ...]:
+    """Return where the row groups of a shard end, and its footer, each with its CRC-32.
+
+    A reader checks them before any other program sees the bytes: pyarrow ends its process at some
+    flipped bits of a page's head or of the footer, which no page checksum covers.
+    """
+    parquet = import_extra("pyarrow.parquet", "a cache of generated samples", "generate")
+    arrow = import_extra("pyarrow", "a cache of generated samples", "generate")
+    about = parquet.read_metadata(arrow.BufferReader(arrow.py_buffer(content)))
+    starts = [_start(about.row_group(at)) for at in range(1, about.num_row_groups)]
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    ends = [*starts, footer, len(content)]
+    return tuple(
+        (end, zlib.crc32(content[first:end])) for first, end in zip([0, *ends], ends, strict=False)
+    )
+
+
+def _start(group: Any) -> int:
+    """Return where a row group begins."""
+    columns = [group.column(at) for at in range(group.num_columns)]
+    offsets = ((each.dictionary_page_offset, each.data_page_offset) for each in columns)
+    return min(int(offset) for pair in offsets for offset in pair if offset is not None)
+
+
+class _CheckedFile(io.RawIOBase):
+    """A file that hands out only what has been checked, a block at a time."""
+
+    def __init__(self, source: Any, entry: Entry) -> None:
+        super().__init__()
+        self._source, self._entry, self._at = source, entry, 0
+        self._ends = [end for end, _ in entry.blocks]
+        self._held: dict[int, bytes] = {}
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def size(self) -> int:
+        """Return the number of bytes, as pyarrow asks for it."""
+        return self._ends[-1]
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._ends[-1])[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        stop = self._ends[-1] if size < 0 else min(self._at + size, self._ends[-1])
+        parts = []
+        while self._at < stop:
+            block = bisect.bisect_right(self._ends, self._at)
+            first = self._ends[block - 1] if block else 0
+            last = min(stop, self._ends[block])
+            parts.append(self._block(block, first)[self._at - first : last - first])
+            self._at = last
+        return b"".join(parts)
+
+    def _block(self, block: int, first: int) -> bytes:
+        """Return a block; one row group is held at a time, beside the footer."""
+        if block not in self._held:
+            end, crc = self._entry.blocks[block]
+            self._source.seek(first)
+            content = self._source.read(end - first)
+            if zlib.crc32(content) != crc:
+                raise DamagedError(self._entry.storage, self._entry.file, "its bytes have changed")
+            self._held = {at: held for at, held in self._held.items() if at == len(self._ends) - 1}
+            self._held[block] = content
+        return self._held[block]
 
 
 def _segments_of(names: Sequence[str], rows: Rows) -> Segments:
@@ -232,7 +319,7 @@ def load_entry(storage: Storage, name: str) -> Entry:
     if name != f"{form.shard}.json":
         raise DamagedError(storage, path, "it is about another shard")
     segments = Segments.of(form.names, form.clients, form.labels, form.starts, form.stops)
-    return Entry(storage, form.shard, segments, form.request, form.seconds)
+    return Entry(storage, form.shard, segments, form.request, form.seconds, tuple(form.blocks))
 
 
 def read_shard(entry: Entry, form: Form, client: str | None = None) -> Iterator[tuple[str, Rows]]:
@@ -243,15 +330,23 @@ def read_shard(entry: Entry, form: Form, client: str | None = None) -> Iterator[
     arrow = import_extra("pyarrow", "a cache of generated samples", "generate")
     parquet = import_extra("pyarrow.parquet", "a cache of generated samples", "generate")
     storage = entry.storage
-    size = storage.size(entry.file)
+    if storage.size(entry.file) != entry.blocks[-1][0]:
+        raise DamagedError(storage, entry.file, "it is gone, or of another size than it was")
     try:
         with storage.opened(entry.file) as source:
-            file = parquet.ParquetFile(source, page_checksum_verification=True, pre_buffer=False)
-            _check_shape(entry, file, size)
+            checked = _CheckedFile(source, entry)
+            file = parquet.ParquetFile(checked, page_checksum_verification=True, pre_buffer=False)
+            _check_shape(entry, file, entry.blocks[-1][0])
+            left = entry.held_by(client)
             for group in range(file.num_row_groups):
                 if client is not None and not _may_hold(file.metadata.row_group(group), client):
                     continue
-                yield from _read_group(entry, file.read_row_group(group), form, client)
+                for name, rows in _read_group(entry, file.read_row_group(group), form, client):
+                    _check_rows(entry, name, rows)
+                    left -= len(rows)
+                    yield name, rows
+            if left:
+                raise DamagedError(storage, entry.file, "it holds other samples than it should")
     except (arrow.ArrowException, OSError) as error:
         if isinstance(error, FileNotFoundError):
             raise DamagedError(storage, entry.file, "it is gone") from None
@@ -269,14 +364,8 @@ def verify_shard(entry: Entry, form: Form) -> None:
         raise DamagedError(storage, entry.file, "it is gone") from None
     if hashlib.sha256(content).hexdigest() != entry.shard:
         raise DamagedError(storage, entry.file, "its bytes are not those of its name")
-    parts = [
-        Segments((name,), part.clients, part.labels, part.starts, part.stops)
-        for name, rows in read_shard(entry, form)
-        for part in [runs(rows.labels, rows.indices)]
-    ]
-    held = union(parts, entry.segments.names)
-    if held.total != entry.segments.total:
-        raise DamagedError(storage, entry.file, "it holds other samples than its entry says")
+    for _ in read_shard(entry, form):
+        pass
 
 
 def _check_shape(entry: Entry, file: Any, size: int) -> None:
@@ -293,6 +382,16 @@ def _check_shape(entry: Entry, file: Any, size: int) -> None:
             raise DamagedError(storage, entry.file, "it is compressed")
     if sum(group.total_byte_size for group in groups) > _OVERHEAD * size:
         raise DamagedError(storage, entry.file, "it claims more than it can hold")
+
+
+def _check_rows(entry: Entry, name: str, rows: Rows) -> None:
+    """Refuse rows that the entry does not name, or that stand twice."""
+    found = runs(rows.labels, rows.indices)
+    found = Segments((name,), found.clients, found.labels, found.starts, found.stops)
+    if (found.labels < 0).any() or (found.starts < 0).any() or stand_twice(found):
+        raise DamagedError(entry.storage, entry.file, "it holds a sample twice, or one below 0")
+    if len(subtract(found, entry.segments)):
+        raise DamagedError(entry.storage, entry.file, "it holds other samples than it should")
 
 
 def _may_hold(group: Any, client: str) -> bool:

@@ -149,9 +149,10 @@ class LocalStorage(Storage):
     def write(self, name: str, content: bytes | memoryview) -> None:
         """Write a file beside its place, and rename it."""
         path = self.folder / _checked(name)
+        for folder in reversed([path.parent, *path.parent.parents]):
+            if not folder.exists():
+                private_folder(folder)
         private_folder(self.folder)
-        if path.parent != self.folder:
-            private_folder(path.parent)
         with atomic_write(path) as temporary, temporary.open("wb") as file:
             temporary.chmod(0o600)
             file.write(content)

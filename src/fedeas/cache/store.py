@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedeas._internal import defaults
-from fedeas._internal.files import sealed, unsealed
+from fedeas._internal.files import private_folder, sealed, unsealed
 from fedeas.cache.segments import Ints, Segment, Segments, subtract, union
 from fedeas.cache.shards import (
     ENTRIES,
@@ -138,7 +138,7 @@ class Cache:
         key = {"format": "cache/1", "generator": generator, "data": classes, "seed": seed}
         self.base = base
         self._known: dict[str, Entry] = {}  # by name, whose content never changes
-        self.storage = base.below(_hash(json.dumps(key))[:16])
+        self.storage = self.root = base.below(_hash(json.dumps(key))[:16])
         self.origin = {"generator": generator, "classes": classes, "seed": seed}
 
     @property
@@ -172,6 +172,11 @@ class Cache:
                     fix="move it back to where it was, or choose another folder of caches",
                 )
         return about
+
+    def refuse_links(self) -> None:
+        """Refuse to write where a link leads: that may be anybody's folder."""
+        if isinstance(self.root, LocalStorage) and self.root.folder.exists():
+            private_folder(self.root.folder)
 
     def begin(self, form: Form) -> None:
         """Write what the samples are, or refuse samples that are something else."""
@@ -252,7 +257,7 @@ class Cache:
         """
         check_client(client)
         labels = np.repeat(np.arange(len(wanted), dtype=np.int64), wanted)
-        about = self.about()
+        form = self.form_for(client)
         missing = self.missing(client, wanted)
         if len(missing):
             raise InputError(
@@ -260,9 +265,14 @@ class Cache:
                 got=f"{int(missing.starts[0])} of {wanted[int(missing.labels[0])]}",
                 fix="run `fedeas fill` with this plan",
             )
-        if about is None or not len(labels):
+        if form is None or not len(labels):
             return np.empty((0, 0)), labels
-        return self._read(client, wanted, about.form), labels
+        return self._read(client, wanted, form), labels
+
+    def form_for(self, client: str) -> Form | None:
+        """Return what the samples of a client are; refuse those of another origin."""
+        abouts = [part.about() for part in (self, self.of_client(client))]
+        return next((about.form for about in abouts if about is not None), None)
 
     def _read(self, client: str, wanted: Sequence[int], form: Form) -> Array:
         """Return samples class by class; of one that stands twice, that of the smallest name."""
@@ -278,9 +288,7 @@ class Cache:
                 samples[places] = rows.samples[inside]
                 there[places] = True
         if not there.all():
-            raise InputError(
-                f"{self.storage}: shards of client {client!r} hold other samples than their entries"
-            )
+            raise DamagedError(self.storage, client, "shards hold other samples than their entries")
         return samples
 
     def all_entries(self, client: str | None = None) -> list[Entry]:
@@ -300,6 +308,7 @@ class ClientPart(Cache):
         self._identity, self.origin, self.base = cache._identity, cache.origin, cache.base
         self.names, self.trained_on = cache.names, cache.trained_on
         self._known = {}
+        self.root = cache.root
         self.storage = cache.storage.below(f"{_CLIENTS}/{_hash(client)[:16]}")
 
 

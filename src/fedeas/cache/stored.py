@@ -65,6 +65,7 @@ def decoded_once(cache: Cache, client: str, wanted: Sequence[int]) -> tuple[Arra
     The file is known by the names of the shards, which are the hashes of their content.
     """
     labels = np.repeat(np.arange(len(wanted), dtype=np.int64), wanted)
+    cache.form_for(client)  # a cache of another origin is refused
     shards = [entry.shard for entry in cache.all_entries(client)]
     folder = store_folder() / "decoded"
     path = folder / f"{content_hash([shards, client, [int(n) for n in wanted]])}.npy"
@@ -73,7 +74,8 @@ def decoded_once(cache: Cache, client: str, wanted: Sequence[int]) -> tuple[Arra
         private_folder(folder)
         with atomic_write(path) as temporary, temporary.open("wb") as file:
             np.save(file, samples, allow_pickle=False)
-    return np.load(path, mmap_mode="r", allow_pickle=False), labels
+    # Whoever writes to the samples writes to a copy of their own.
+    return np.load(path, mmap_mode="c", allow_pickle=False).view(np.ndarray), labels
 
 
 def _cache_at(storage: Storage) -> Cache | None:

@@ -41,7 +41,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    counts, plan, profile, compare, partition, fill, export, init, run, sweep, report, demo, check, ledger,
+    counts, plan, profile, compare, partition, fill, export, init, run, sweep, report, demo, check,
+    ledger,
 ):  # fmt: skip
     app.command()(command)
 generator = typer.Typer(no_args_is_help=True, help="Train, sample and judge generators.")
