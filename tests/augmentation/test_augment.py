@@ -38,7 +38,6 @@ from fedeas.augmentation import examples
 from fedeas.augmentation.synthetic import picture
 from fedeas.cache import ClientSamples
 from fedeas.train.flower.backends import InlineGrid
-from helpers.cache_contents import contents
 from helpers.deployed_sites import load_example
 from helpers.fashion_generator import CLASSES, Bars
 from helpers.noted_generators import drawn
@@ -291,7 +290,7 @@ def test_more_real_samples_generate_only_what_is_missing(bars, options, tmp_path
 def test_the_images_are_kept_in_the_store_by_default(bars, tmp_path, monkeypatch):
     monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))
     augment(images(), labels=LABELS, generator=bars, beta=8, client=0)
-    assert list((tmp_path / "store" / "samples").glob("*/samples.sqlite"))
+    assert list((tmp_path / "store" / "samples").rglob("*.parquet"))
 
 
 @pytest.mark.parametrize("beta", [1e4, 1e6, 1e9])
@@ -485,7 +484,7 @@ def test_a_generator_of_other_arrays_is_refused_at_its_first_batch(kind, generat
     assert refused.value.got == got
     assert len(drawn(tmp_path / "log")) <= 8 < WANTED.sum()
     (folder,) = (tmp_path / "cache").iterdir()
-    assert contents(folder)["block"] == []
+    assert not list(folder.rglob("*.parquet"))
 
 
 def test_tensors_without_a_transform_are_refused_before_anything_is_drawn(bars, options, tmp_path):
@@ -1027,7 +1026,7 @@ def test_the_hub_app_runs_unchanged_in_a_deployment(data, tmp_path):
     said = done.stdout + done.stderr
     scores = re.findall(r"'accuracy': '?([\d.e+-]+)", said)
     assert len(scores) >= 2, said[-3000:]  # before training and after the round
-    assert list((tmp_path / "store").rglob("*.sqlite"))  # images were generated
+    assert list((tmp_path / "store").rglob("*.parquet"))  # images were generated
 
 
 def wait_for_port(port: int, seconds: float = 60) -> None:

@@ -183,7 +183,7 @@ def test_help_fits_on_a_screen(fedeas, monkeypatch):
         assert max(map(len, lines)) <= 80
         lengths[" ".join(command)] = len(lines)
     assert lengths["plan"] > 20
-    assert {name: length for name, length in lengths.items() if length > 45} == {}
+    assert {name: length for name, length in lengths.items() if length > 55} == {}
 
 
 def test_a_closed_pipe_is_no_error(paper_csv):

@@ -165,11 +165,11 @@ generator = Gaussian.fit(rows, labels, ("a", "b", "c"))
 plan = FedEAS(beta=12).plan(LabelCounts([[30, 0, 2]], classes=["a", "b", "c"]))
 cache = Cache(sys.argv[1], generator, plan.classes)
 assert fill(plan, generator, cache).generated == plan.total > 0
-print(sorted({"torch", "sklearn", "imblearn", "pandas"} & sys.modules.keys()))
+print(sorted({"torch", "sklearn", "imblearn", "ray"} & sys.modules.keys()))
 """
 
 
-def test_planning_and_filling_rows_take_numpy_alone(tmp_path):
+def test_planning_and_filling_rows_take_numpy_and_arrow_alone(tmp_path):
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", PLAN_AND_FILL, tmp_path],
         capture_output=True,

@@ -1,6 +1,7 @@
 """The library logs under "fedeas"; its warnings are seen unless a program says otherwise."""
 
 import logging
+import shutil
 import subprocess
 import sys
 
@@ -39,7 +40,8 @@ def test_a_site_still_reads_why_it_refused():
     assert shown(f"{configured}; {WARN}") == "WARNING:fedeas:one line\n"  # once
 
 
-def test_augment_says_what_it_generates_and_how_long_that_took(tmp_path, caplog):
+def test_augment_says_what_it_generates_and_how_long_that_took(tmp_path, caplog, monkeypatch):
+    monkeypatch.setenv("FEDEAS_STORE", str(tmp_path / "store"))
     images, labels = np.zeros((100, 28, 28), np.uint8), np.repeat([0, 1], [90, 10])
 
     def said() -> list[str]:
@@ -51,18 +53,20 @@ def test_augment_says_what_it_generates_and_how_long_that_took(tmp_path, caplog)
                 generator=Bars(tmp_path / "drawn"),
                 beta=8,
                 client="north",
-                cache=tmp_path,
+                cache=tmp_path / "cache",
             )
         assert all(record.name.startswith("fedeas.") for record in caplog.records)
         return [record.getMessage() for record in caplog.records]
 
     first, last = said()
-    folder = next(tmp_path.glob("*/samples.sqlite")).parent
+    (folder,) = (tmp_path / "cache").iterdir()
     assert first == f"client north: generating 168 of 168 samples, kept in {folder}"
     assert last.startswith("client north: 168 samples ready after ")
     assert last.endswith(" s")
     assert said() == []  # read from disk
-    (folder / "samples.sqlite").write_text("{")
+    (shard,) = folder.rglob("*.parquet")
+    shard.write_text("{")
+    shutil.rmtree(tmp_path / "store")  # what was decoded
     assert said()[0] == f"client north: generating 168 of 168 samples, kept in {folder}"
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from fedeas import InfeasibleError, InputError
 from fedeas._internal.files import locked, read_json, write_json
+from fedeas.cache import Cache
 from fedeas.cache.store import work
 from fedeas.lab import estimate
 from fedeas.lab.experiment import run as run_config
@@ -579,7 +580,7 @@ def test_what_was_generated_once_costs_every_run_that_uses_it(finished):
     """Runs share their images; a table charges each the measured seconds of all it trains on."""
     root, cells = finished
     made = [read_result(root / cell.name / "result.json")["generation"] for cell in cells]
-    caches = [work(path) for path in (root.parent / "cache").iterdir()]
+    caches = [work(Cache.at(path)) for path in (root.parent / "cache").iterdir()]
     assert len(caches) == 2  # one a seed
     assert sum(one["made"] for one in made) == sum(one.made for one in caches)
     per_sample = sum(one.seconds for one in caches) / sum(one.made for one in caches)

@@ -127,11 +127,13 @@ def places(tmp_path):
     fill(plan, Counting(), cache, 3)
 
     def use_cache() -> None:
-        assert list(verify(cache.folder))
+        assert list(verify(cache.storage))
         fill(plan, Counting(), cache, 3)
         raise FedeasError("found by verify, and mended")
 
-    yield cache.file, use_cache
+    (shard,) = cache.folder.glob("*.parquet")
+    (entry,) = cache.folder.glob(".fedeas/entries/*")
+    yield from ((path, use_cache) for path in (shard, entry))
 
     out = tmp_path / "training"
     model = train(data, out, SMALL, device="cpu")

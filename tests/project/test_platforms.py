@@ -36,6 +36,7 @@ main()
 OTHERS = {
     "SampleSource",
     "os",
+    "tarfile",
     "library",
     "archive",
     "cls",

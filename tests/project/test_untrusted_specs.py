@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import fedeas
-from fedeas import FedEAS, FedeasError, LabelCounts, Plan
+from fedeas import FedEAS, FedeasError, FullBalance, LabelCounts, Plan
 from fedeas._internal.files import content_hash, read_json
 from fedeas._internal.files import write_json as write_sealed
 from fedeas._internal.specs import Registry
@@ -163,6 +163,7 @@ def test_whoever_obeys_a_dotted_path_is_listed():
         "fedeas/augmentation/sampler:_fit_resample", "fedeas/augmentation/synthetic:synthesize",
         "fedeas/augmentation/tables:augment_table", "fedeas/cache/client_samples:_generator",
         "fedeas/cache/client_samples:draw", "fedeas/cache/client_samples:open_cache",
+        "fedeas/cache/fill:_writer", "fedeas/cache/workers:__init__",
         "fedeas/train/diffusion/sample:save_federated_model",
         "fedeas/planning/planner:choose_policy",
         "fedeas/planning/comparison:_make", "fedeas/train/simulate:simulate",
@@ -296,7 +297,7 @@ def test_tables_and_caches_with_specs_as_names_run_nothing(tmp_path, mark, spec)
     path = tmp_path / "counts.csv"
     path.write_text(f'client,"{quoted}",b\n"{quoted}",3,4\nsubprocess:getoutput,5,6\n')
     counts = LabelCounts.load(path)
-    plan = FedEAS(beta=12).plan(counts)
+    plan = FullBalance().plan(counts)
     for name in ("plan.json", "plan.parquet"):
         plan.save(tmp_path / name)
         assert Plan.load(tmp_path / name).class_names[0] == spec
@@ -304,7 +305,7 @@ def test_tables_and_caches_with_specs_as_names_run_nothing(tmp_path, mark, spec)
     generator.fingerprint = spec
     cache = Cache(tmp_path / "cache", generator, counts.class_names)
     fill(plan, generator, cache, 3)
-    assert Cache.at(cache.folder).about["generator"] == spec
+    assert Cache.at(cache.folder).origin["generator"] == spec
     assert not mark.exists()
 
 

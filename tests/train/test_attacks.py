@@ -19,12 +19,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from fedeas.cache.database import open_database
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedeas import FedEAS, InputError, LabelCounts
 from fedeas._internal.settings import read_settings
+from fedeas.cache import Cache
+from fedeas.cache.shards import SHARD
+from fedeas.cache.store import caches
 from fedeas.planning import skew
 from fedeas.private.flower.deployed import client_app, open_site
 from fedeas.private.flower.site_config import SiteConfig
@@ -324,7 +326,7 @@ def test_new_targets_do_not_fill_a_sites_disk(site, tmp_path):
             shares = ["1" if c == wanted else "0.001" for c in range(CLASSES)]
             samples = opened.samples(f"full-balance(target={':'.join(shares)})")
             drawn.append(len(samples.synthetic_labels))
-        return sum(p.stat().st_size for p in state.rglob("samples.sqlite")), drawn
+        return sum(p.stat().st_size for p in state.rglob(f"*{SHARD}")), drawn
 
     size, drawn = filled()
     assert size > 1_500_000
@@ -392,10 +394,9 @@ def test_too_large_a_plan_is_cut_rather_than_refused(site, tmp_path):
     assert wanted.sum() > 100
     opened.samples("fedeas(beta=12)")
     made = np.zeros(CLASSES, int)
-    with open_database(next(tmp_path.rglob("samples.sqlite"))) as database:
-        for block in database.blocks("0"):
-            for segment in block.segments:
-                made[segment.label] += segment.size
+    (folder,) = caches(next(tmp_path.rglob("cache")))
+    for entry in Cache.at(folder).all_entries():
+        np.add.at(made, entry.segments.labels, entry.segments.sizes)
     assert made.tolist() == (wanted * 100 // wanted.sum()).tolist()
     assert 80 < made.sum() <= 100
 

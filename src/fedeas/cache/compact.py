@@ -18,7 +18,7 @@ def compact_doubled(cache: Cache) -> bool:
     A sample that stands twice is kept in the shard with the smallest name, by everybody alike. Two
     that do this at once may undo each other's work, so whoever calls it looks again afterwards.
     """
-    entries = cache.entries([])
+    entries = cache.entries({})
     about = cache.about()
     if about is None or not stand_twice(_all(entries)):
         return False

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedeas._internal.files import atomic_write
 from fedeas.cache.shards import read_shard
-from fedeas.cache.store import About, Cache, read_about
+from fedeas.cache.store import About, Cache, about_of
 from fedeas.data import Dataset
 from fedeas.data.decode import encode_png
 from fedeas.data.kinds import Array
@@ -64,7 +64,7 @@ def export(
     real : Dataset, optional
         Real images that are written as well: its training part.
     """
-    out, about = Path(out), read_about(cache.storage)
+    out, about = Path(out), about_of(cache.root)
     if len(about.form.shape) != 3:
         raise InputError(
             "only images are exported",

@@ -25,7 +25,7 @@ from fedeas._internal.progress import Progress
 from fedeas.cache.compact import compact_doubled
 from fedeas.cache.request import Request, load_requests
 from fedeas.cache.segments import Ints, Segments, overlaps, subtract, union
-from fedeas.cache.shards import DamagedError, Rows, verify_shard
+from fedeas.cache.shards import ENTRIES, SHARD, DamagedError, Rows, verify_shard
 from fedeas.cache.storage import LocalStorage, Storage
 from fedeas.cache.store import Cache, check_clients, read_about
 from fedeas.cache.stored import decoded_once
@@ -251,7 +251,7 @@ class FillJob:
     beside: Cache | None = None  # whose samples count too
     threads: int | None = None
     encoding: str = "raw"
-    _mended: dict[str, None] = field(default_factory=dict)
+    _mended: list[str] = field(default_factory=list)
 
     def run(self, report: _Report | None = None, workers: Workers | None = None) -> Filled:
         """Generate what is missing, until nothing is and nothing stands twice."""
@@ -261,7 +261,7 @@ class FillJob:
         generated, seconds, reused = 0, 0.0, -1
         failed: list[FailedBatch] = []
         self.cache.refuse_links()
-        with _marker(self.cache):
+        with _marker(self.cache) as own:
             for _ in range(_ROUNDS):
                 missing = subtract(wanted, self._held(wanted.names))
                 for batch in failed:
@@ -269,6 +269,7 @@ class FillJob:
                 reused = wanted.total - missing.total if reused < 0 else reused
                 if not len(missing):
                     if not compact_doubled(self.cache):
+                        _remove_unlisted(self.cache, own)
                         break
                     continue
                 work = self._work(missing, size)
@@ -278,12 +279,13 @@ class FillJob:
         return Filled(generated, reused, tuple(self._mended), seconds, tuple(failed))
 
     def _held(self, names: Sequence[str]) -> Segments:
-        """Return what is there, without shards that are damaged, which are removed."""
-        entries = []
-        for cache in filter(None, (self.cache, self.beside)):
-            damaged: list[str] = []
-            entries += cache.entries(damaged)
-            self._mended |= dict.fromkeys(damaged)
+        """Return what is there; entries that are damaged or without their shard are removed."""
+        entries = [] if self.beside is None else self.beside.entries({})
+        damaged: dict[str, str] = {}
+        entries += self.cache.entries(damaged)
+        for name, what in damaged.items():
+            self.cache.storage.remove(name)
+            self._mended.append(what)
         return union((entry.segments for entry in entries), names)
 
     def _work(self, missing: Segments, size: int) -> _Work:
@@ -394,19 +396,36 @@ def _threads() -> int:
 
 
 @contextlib.contextmanager
-def _marker(cache: Cache) -> Iterator[None]:
+def _marker(cache: Cache) -> Iterator[str]:
     """Say while a fill is under way that a row may stand twice: other programs can look for it."""
     storage = cache.storage
-    name = f"{FILLING}/{secrets.token_hex(8)}"
+    name = secrets.token_hex(8)
     about = {"host": platform.node(), "process": os.getpid(), "since": time.time()}
-    storage.write(name, json.dumps(about).encode())
+    storage.write(f"{FILLING}/{name}", json.dumps(about).encode())
     try:
-        yield
+        yield name
     finally:
-        storage.remove(name)
+        storage.remove(f"{FILLING}/{name}")
         for other in storage.names(FILLING):
             if _is_over(storage, f"{FILLING}/{other}"):
                 storage.remove(f"{FILLING}/{other}")
+
+
+def _remove_unlisted(cache: Cache, own: str) -> None:
+    """Remove shards without an entry, whose writers died, unless another fill is under way.
+
+    Its marker stands before its first shard and until after its last entry. So a shard that is
+    there now, with no entry when no other marker is left, will never have one.
+    """
+    storage = cache.storage
+    found = [name for name in storage.names() if name.endswith(SHARD)]
+    for other in storage.names(FILLING):
+        if other != own and not _is_over(storage, f"{FILLING}/{other}"):
+            return
+    listed = {name.removesuffix(".json") for name in storage.names(ENTRIES)}
+    for name in found:
+        if name.removesuffix(SHARD) not in listed:
+            storage.remove(name)
 
 
 def _is_over(storage: Storage, name: str) -> bool:

@@ -27,6 +27,7 @@ from fedeas.data.kinds import Array
 from fedeas.errors import InputError, first_line
 
 COLUMNS = ("client", "class", "index", "seed", "sample")
+SHARD = ".parquet"
 ENTRIES = ".fedeas/entries"  # a folder that other readers pass over
 REPAIR = "run `fedeas fill` or `augment` again: damaged or missing samples are generated again"
 _GROUP = 4 << 20  # bytes of a row group, which is read at once
@@ -93,7 +94,7 @@ class Entry:
     @property
     def file(self) -> str:
         """The name of the shard."""
-        return f"{self.shard}.parquet"
+        return f"{self.shard}{SHARD}"
 
     @property
     def name(self) -> str:

@@ -101,7 +101,7 @@ class Cache:
     def at(cls, place: Path | str | Storage) -> "Cache":
         """Open a cache by its own folder or address."""
         storage = open_storage(place)
-        about = read_about(storage)
+        about = about_of(storage)
         above = storage.place.rstrip("/").rpartition("/")[0] or "."
         cache = cls.__new__(cls)
         cache._open(type(storage)(above), about.generator, about.classes, about.seed)
@@ -208,7 +208,7 @@ class Cache:
         said = []
         for storage in caches(self.base):
             with suppress(InputError, OSError):
-                other = read_about(storage).origin
+                other = about_of(storage).origin
                 differing = [what for what, ours in self.origin.items() if other[what] != ours]
                 if differing == ["seed"]:
                     said.append(f"{storage} has this generator's samples for seed {other['seed']}")
@@ -236,11 +236,11 @@ class Cache:
             digests.append(digest.digest()[:8])
         return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
 
-    def entries(self, damaged: list[str] | None = None) -> list[Entry]:
+    def entries(self, damaged: dict[str, str] | None = None) -> list[Entry]:
         """Return what every shard holds, by the names of shards.
 
-        An entry that is not as it was written is left out, and named in `damaged` if that is given;
-        otherwise it is refused. So is one whose shard is gone.
+        An entry that is not as it was written is left out if `damaged` is given, which then says
+        by its name what is wrong; otherwise it is refused. So is one whose shard is gone.
         """
         return list(read_entries(self.storage, damaged, self._known))
 
@@ -294,9 +294,9 @@ class Cache:
     def all_entries(self, client: str | None = None) -> list[Entry]:
         """Return the entries with samples of a client, or of all, by the names of shards."""
         if client is None:
-            found = [entry for part in parts(self.storage) for entry in read_entries(part, [])]
+            found = [entry for part in parts(self.storage) for entry in read_entries(part, {})]
         else:
-            found = [*self.entries([]), *self.of_client(client).entries([])]
+            found = [*self.entries({}), *self.of_client(client).entries({})]
             found = [entry for entry in found if client in entry.segments.names]
         return sorted(found, key=lambda entry: entry.shard)
 
@@ -324,8 +324,16 @@ def read_about(storage: Storage) -> About:
     return about
 
 
+def about_of(storage: Storage) -> About:
+    """Read what a cache is where any of its parts says so; FileNotFoundError if none does."""
+    for part in parts(storage):
+        with suppress(FileNotFoundError):
+            return read_about(part)
+    raise FileNotFoundError(f"{storage}/{_ABOUT}")
+
+
 def read_entries(
-    storage: Storage, damaged: list[str] | None = None, known: dict[str, Entry] | None = None
+    storage: Storage, damaged: dict[str, str] | None = None, known: dict[str, Entry] | None = None
 ) -> Iterator[Entry]:
     """Yield the entries of a place, by the names of their shards; those `known` are not read."""
     known = {} if known is None else known
@@ -343,7 +351,7 @@ def read_entries(
         except DamagedError as error:
             if damaged is None:
                 raise
-            damaged.append(error.what)
+            damaged[f"{ENTRIES}/{name}"] = error.what
             continue
         yield entry
 
@@ -376,7 +384,12 @@ def caches(base: Path | str | Storage) -> list[Storage]:
     """Return all caches below a folder or an address."""
     storage = open_storage(base)
     named = (storage.below(name) for name in storage.folders() if NAME.fullmatch(name))
-    return [each for each in named if each.names(".fedeas")]
+    return [each for each in named if is_cache(each)]
+
+
+def is_cache(storage: Storage) -> bool:
+    """Tell whether a place is a cache, or has parts of one that clients filled by themselves."""
+    return bool(storage.names(".fedeas")) or _CLIENTS in storage.folders()
 
 
 def parts(storage: Storage) -> list[Storage]:
@@ -405,7 +418,7 @@ def verify(storage: Storage, repair: bool = False) -> Iterator[str]:
         except InputError as error:
             yield error.what
             continue
-        damaged: list[str] = []
+        damaged: dict[str, str] = {}
         for entry in read_entries(part, damaged):
             try:
                 verify_shard(entry, about.form)
@@ -413,7 +426,10 @@ def verify(storage: Storage, repair: bool = False) -> Iterator[str]:
                 yield error.what
                 if repair:
                     entry.drop()
-        yield from damaged
+        for name, what in damaged.items():
+            yield what
+            if repair:
+                part.remove(name)
 
 
 def summary(storage: Storage) -> Summary:
@@ -421,11 +437,11 @@ def summary(storage: Storage) -> Summary:
     entries: list[Entry] = []
     size = 0
     try:
-        about = next(filter(None, map(_about_or_none, parts(storage))))
+        about = about_of(storage)
         for part in parts(storage):
             size += sum(part.size(name) for name in part.names())
             entries += read_entries(part)
-    except StopIteration:
+    except FileNotFoundError:
         return Summary(str(storage), "?", None, 0, 0, size, f"{storage} says nothing of itself")
     except (InputError, OSError) as error:
         return Summary(str(storage), "?", None, 0, 0, size, str(error))
@@ -434,15 +450,9 @@ def summary(storage: Storage) -> Summary:
     return Summary(str(storage), about.generator, about.seed, len(clients), samples, size)
 
 
-def _about_or_none(storage: Storage) -> About | None:
-    with suppress(FileNotFoundError):
-        return read_about(storage)
-    return None
-
-
 def work(cache: Cache) -> Work:
     """Return how many samples were generated into a cache, and how long that took."""
-    entries = [entry for part in parts(cache.storage) for entry in read_entries(part, [])]
+    entries = [entry for part in parts(cache.storage) for entry in read_entries(part, {})]
     return Work(
         sum(entry.segments.total for entry in entries),
         round(sum(entry.seconds for entry in entries), 3),

@@ -15,7 +15,7 @@ from fedeas._internal.files import (
 from fedeas._internal.seeds import child_rng
 from fedeas.cache.segments import Ints
 from fedeas.cache.storage import LocalStorage, Storage, open_storage
-from fedeas.cache.store import Cache, caches
+from fedeas.cache.store import Cache, caches, is_cache
 from fedeas.data.decode import decode_images
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
@@ -79,7 +79,7 @@ def decoded_once(cache: Cache, client: str, wanted: Sequence[int]) -> tuple[Arra
 
 
 def _cache_at(storage: Storage) -> Cache | None:
-    if storage.names(".fedeas"):
+    if is_cache(storage):
         return Cache.at(storage)
     found = caches(storage)
     if len(found) > 1:

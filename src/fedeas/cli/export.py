@@ -24,7 +24,7 @@ def export(
 
     Rows of tables, and all else, are in the Parquet files of the cache.
 
-    Example: `fedeas export cache/0123456789abcdef --client north --out north`
+    Example: `fedeas export cache/0123456789abcdef --out images`
     """
     from fedeas.cache import Cache
     from fedeas.cache.export import export as write

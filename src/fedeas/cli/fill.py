@@ -29,53 +29,58 @@ def fill(
     ),
     generator: str = typer.Option(
         ...,
+        metavar="SPEC",
         help="'diffusion(model=FOLDER)', 'turbo(model=FOLDER, data=NAME)', 'pool(data=NAME)'; for "
         "tables 'gaussian(model=FOLDER)', 'gaussian(data=FILE, label=COLUMN)'; an installed "
         "generator, or package.module:Name.",
     ),
     cache: str | None = typer.Option(
-        None, help="Folder or address (s3://...) of the caches; .cache/fedeas/samples at home."
+        None, metavar="PLACE",
+        help="Folder or address (s3://...) of the caches; .cache/fedeas/samples at home.",
     ),
-    seed: int = typer.Option(defaults.SEED, min=0, help="Seed of the samples."),
-    batch: int = typer.Option(64, min=1, help="Batch size of the generator."),
+    seed: int = typer.Option(defaults.SEED, min=0, metavar="N", help="Seed of the samples."),
+    batch: int = typer.Option(64, min=1, metavar="N", help="Batch size of the generator."),
     png: bool = typer.Option(False, "--png", help="Store images as PNG."),
     per_client: bool = typer.Option(
-        False, "--per-client", help="Keep each client's samples under a folder of its own."
+        False, "--per-client", help="Keep the samples of each client in a folder of its own."
     ),
     dry_run: bool = typer.Option(
-        False, "--dry-run", help="Generate and write a few batches elsewhere: seconds per sample."
+        False, "--dry-run", help="Only time a few batches: seconds per sample."
     ),
     workers: int = typer.Option(
-        0, min=0, rich_help_panel=_RAY, help="Processes of Ray that generate; 0: this one alone."
+        0, min=0, metavar="N", rich_help_panel=_RAY,
+        help="Processes of Ray that generate; 0: this one alone.",
     ),
     gpus_per_worker: float = typer.Option(
-        0.0, min=0, rich_help_panel=_RAY, help="GPUs of each worker."
+        0.0, min=0, metavar="N", rich_help_panel=_RAY, help="GPUs of each worker."
     ),
     threads: int | None = typer.Option(
-        None, min=1, rich_help_panel=_RAY, help="Threads of each worker."
+        None, min=1, metavar="N", rich_help_panel=_RAY, help="Threads of each worker."
     ),
     address: str | None = typer.Option(
-        None, rich_help_panel=_RAY, help="A Ray cluster that exists: auto, or HOST:PORT."
+        None, metavar="HOST:PORT", rich_help_panel=_RAY, help="A Ray cluster that exists, or auto."
     ),
     counts: Path | None = typer.Option(
         None, metavar="FILE", rich_help_panel=_CLIENT,
         help="The client's own counts, in place of a plan.",
     ),
-    client: str | None = typer.Option(None, rich_help_panel=_CLIENT, help="The client's name."),
-    reduction: float | None = typer.Option(
-        None, rich_help_panel=_CLIENT, help="The part of its own imbalance that it removes."
+    client: str | None = typer.Option(
+        None, metavar="NAME", rich_help_panel=_CLIENT, help="The client."
     ),
-    beta: float | None = typer.Option(None, rich_help_panel=_CLIENT, help="The paper's rule."),
+    reduction: float | None = typer.Option(
+        None, metavar="PART", rich_help_panel=_CLIENT,
+        help="The part of its own imbalance that it removes.",
+    ),
+    beta: float | None = typer.Option(
+        None, metavar="BETA", rich_help_panel=_CLIENT, help="The paper's rule."
+    ),
     as_json: bool = show.json_option(),
 ) -> None:  # fmt: skip
     """Generate the samples of a plan; those already in the cache are reused.
 
     PLAN is a .json or .parquet of `fedeas plan --out`. If interrupted, run again to resume. Samples
-    are Parquet files that any program reads. `--workers` generates on all GPUs of this machine or
-    of a Ray cluster. What `--dry-run --json` prints is a cost for `fedeas plan --cost FILE`.
-
-    A client that sees its own counts alone fills before training: `--counts own.csv --client north
-    --reduction 0.5`.
+    are Parquet files that any program reads. A client that knows its own counts alone gives them
+    in place of a plan: `--counts own.csv --client north --reduction 0.5`.
 
     Example: `fedeas fill plan.json --generator 'diffusion(model=fashion_mnist)'`
     """

@@ -16,7 +16,7 @@ from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
 from fedeas.cache import Cache
-from fedeas.cache.store import caches, read_about, remove
+from fedeas.cache.store import about_of, caches, remove
 from fedeas.data import Dataset
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
@@ -166,6 +166,6 @@ def _remove_earlier(cache: Cache) -> None:
     """Remove samples of the generators that the server gave before: each new one needs room."""
     for storage in caches(cache.base):
         with suppress(InputError, OSError):  # damaged
-            fingerprint = read_about(storage).generator
+            fingerprint = about_of(storage).generator
             if storage.name != cache.storage.name and fingerprint.startswith(FINGERPRINT):
                 remove(storage)
