@@ -67,7 +67,9 @@ def test_augment_says_what_it_generates_and_how_long_that_took(tmp_path, caplog,
     (shard,) = folder.rglob("*.parquet")
     shard.write_text("{")
     shutil.rmtree(tmp_path / "store")  # what was decoded
-    assert said()[0] == f"client north: generating 168 of 168 samples, kept in {folder}"
+    damaged, again, _ = said()
+    assert f"{shard} is damaged" in damaged
+    assert again == f"client north: generating 168 of 168 samples, kept in {folder}"
 
 
 def test_what_flower_logs_while_it_simulates_is_passed_on(caplog, capsys):

@@ -163,7 +163,7 @@ def test_whoever_obeys_a_dotted_path_is_listed():
         "fedeas/augmentation/sampler:_fit_resample", "fedeas/augmentation/synthetic:synthesize",
         "fedeas/augmentation/tables:augment_table", "fedeas/cache/client_samples:_generator",
         "fedeas/cache/client_samples:draw", "fedeas/cache/client_samples:open_cache",
-        "fedeas/cache/fill:_writer", "fedeas/cache/workers:__init__",
+        "fedeas/cache/fill:_writer", "fedeas/cache/workers:open",
         "fedeas/train/diffusion/sample:save_federated_model",
         "fedeas/planning/planner:choose_policy",
         "fedeas/planning/comparison:_make", "fedeas/train/simulate:simulate",

@@ -40,7 +40,8 @@ class WorkerSettings:
 class Worker:
     """A process that generates batches and writes them."""
 
-    def __init__(self, settings: WorkerSettings) -> None:
+    def open(self, settings: WorkerSettings) -> None:
+        """Open the generator and the cache; what prevents that is raised at the driver."""
         set_threads(settings.threads)
         generator = settings.generator
         opened = open_generator(generator) if isinstance(generator, str) else generator
@@ -156,8 +157,8 @@ class _Run:
         return self._given_up
 
     def _start(self, number: int) -> _Actor:
-        handle = self._make.remote(self._settings)
-        return _Actor(handle, number, handle.flush.remote())
+        handle = self._make.remote()
+        return _Actor(handle, number, handle.open.remote(self._settings))
 
     def _hand_out(self) -> None:
         """Give batches to workers that have room; while there are suspects, nothing else."""
@@ -202,8 +203,12 @@ class _Run:
             answer = self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
             cause = error.cause if isinstance(error.cause, BaseException) else error
-            if isinstance(cause, FedeasError) or reference == actor.starting:
+            if isinstance(cause, FedeasError):
                 raise cause from None
+            if reference == actor.starting:
+                raise FedeasError(
+                    f"workers cannot open the generator: {first_line(cause)}"
+                ) from cause
             self._suspect(actor, [actor.tasks.pop(reference)], cause)
         except self._ray.exceptions.RayError as error:
             self._replace(actor, error)
@@ -257,6 +262,7 @@ def _cluster(address: str | None, cores: int) -> Iterator[None]:
         ray.init(address=address, **quiet)
     else:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns
         ray.init(num_cpus=max(cores, os.cpu_count() or 1), include_dashboard=False, **quiet)
     try:
         yield
