@@ -85,8 +85,8 @@ class ClientSamples:
         """
         planned = self.planned(n, classes)
         self._warn_of_fewer(n, classes, planned)
-        if self.stored is not None:
-            return stored_samples(self.stored, self.client, planned.tolist(), classes, like)
+        if self.stored is not None and planned.any():
+            return stored_samples(self.stored, self.client, planned.tolist(), classes)
         if planned.any() and isinstance(self.generator, str):
             check_stated_classes(classes, self.generator)
         generator = self.open_generator() if planned.any() else None

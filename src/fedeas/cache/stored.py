@@ -26,7 +26,6 @@ def stored_samples(
     client: str,
     wanted: Sequence[int],
     classes: Sequence[str] | int,
-    like: Array | None,
 ) -> tuple[Array, Ints]:
     """Return as many samples of every class as a client wants, and their labels.
 
@@ -40,23 +39,14 @@ def stored_samples(
         How many samples of each class.
     classes : sequence of str or int
         The classes of the data, which folders of images are called by.
-    like : array, optional
-        Real samples, whose shape and dtype the others must have.
     """
     storage = open_storage(place)
     cache = _cache_at(storage)
     if cache is None:
         if not isinstance(storage, LocalStorage):
             raise InputError(f"{place} holds no cache")
-        return _images_by_class(storage.folder, client, wanted, classes, like)
-    samples, labels = decoded_once(cache, client, wanted)
-    if like is not None and len(samples) and samples.shape[1:] != like.shape[1:]:
-        raise InputError(
-            "the stored samples do not look like the data's",
-            got=samples.shape[1:],
-            allowed=str(like.shape[1:]),
-        )
-    return samples, labels
+        return _images_by_class(storage.folder, client, wanted, classes)
+    return decoded_once(cache, client, wanted)
 
 
 def decoded_once(cache: Cache, client: str, wanted: Sequence[int]) -> tuple[Array, Ints]:
@@ -96,7 +86,6 @@ def _images_by_class(
     client: str,
     wanted: Sequence[int],
     classes: Sequence[str] | int,
-    like: Array | None,
 ) -> tuple[Array, Ints]:
     """Read images of any program's making; which of a class a client gets, its name decides."""
     names = [str(c) for c in range(classes)] if isinstance(classes, int) else list(classes)
@@ -113,13 +102,4 @@ def _images_by_class(
         order = child_rng(0, "stored", client, label).permutation(len(files))[:number]
         paths += [files[k] for k in sorted(order.tolist())]
     labels = np.repeat(np.arange(len(wanted), dtype=np.int64), wanted)
-    if not paths:
-        return np.empty((0, 0)) if like is None else like[:0], labels
-    images = decode_images(paths)
-    if like is not None and images.shape[1:] != like.shape[1:]:
-        raise InputError(
-            f"the images in {folder} do not look like the data's",
-            got=images.shape[1:],
-            allowed=str(like.shape[1:]),
-        )
-    return images, labels
+    return decode_images(paths), labels
