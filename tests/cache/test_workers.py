@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import ray
 
@@ -183,15 +184,14 @@ def test_killed_drivers_and_clusters_lose_nothing(tmp_path):
 
     for kind in ("driver", "driver", "driver", "cluster"):
         before = drawn()
-        process = subprocess.Popen(command, env=environment, start_new_session=True)
+        process = subprocess.Popen(command, env=environment)
         while drawn() < before + 200:
             assert process.poll() is None
             time.sleep(0.01)
         if kind == "cluster":
-            os.killpg(process.pid, signal.SIGKILL)
-            subprocess.run(["ray", "stop", "--force"], check=False, capture_output=True)
-        else:
-            process.kill()
+            for one in psutil.Process(process.pid).children(recursive=True):
+                one.kill()
+        process.kill()
         process.wait()
     assert subprocess.run(command, env=environment, check=False).returncode == 0
     cache = Cache(tmp_path / "cache", Counting(), 3)

@@ -263,7 +263,9 @@ def _cluster(address: str | None, cores: int) -> Iterator[None]:
     else:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns
-        ray.init(num_cpus=max(cores, os.cpu_count() or 1), include_dashboard=False, **quiet)
+        ray.init(
+            "local", num_cpus=max(cores, os.cpu_count() or 1), include_dashboard=False, **quiet
+        )
     try:
         yield
     finally:

@@ -111,10 +111,12 @@ def prune_caches(
 
 
 def _caches(base: str | None) -> "list[Storage]":
-    from fedeas.cache.storage import samples_place
-    from fedeas.cache.store import caches
+    """Return the caches in a folder, or the one that is named itself."""
+    from fedeas.cache.storage import open_storage, samples_place
+    from fedeas.cache.store import caches, is_cache
 
-    place = samples_place(base)
-    if not (found := caches(place)):
+    place = open_storage(samples_place(base))
+    found = [place] if is_cache(place) else caches(place)
+    if not found:
         raise InputError(f"no cache in {place}", fix="pass the folder given to `fedeas fill`")
     return found
