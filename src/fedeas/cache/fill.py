@@ -34,7 +34,7 @@ from fedeas.cache.writer import Batch, BatchWriter, Expected
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
 from fedeas.generators import Generator, check_classes, open_generator
-from fedeas.planning.plan import Plan
+from fedeas.planning.plan import Plan, PlanRows
 
 Wanted = Mapping[str, Sequence[int]]  # samples of every class, by client
 FILLING = ".fedeas/filling"
@@ -95,7 +95,7 @@ class Filled:
 
 
 def fill(
-    plan: Plan,
+    plan: Plan | PlanRows,
     generator: str | Generator,
     cache: Cache,
     batch_size: int = 64,
@@ -116,7 +116,7 @@ def fill(
 
     Parameters
     ----------
-    plan : Plan
+    plan : Plan or PlanRows
         What every client needs.
     generator : Generator or str
         Draws the samples. Workers make one each: from a spec, or from a copy of the object.
@@ -156,7 +156,7 @@ def fill(
 
 
 def fill_by_client(
-    plan: Plan,
+    plan: Plan | PlanRows,
     generator: str | Generator,
     cache: Cache,
     batch_size: int = 64,

@@ -99,32 +99,30 @@ class Cache:
 
     @classmethod
     def at(cls, place: Path | str | Storage) -> "Cache":
-        """Open a cache by its own folder or address."""
+        """Open a cache by its own folder or address, or the part of one client."""
         storage = open_storage(place)
         about = about_of(storage)
-        above = storage.place.rstrip("/").rpartition("/")[0] or "."
         cache = cls.__new__(cls)
-        cache._open(type(storage)(above), about.generator, about.classes, about.seed)
+        cache._set(storage, about.generator, about.classes, about.seed)
         cache.names, cache.trained_on = about.names, about.trained_on
-        if cache.storage.name != storage.name:
-            raise InputError(f"{storage} was renamed", fix=f"call it {cache.storage.name}")
         return cache
 
     @classmethod
     def elsewhere(cls, said: Mapping[str, Any]) -> "Cache":
         """Return the cache in another process, which was told what `to_tell` returned."""
         cache = cls.__new__(cls)
-        cache._open(open_storage(said["base"]), *said["origin"].values())
-        cache.storage = open_storage(said["place"])
+        cache._set(open_storage(said["place"]), *said["origin"].values())
         cache.names, cache.trained_on = said["names"], said["trained_on"]
         return cache
 
     def to_tell(self) -> dict[str, Any]:
         """Return plain values that another process opens this cache by."""
         return {
-            "base": self.base.place, "place": self.place, "origin": self.origin,
-            "names": self.names, "trained_on": self.trained_on,
-        }  # fmt: skip
+            "place": self.place,
+            "origin": self.origin,
+            "names": self.names,
+            "trained_on": self.trained_on,
+        }
 
     def _open(self, base: Storage, generator: str, classes: str, seed: int) -> None:
         if not isinstance(generator, str) or not generator.isprintable():  # `cache list` shows it
@@ -133,12 +131,15 @@ class Cache:
             raise InputError(
                 f"{base} is a cache, not a folder of caches", fix="pass the folder above"
             )
-        self._identity = [generator, classes, seed]
         # The first version named folders so; that of every version since is the same.
         key = {"format": "cache/1", "generator": generator, "data": classes, "seed": seed}
         self.base = base
+        self._set(base.below(_hash(json.dumps(key))[:16]), generator, classes, seed)
+
+    def _set(self, storage: Storage, generator: str, classes: str, seed: int) -> None:
+        self._identity = generator, classes, seed
         self._known: dict[str, Entry] = {}  # by name, whose content never changes
-        self.storage = self.root = base.below(_hash(json.dumps(key))[:16])
+        self.storage = self.root = storage
         self.origin = {"generator": generator, "classes": classes, "seed": seed}
 
     @property
@@ -305,11 +306,10 @@ class ClientPart(Cache):
     """The part of a cache that one client fills by itself: its cost does not grow with others."""
 
     def __init__(self, cache: Cache, client: str) -> None:
-        self._identity, self.origin, self.base = cache._identity, cache.origin, cache.base
+        part = cache.storage.below(f"{_CLIENTS}/{_hash(client)[:16]}")
+        self._set(part, *cache._identity)
         self.names, self.trained_on = cache.names, cache.trained_on
-        self._known = {}
         self.root = cache.root
-        self.storage = cache.storage.below(f"{_CLIENTS}/{_hash(client)[:16]}")
 
 
 def read_about(storage: Storage) -> About:

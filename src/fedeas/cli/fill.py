@@ -17,7 +17,7 @@ from fedeas.errors import InputError
 if TYPE_CHECKING:
     from fedeas.cache import Cache, Filled
     from fedeas.generators import Generator
-    from fedeas.planning.plan import Plan
+    from fedeas.planning.plan import PlanRows
 
 _TIMED = 3  # batches of a dry run, after one to warm up
 _CLIENT, _RAY = "One client by itself", "Workers"  # groups of options
@@ -78,7 +78,7 @@ def fill(
 ) -> None:  # fmt: skip
     """Generate the samples of a plan; those already in the cache are reused.
 
-    PLAN is a .json or .parquet of `fedeas plan --out`. If interrupted, run again to resume. Samples
+    PLAN is a file of `fedeas plan --out`. If interrupted, run again to resume. Samples
     are Parquet files that any program reads. A client that knows its own counts alone gives them
     in place of a plan: `--counts own.csv --client north --reduction 0.5`.
 
@@ -87,10 +87,10 @@ def fill(
     from fedeas.cache import Cache
     from fedeas.cache.storage import samples_place
     from fedeas.generators import check_stated_classes, make_generator
-    from fedeas.planning.plan import Plan
+    from fedeas.planning.plan import PlanRows
 
     if plan_file is not None and counts is None:
-        plan = Plan.load(plan_file)
+        plan = PlanRows.load(plan_file)
         if client is not None:
             plan = plan.only(client)
     else:
@@ -114,16 +114,29 @@ def fill(
         show.note(f"damaged, and generated again: {line}")
     for failed in done.failed:
         show.note(str(failed))
+    places = {
+        name: target.of_client(name).place
+        for name, row in zip(plan.client_names, plan.samples, strict=True)
+        if per_client and row.any()
+    }
     if as_json:
         failures = [
             {"clients": list(f.segments.names), "labels": f.segments.labels.tolist(),
              "samples": f.segments.total, "reason": f.reason} for f in done.failed
         ]  # fmt: skip
-        facts = {**asdict(done), "failed": failures, "cache": target.place, "total": plan.total}
+        facts = {
+            **asdict(done),
+            "failed": failures,
+            "cache": target.place,
+            "total": plan.total,
+            "places": places,
+        }
         show.print_json(facts)
     else:
         typer.echo(f"generated {done.generated:,} samples, {done.reused:,} already cached")
         typer.echo(f"cache            {target.place}")
+        for name, place in places.items():
+            typer.echo(f"{name:<16} {place}")
     if done.failed:
         raise typer.Exit(1)
 
@@ -131,7 +144,7 @@ def fill(
 def _plan_alone(
     plan_file: Path | None, counts: Path | None, client: str | None, reduction: float | None,
     beta: float | None,
-) -> "Plan":  # fmt: skip
+) -> "PlanRows":  # fmt: skip
     """Return the plan of a client that sees its own counts alone."""
     from fedeas.planning.policies import EqualReduction, FedEAS
 
@@ -141,11 +154,11 @@ def _plan_alone(
         raise InputError("--counts needs --client, and --reduction or --beta")
     table = label_counts.load_counts(counts, "fill")
     policy = FedEAS(beta=beta) if beta is not None else EqualReduction(reduction=reduction or 0.0)
-    return policy.plan(table).only(client)
+    return policy.plan(table).rows.only(client)
 
 
 def _fill(
-    plan: "Plan", generator: "str | Generator", target: "Cache", per_client: bool,
+    plan: "PlanRows", generator: "str | Generator", target: "Cache", per_client: bool,
     settings: Mapping[str, object],
 ) -> "Filled":  # fmt: skip
     """Fill with progress: for all clients at once, or for one after the other."""
@@ -160,7 +173,7 @@ def _fill(
         return how(plan, generator, target, status=report, **settings)  # type: ignore[arg-type]
 
 
-def _show_timing(plan: "Plan", source: "Generator", batch: int, as_json: bool) -> None:
+def _show_timing(plan: "PlanRows", source: "Generator", batch: int, as_json: bool) -> None:
     """Generate and write a few batches of the plan; print seconds per sample and of the plan."""
     import numpy as np
 

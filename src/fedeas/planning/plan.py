@@ -118,15 +118,8 @@ class ClientPlan:
     @classmethod
     def load(cls, path: Path | str, client: str) -> "ClientPlan":
         """Read a client's row from the file of a plan, of any format that `Plan.save` writes."""
-        from fedeas.counts import files
-
-        table = files.read(path)
-        if table.meta is None:
-            raise InputError(
-                f"{path} holds label counts, not a plan", fix=f"fedeas plan {path} --out plan.csv"
-            )
-        clients = table.clients or tuple(map(str, range(len(table.values))))
-        return cls(table.values[clients.index(choice(client, "client", clients))], table.classes)
+        rows = PlanRows.load(path).only(client)
+        return cls(rows.samples[0], rows.classes)
 
     def for_classes(self, classes: Sequence[str] | int) -> NDArray[np.int64]:
         """Return the samples in the order of a data set's classes; refuse other classes."""
@@ -145,6 +138,45 @@ class ClientPlan:
                 "the plan and the data have different classes", got=", ".join(missing[:5])
             )
         return self.samples[[self.classes.index(name) for name in classes]]
+
+
+@dataclass(frozen=True)
+class PlanRows:
+    """The numbers of a plan alone: what clients generate, and nothing of their real samples."""
+
+    samples: NDArray[np.int64]
+    client_names: tuple[str, ...]
+    classes: tuple[str, ...] | None = None
+
+    @classmethod
+    def load(cls, path: Path | str) -> "PlanRows":
+        """Read them from the file of a plan, of any format that `Plan.save` writes."""
+        from fedeas.counts import files
+
+        table = files.read(path)
+        if table.meta is None:
+            raise InputError(
+                f"{path} holds label counts, not a plan", fix=f"fedeas plan {path} --out plan.csv"
+            )
+        clients = table.clients or tuple(map(str, range(len(table.values))))
+        return cls(table.values, clients, table.classes)
+
+    @property
+    def total(self) -> int:
+        """How many samples there are."""
+        return int(self.samples.sum())
+
+    def only(self, client: str) -> "PlanRows":
+        """Return the row of one client."""
+        row = self.client_names.index(choice(client, "client", self.client_names))
+        return replace(self, samples=self.samples[row : row + 1], client_names=(client,))
+
+    def first(self, total: int) -> "PlanRows":
+        """Return at most so many of these samples, over clients and classes alike."""
+        flat = self.samples.reshape(-1)
+        taken = np.diff(np.floor(np.cumsum(flat) * min(1.0, total / max(1, self.total))), prepend=0)
+        samples = taken.astype(np.int64).reshape(self.samples.shape)
+        return replace(self, samples=samples) if samples.any() else self
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -343,17 +375,10 @@ class Plan:
         except (TypeError, KeyError, AttributeError, InputError):
             raise InputError(f"{path} is a damaged plan", fix="make it again") from None
 
-    def only(self, client: str | int) -> "Plan":
-        """Return the plan of one client alone, which is not scored: `reduction` is of all."""
-        row = self._row(client)
-        return replace(self, samples=self.samples[row : row + 1], clients=(self.client_names[row],))
-
-    def first(self, total: int) -> "Plan":
-        """Return a plan of at most so many of these samples, over clients and classes alike."""
-        flat = self.samples.reshape(-1)
-        taken = np.diff(np.floor(np.cumsum(flat) * min(1.0, total / max(1, self.total))), prepend=0)
-        samples = taken.astype(np.int64).reshape(self.samples.shape)
-        return replace(self, samples=samples) if samples.any() else self
+    @property
+    def rows(self) -> "PlanRows":
+        """The numbers alone."""
+        return PlanRows(self.samples, self.client_names, self.classes)
 
     def row(self, client: str | int) -> "ClientPlan":
         """Return what one client generates.
