@@ -30,7 +30,7 @@ from fedeas.cache.storage import LocalStorage, Storage
 from fedeas.cache.store import Cache, check_clients, read_about
 from fedeas.cache.stored import decoded_once
 from fedeas.cache.workers import Workers, WorkerSettings
-from fedeas.cache.writer import Batch, BatchWriter, Expected
+from fedeas.cache.writer import Batch, BatchWriter, Expected, set_threads
 from fedeas.data.kinds import Array
 from fedeas.errors import InputError
 from fedeas.generators import Generator, check_classes, open_generator
@@ -135,8 +135,9 @@ def fill(
     address : str, optional
         A Ray cluster that exists: 'auto', or HOST:PORT. By default Ray is started here.
     threads : int, optional
-        Threads that a worker computes with; as many as it has by default. Other numbers give the
-        same samples up to rounding.
+        Threads that PyTorch computes with; by default as many as it has, or a worker's part of this
+        machine's cores. Other numbers give the same samples up to rounding, so what an earlier fill
+        has begun goes on with its number.
     encoding : str
         How samples are stored: 'raw' or, for images, 'png'.
     status : callable, optional
@@ -272,7 +273,7 @@ class FillJob:
                         _remove_unlisted(self.cache, own)
                         break
                     continue
-                work = self._work(missing, size)
+                work = self._work(missing, size, 0 if workers is None else workers.number)
                 number, took, more = self._generate(work, missing, report, workers)
                 generated, seconds = generated + number, seconds + took
                 failed += more
@@ -288,7 +289,7 @@ class FillJob:
             self._mended.append(what)
         return union((entry.segments for entry in entries), names)
 
-    def _work(self, missing: Segments, size: int) -> _Work:
+    def _work(self, missing: Segments, size: int, workers: int) -> _Work:
         """Return the batches with what is missing: of earlier requests, and of a new one."""
         work = []
         for request in load_requests(self.cache.storage):
@@ -297,7 +298,7 @@ class FillJob:
                 work.append((request, numbers))
                 missing = subtract(missing, found)
         if len(missing):
-            request = Request(missing, size, self.threads or _threads())
+            request = Request(missing, size, self.threads or _threads() // max(1, workers) or 1)
             request.save(self.cache.storage)
             work.append((request, np.arange(request.batches)))
         return work
@@ -315,13 +316,14 @@ class FillJob:
 
         failed: list[tuple[Batch, str]] = []
         if workers is None:
-            writer = self._writer()
+            writer, before = self._writer(), _threads()
             try:
                 for number, batch in enumerate(_batches(work, missing)):
                     rows = writer.add(batch) if number else self._first(writer, batch)
                     count(len(rows))
             finally:
                 writer.flush()
+                set_threads(before)
         else:
             settings = WorkerSettings(
                 self.cache.to_tell(), self.generator, work[0][0].threads, self._expected(),
@@ -378,7 +380,7 @@ def _batches(work: _Work, missing: Segments) -> Iterator[Batch]:
         for number in numbers.tolist():
             segments = request.batch(number).compacted()
             lacks = None if whole else _lacks(segments, missing)
-            yield Batch(request.name, segments, lacks)
+            yield Batch(request.name, request.threads, segments, lacks)
 
 
 def _lacks(batch: Segments, missing: Segments) -> Segments | None:

@@ -30,7 +30,7 @@ COLUMNS = ("client", "class", "index", "seed", "sample")
 SHARD = ".parquet"
 ENTRIES = ".fedeas/entries"  # a folder that other readers pass over
 REPAIR = "run `fedeas fill` or `augment` again: damaged or missing samples are generated again"
-_GROUP = 4 << 20  # bytes of a row group, which is read at once
+_GROUP = 1 << 20  # bytes of a row group, which is read at once
 _MOST_ROWS = 10**9
 _OVERHEAD = 2  # a shard's columns take at most so many times the bytes of its file
 

@@ -42,7 +42,6 @@ class Worker:
 
     def open(self, settings: WorkerSettings) -> None:
         """Open the generator and the cache; what prevents that is raised at the driver."""
-        set_threads(settings.threads)
         generator = settings.generator
         opened = open_generator(generator) if isinstance(generator, str) else generator
         cache = Cache.elsewhere(settings.cache)
@@ -56,16 +55,6 @@ class Worker:
     def flush(self) -> None:
         """Write what waits."""
         self._writer.flush()
-
-
-def set_threads(number: int) -> None:
-    """Let PyTorch, if it is there, compute with so many threads."""
-    os.environ["OMP_NUM_THREADS"] = str(number)
-    try:
-        import torch
-    except ModuleNotFoundError:
-        return
-    torch.set_num_threads(number)
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """Generating batches and writing their samples to shards, in a fill or in one of its workers."""
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ class Batch:
     """A batch of a request, and which of its samples are missing; None: all of them."""
 
     request: str
+    threads: int
     segments: Segments
     missing: Segments | None = None
 
@@ -68,6 +70,7 @@ class BatchWriter:
         if self._waiting and self._request != batch.request:
             self.flush()
         begun = time.monotonic()
+        set_threads(batch.threads)
         rows = generate(self.cache, self.generator, batch.segments)
         if check is not None:
             check(rows.samples)
@@ -121,6 +124,13 @@ class BatchWriter:
             seconds = self._seconds + time.monotonic() - begun
             write_shard(self.cache.storage, self._form, names, joined, self._request, seconds)
         self._seconds = 0.0
+
+
+def set_threads(number: int) -> None:
+    """Let PyTorch, if it is loaded, compute with so many threads."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() != number:
+        torch.set_num_threads(number)
 
 
 def _among(rows: Rows, batch: Batch) -> NDArray[np.bool_]:
