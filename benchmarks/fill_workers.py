@@ -1,6 +1,6 @@
 """What workers buy: a fill by two workers of Ray against one process, and whether the bytes agree.
 
-    python benchmarks/fill_workers.py [--images 1500] [--steps 4] [--rounds 3] [--workers 2]
+    python benchmarks/fill_workers.py [--images 9000] [--steps 4] [--rounds 2] [--workers 2]
 
 The small diffusion model computes with one thread in each process. The contestants alternate; the
 ratio is the median over the rounds, starting Ray and the workers included. Every row of both caches
@@ -42,9 +42,9 @@ def rows_of(cache: Cache) -> list[tuple[object, ...]]:
 def main() -> int:
     """Measure, print, and say whether the target is met."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=1500)
+    parser.add_argument("--images", type=int, default=9000)
     parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
     spec = f"diffusion(model=fashion_mnist, steps={options.steps})"

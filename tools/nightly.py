@@ -23,6 +23,8 @@ STEPS = {
     "label_sets": ["benchmarks/label_sets.py"],
     "label_sets_federation": ["benchmarks/label_sets_federation.py", "--quick"],
     "fill": ["benchmarks/fill.py"],
+    "fill_cache": ["benchmarks/fill_cache.py"],
+    "fill_workers": ["benchmarks/fill_workers.py", "--rounds", "1"],
     "fill_rows": ["benchmarks/fill_rows.py"],
     "row_quality": ["benchmarks/row_quality.py"],
     "busy_fill": ["benchmarks/busy_fill.py"],

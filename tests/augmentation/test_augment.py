@@ -987,18 +987,58 @@ def test_the_quick_start_is_ready_for_flower_hub(tmp_path, capsys):
 @pytest.mark.deployment
 def test_the_hub_app_runs_unchanged_in_a_deployment(data, tmp_path):
     """On a SuperLink and two SuperNodes; `test_the_hub_app_as_it_is_on_ray` simulates it."""
+    run_deployed(hub_app(tmp_path), data, tmp_path, sites=2)
+    assert list((tmp_path / "store").rglob("*.parquet"))  # images were generated
+
+
+@pytest.mark.deployment
+def test_sites_without_a_gpu_train_with_what_another_machine_generated(data, tmp_path, fedeas):
+    """As the page says: each sends a row of numbers, and reads its own part without diffusers."""
+    classes = [str(c) for c in range(10)]
+    for k in range(3):
+        own, row = tmp_path / f"own-{k}.csv", tmp_path / f"row-{k}.csv"
+        counts = np.where(np.arange(10) % 3 == k, 0, 20)
+        own.write_text(f"client,{','.join(classes)}\n{k},{','.join(map(str, counts))}\n")
+        policy = "equal-reduction(reduction=0.5)"
+        assert fedeas("plan", own, "--policy", policy, "--out", row).code == 0
+        spec = "diffusion(model=fashion_mnist, steps=1)"
+        options = "--per-client", "--cache", tmp_path / "out"
+        said = fedeas("fill", row, "--generator", spec, *options).out
+        place = re.search(rf"^{k} +(\S+)$", said, re.MULTILINE)[1]
+        shutil.copytree(place, tmp_path / "sites" / str(k))  # sent
+    app = hub_app(tmp_path)
+    task = app / "quickstart" / "task.py"
+    code = task.read_text()
+    before = re.search(r"generator=.*\n\s+reduction=0.5, client=partition_id,", code)[0]
+    task.write_text(
+        code.replace(
+            before,
+            "samples=f\"{os.environ['SITES']}/{partition_id}\", "
+            "plan=f\"{os.environ['SITES']}/../row-{partition_id}.csv\", client=partition_id,",
+        )
+    )
+    (tmp_path / "no" / "diffusers").mkdir(parents=True)
+    (tmp_path / "no" / "diffusers" / "__init__.py").write_text("raise ImportError('not here')\n")
+    paths = os.pathsep.join([str(tmp_path / "no"), os.environ.get("PYTHONPATH", "")])
+    run_deployed(app, data, tmp_path, sites=3, SITES=tmp_path / "sites", PYTHONPATH=paths)
+    assert len(list((tmp_path / "store" / "decoded").iterdir())) == 3
+    assert not (tmp_path / "store" / "samples").exists()  # nothing was generated there
+
+
+def run_deployed(app: Path, data: Path, tmp_path: Path, sites: int, **variables: object) -> None:
+    """Run an app for a round on a SuperLink and so many SuperNodes."""
     small_data(data, tmp_path / "data", 300)
     (tmp_path / "tmp").mkdir()
-    app = hub_app(tmp_path)
     loopback, _ = load_example()
     federation = loopback.Loopback(tmp_path)
     own = {"FEDEAS_DATA": tmp_path / "data", "HF_HOME": tmp_path / "hf", "HF_HUB_OFFLINE": "1"}
-    link, *nodes = loopback.free_ports(3)
+    own |= variables
+    link, *nodes = loopback.free_ports(1 + sites)
     host = "--insecure", "--host", "127.0.0.1", "--port"
     commands = [["flower-superlink", *host, str(link)]]
     for k, port in enumerate(nodes):
         node = "--superlink", f"127.0.0.1:{link}", "--node-config"
-        partition = f"partition-id={k} num-partitions=2"
+        partition = f"partition-id={k} num-partitions={sites}"
         commands.append(["flower-supernode", *host, str(port), *node, partition])
     home = federation.environment()
     (tmp_path / "flwr" / "config.toml").write_text(
@@ -1026,7 +1066,6 @@ def test_the_hub_app_runs_unchanged_in_a_deployment(data, tmp_path):
     said = done.stdout + done.stderr
     scores = re.findall(r"'accuracy': '?([\d.e+-]+)", said)
     assert len(scores) >= 2, said[-3000:]  # before training and after the round
-    assert list((tmp_path / "store").rglob("*.parquet"))  # images were generated
 
 
 def wait_for_port(port: int, seconds: float = 60) -> None:

@@ -21,7 +21,7 @@ from fedeas._internal.files import sealed, unsealed
 from fedeas.cache import Cache, verify
 from fedeas.cache import shards as shards_module
 from fedeas.cache.fill import client_samples
-from fedeas.cache.shards import DamagedError, load_entry, read_shard
+from fedeas.cache.shards import DamagedError, parse_entry, read_shard
 from fedeas.cache.storage import LocalStorage
 from fedeas.cache.store import read_about
 from helpers.cache_contents import flip, rows_of, shards
@@ -235,7 +235,8 @@ def test_any_flipped_bit_of_a_shard_is_found(tmp_path):
     (path,) = shards(cache.folder)
     (name,) = (p.name for p in cache.folder.rglob("entries/*.json"))
     part = LocalStorage(str(path.parent))
-    entry, form = load_entry(part, name), read_about(part).form
+    entry = parse_entry(part, name, part.read(f".fedeas/entries/{name}"))
+    form = read_about(part).form
     good = path.read_bytes()
     seen = Counter()
     for at in np.random.default_rng(0).integers(0, len(good), 150).tolist():

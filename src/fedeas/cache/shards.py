@@ -310,11 +310,11 @@ def _binary(arrow: Any, form: Form, samples: Array) -> Any:
 # Reading
 
 
-def load_entry(storage: Storage, name: str) -> Entry:
-    """Read an entry; a forged or damaged one is refused by its name."""
+def parse_entry(storage: Storage, name: str, content: bytes) -> Entry:
+    """Read the content of an entry; a forged or damaged one is refused by its name."""
     path = f"{ENTRIES}/{name}"
     try:
-        form = msgspec.convert(unsealed(storage.read(path).decode(), path), _EntryForm)
+        form = msgspec.convert(unsealed(content.decode(), path), _EntryForm)
     except (InputError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise DamagedError(storage, path, first_line(error)) from None
     if name != f"{form.shard}.json":

@@ -5,7 +5,7 @@ A name holds its content once and for good: it is written whole or not at all, a
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -85,6 +85,10 @@ class Storage:
         """Return the content of a file; FileNotFoundError if it is gone."""
         raise NotImplementedError
 
+    def read_many(self, names: Sequence[str]) -> dict[str, bytes]:
+        """Return the contents of those of these files that are there."""
+        raise NotImplementedError
+
     def write(self, name: str, content: bytes | memoryview) -> None:
         """Write a file whole or not at all."""
         raise NotImplementedError
@@ -145,6 +149,14 @@ class LocalStorage(Storage):
             raise
         except OSError as error:
             raise unreadable(path, error) from None
+
+    def read_many(self, names: Sequence[str]) -> dict[str, bytes]:
+        """Return the contents of those of these files that are there."""
+        found = {}
+        for name in names:
+            with suppress(FileNotFoundError):
+                found[name] = self.read(name)
+        return found
 
     def write(self, name: str, content: bytes | memoryview) -> None:
         """Write a file beside its place, and rename it."""
@@ -213,6 +225,20 @@ class RemoteStorage(Storage):
         """Return the content of a file."""
         content: bytes = self._opened[0].cat_file(self._path(name))
         return content
+
+    def read_many(self, names: Sequence[str]) -> dict[str, bytes]:
+        """Return the contents of those of these files that are there, asked for at once."""
+        paths = {self._path(name): name for name in names}
+        if not paths:
+            return {}
+        contents = self._opened[0].cat(list(paths), on_error="return")
+        found = {}
+        for path, content in contents.items():
+            if isinstance(content, bytes):
+                found[paths[path]] = content
+            elif not isinstance(content, FileNotFoundError):
+                raise content
+        return found
 
     def write(self, name: str, content: bytes | memoryview) -> None:
         """Put a file in one request."""

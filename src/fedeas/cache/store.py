@@ -34,7 +34,7 @@ from fedeas.cache.shards import (
     DamagedError,
     Entry,
     Form,
-    load_entry,
+    parse_entry,
     read_shard,
     verify_shard,
 )
@@ -339,15 +339,19 @@ def read_entries(
     known = {} if known is None else known
     names = storage.names(ENTRIES)
     shards = set(storage.names())  # listed after the entries, each of which comes after its shard
+    new = storage.read_many([f"{ENTRIES}/{name}" for name in names if name not in known])
     for name in names:
+        content = new.get(f"{ENTRIES}/{name}")
+        if content is None and name not in known:  # removed since it was listed
+            continue
         try:
-            entry = known[name] = known.get(name) or load_entry(storage, name)
+            if content is not None:
+                known[name] = parse_entry(storage, name, content)
+            entry = known[name]
             if entry.file not in shards:
                 if not storage.size(entry.name):  # both were removed meanwhile
                     continue
                 raise DamagedError(storage, entry.file, "it is gone")
-        except FileNotFoundError:  # removed since it was listed
-            continue
         except DamagedError as error:
             if damaged is None:
                 raise

@@ -58,9 +58,13 @@ class Augment(Settings, frozen=True):
 
     policy: str = "none"  # or fedeas(beta=...), uniform(total=...), waterfill(total=...), ...
     generator: str = ""  # pool, private(epsilon=1), diffusion(model=...), package.module:Name
-    cache: Place = ""  # folder of generated samples; empty: the one of all commands
+    cache: Place = ""  # folder or address of generated samples; empty: the one of all commands
     seed: int = 0  # added to the run's: another one gives other samples
     batch: Count = 64  # images generated at a time
+    # Processes of Ray that generate, each with so many GPUs, and their cluster; 0: the run's own.
+    workers: Annotated[Natural, NOT_IDENTITY] = 0
+    gpus_per_worker: Annotated[float, Meta(ge=0), NOT_IDENTITY] = 0.0
+    address: Place = ""  # auto, or HOST:PORT; empty: RAY_ADDRESS, or this machine
     # The policy whose plan says how many steps each client takes in a round, whatever it is given.
     steps_as: str = ""
 

@@ -16,12 +16,13 @@ from typing import Any
 import torch
 
 from fedeas._internal.blocks import usable_cores
-from fedeas._internal.files import locked, read_json, samples_folder, write_json
+from fedeas._internal.files import locked, read_json, write_json
 from fedeas._internal.progress import Progress
 from fedeas.cache.fill import fill
+from fedeas.cache.storage import samples_place
 from fedeas.cache.store import work
 from fedeas.data import describe_columns
-from fedeas.errors import InputError, MissingExtraError
+from fedeas.errors import FedeasError, InputError, MissingExtraError
 from fedeas.lab.config import Config, read_config
 from fedeas.lab.resolve import Run, resolve
 from fedeas.lab.results import Result, curves, read_result, summarise
@@ -137,7 +138,7 @@ def _site_opener(run: Run, folder: Path) -> OpenSite:
         plan=None if plan is None else str(folder / "plan.json"),
         generator=run.generator_spec,
         offered=run.generator_settings,
-        cache=str(samples_folder(config.augment.cache)),
+        cache=str(samples_place(config.augment.cache or None)),
         cache_seed=run.cache_seed,
         batch=config.augment.batch,
         folder=str(folder / "clients"),
@@ -226,8 +227,14 @@ def _generate(run: Run, path: Path, progress: Progress | None) -> dict[str, Any]
     cache = run.cache
     if run.generator is None or cache is None:
         return {"made": run.plan.total, "seconds": 0.0}  # made while clients train
-    real, batch = run.federation.data.samples, run.config.augment.batch
-    filled = fill(run.plan, run.generator, cache, batch, progress, like=real)
+    real, augment = run.federation.data.samples, run.config.augment
+    filled = fill(
+        run.plan, run.generator, cache, augment.batch, progress, like=real,
+        workers=augment.workers, gpus_per_worker=augment.gpus_per_worker,
+        address=augment.address or None,
+    )  # fmt: skip
+    if filled.failed:
+        raise FedeasError(str(filled.failed[0]), fix="run it again to try once more")
     count, seconds = 0, 0.0
     try:
         before = read_json(path)

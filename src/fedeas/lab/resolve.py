@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedeas._internal.files import content_hash, file_hash, locked, samples_folder, store_folder
+from fedeas._internal.files import content_hash, file_hash, locked, store_folder
 from fedeas._internal.optional import import_extra
 from fedeas._internal.progress import progress
 from fedeas._internal.specs import parse, quoted
 from fedeas.cache import Cache
+from fedeas.cache.storage import samples_place
 from fedeas.counts.label_counts import LabelCounts
 from fedeas.data import Dataset, Federation, TableOptions, federate, open_dataset
 from fedeas.errors import InputError
@@ -99,7 +100,10 @@ class Run:
             return None
         classes = self.federation.data.classes
         return Cache(
-            samples_folder(self.config.augment.cache), self.generator, classes, self.cache_seed
+            samples_place(self.config.augment.cache or None),
+            self.generator,
+            classes,
+            self.cache_seed,
         )
 
 

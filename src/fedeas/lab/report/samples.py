@@ -11,6 +11,7 @@ from fedeas._internal.files import read_json, samples_folder
 from fedeas._internal.settings import read_settings
 from fedeas.cache import ClientSamples
 from fedeas.cache.segments import Ints
+from fedeas.cache.storage import is_url
 from fedeas.cache.store import NAME, Cache
 from fedeas.counts.label_counts import LabelCounts
 from fedeas.data import Federation, Schema
@@ -208,6 +209,12 @@ def run_cache(base: str, result: Mapping[str, Any]) -> Cache:
     name = str(result["generation"].get("cache"))
     if not NAME.fullmatch(name):
         raise InputError("the run has no cache", got=name)
+    if is_url(base):  # a record may come from anybody, and must not make this machine call others
+        raise InputError(
+            "the samples of the run are not on this machine",
+            got=base,
+            fix="copy the cache to a folder, and name that in its config.json",
+        )
     return Cache.at(samples_folder(base) / name)
 
 
