@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import ray
 from moto.server import ThreadedMotoServer
 
 from fedeas import LabelCounts, Uniform
@@ -32,7 +33,7 @@ def free_port() -> int:
 
 def node(environment, *options) -> subprocess.Popen:
     """Start a node that ends with its process."""
-    command = ["ray", "start", "--block", "--num-cpus=2", "--include-dashboard=false", *options]
+    command = ["ray", "start", "--block", "--num-cpus=2", "--disable-usage-stats", *options]
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -73,9 +74,8 @@ def test_a_node_that_stops_costs_time_alone(tmp_path, monkeypatch):
     s3fs.S3FileSystem().mkdir("bucket")
     environment = dict(os.environ)
     gcs = free_port()
-    address = f"127.0.0.1:{gcs}"
-    own = f"--temp-dir={tmp_path / 'ray'}"
-    started = [node(environment, "--head", f"--port={gcs}", "--node-ip-address=127.0.0.1", own)]
+    address = f"{ray.util.get_node_ip_address()}:{gcs}"
+    started = [node(environment, "--head", f"--port={gcs}")]
     try:
         time.sleep(5)
         started.append(node(environment, f"--address={address}"))

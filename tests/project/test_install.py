@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow  # packages are installed
 ROOT = Path(__file__).parents[2]
 # What the core needs, and what that needs, on any platform and any release that our ranges admit.
 NEEDED = {
@@ -35,6 +34,12 @@ def test_only_what_the_core_needs_is_installed(fresh):
     done = subprocess.run(listing, capture_output=True, text=True, check=True)
     installed = {package["name"].lower().replace("_", "-") for package in json.loads(done.stdout)}
     assert {"fedeas", "filelock", "msgspec", "numpy", "typer"} <= installed <= NEEDED
+
+
+def test_the_core_plans(fresh, paper_csv):
+    done = subprocess.run([fresh / "fedeas", "plan", paper_csv], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "% removed" in done.stdout
 
 
 def test_the_core_is_small(fresh):
@@ -62,6 +67,7 @@ def processor_seconds(*command) -> float:
     return min(times)
 
 
+@pytest.mark.slow
 def test_help_and_plans_cost_little_beside_the_libraries(fresh, paper_csv):
     """Against an empty program with the same imports: what is ours must not be noticed."""
     typer = processor_seconds(fresh / "python", "-c", "import typer, rich.table, rich.markdown")

@@ -369,14 +369,14 @@ class FillJob:
 def _samples(request: Request, numbers: Ints) -> int:
     """Return how many samples some batches have."""
     last = int(request.batches - 1 in numbers)
-    rest = request.segments.total - (request.batches - 1) * request.batch_size
+    rest = request.total - (request.batches - 1) * request.batch_size
     return (len(numbers) - last) * request.batch_size + last * rest
 
 
 def _batches(work: _Work, missing: Segments) -> Iterator[Batch]:
     """Yield the batches of requests, each with what is missing of it."""
     for request, numbers in work:
-        whole = len(numbers) == request.batches and request.segments.total == missing.total
+        whole = len(numbers) == request.batches and request.total == missing.total
         for number in numbers.tolist():
             segments = request.batch(number).compacted()
             lacks = None if whole else _lacks(segments, missing)

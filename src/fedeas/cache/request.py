@@ -60,14 +60,19 @@ class Request:
         return np.cumsum(self.segments.sizes)
 
     @property
+    def total(self) -> int:
+        """How many samples there are."""
+        return int(self._ends[-1])
+
+    @property
     def batches(self) -> int:
         """How many batches there are."""
-        return -(-self.segments.total // self.batch_size)
+        return -(-self.total // self.batch_size)
 
     def batch(self, number: int) -> Segments:
         """Return what is generated in one batch."""
         first = number * self.batch_size
-        last = min(first + self.batch_size, self.segments.total)
+        last = min(first + self.batch_size, self.total)
         ends = self._ends
         low = int(np.searchsorted(ends, first, side="right"))
         high = int(np.searchsorted(ends, last, side="left")) + 1

@@ -164,10 +164,14 @@ def _fill(
     """Fill with progress: for all clients at once, or for one after the other."""
     from fedeas.cache.fill import FillStatus, fill, fill_by_client
 
+    price = plan.cost
+    if price is not None and (price.unit == "s" or price.by_client):  # batches mix clients
+        price = None
     with progress("generating") as update:
 
         def report(moment: FillStatus) -> None:
-            update(moment.done, moment.total, str(moment))
+            spent = "" if price is None else f", {price.of(moment.done)}"
+            update(moment.done, moment.total, f"{moment}{spent}")
 
         how = fill_by_client if per_client else fill
         return how(plan, generator, target, status=report, **settings)  # type: ignore[arg-type]

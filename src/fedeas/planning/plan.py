@@ -147,6 +147,7 @@ class PlanRows:
     samples: NDArray[np.int64]
     client_names: tuple[str, ...]
     classes: tuple[str, ...] | None = None
+    cost: Cost | None = None  # of a sample, where the file says so
 
     @classmethod
     def load(cls, path: Path | str) -> "PlanRows":
@@ -159,7 +160,12 @@ class PlanRows:
                 f"{path} holds label counts, not a plan", fix=f"fedeas plan {path} --out plan.csv"
             )
         clients = table.clients or tuple(map(str, range(len(table.values))))
-        return cls(table.values, clients, table.classes)
+        try:
+            facts = table.meta.get("cost")
+            cost = _read_cost(facts, len(clients)) if facts else None
+        except (TypeError, KeyError, AttributeError, InputError):
+            raise InputError(f"{path} is a damaged plan", fix="make it again") from None
+        return cls(table.values, clients, table.classes, cost)
 
     @property
     def total(self) -> int:
@@ -169,7 +175,10 @@ class PlanRows:
     def only(self, client: str) -> "PlanRows":
         """Return the row of one client."""
         row = self.client_names.index(choice(client, "client", self.client_names))
-        return replace(self, samples=self.samples[row : row + 1], client_names=(client,))
+        cost = self.cost
+        if cost is not None and isinstance(cost.per_sample, tuple):
+            cost = Cost(cost.per_sample[row], cost.unit)
+        return PlanRows(self.samples[row : row + 1], (client,), self.classes, cost)
 
     def first(self, total: int) -> "PlanRows":
         """Return at most so many of these samples, over clients and classes alike."""
@@ -378,7 +387,7 @@ class Plan:
     @property
     def rows(self) -> "PlanRows":
         """The numbers alone."""
-        return PlanRows(self.samples, self.client_names, self.classes)
+        return PlanRows(self.samples, self.client_names, self.classes, self.cost)
 
     def row(self, client: str | int) -> "ClientPlan":
         """Return what one client generates.
