@@ -994,17 +994,17 @@ def test_the_hub_app_runs_unchanged_in_a_deployment(data, tmp_path):
 @pytest.mark.deployment
 def test_sites_without_a_gpu_train_with_what_another_machine_generated(data, tmp_path, fedeas):
     """As the page says: each sends a row of numbers, and reads its own part without diffusers."""
-    classes = [str(c) for c in range(10)]
+    head = (ROOT / "examples" / "fashion.csv").read_text().splitlines()[0]
     for k in range(3):
         own, row = tmp_path / f"own-{k}.csv", tmp_path / f"row-{k}.csv"
         counts = np.where(np.arange(10) % 3 == k, 0, 20)
-        own.write_text(f"client,{','.join(classes)}\n{k},{','.join(map(str, counts))}\n")
+        own.write_text(f"{head}\n{k},{','.join(map(str, counts))}\n")
         policy = "equal-reduction(reduction=0.5)"
         assert fedeas("plan", own, "--policy", policy, "--out", row).code == 0
         spec = "diffusion(model=fashion_mnist, steps=1)"
         options = "--per-client", "--cache", tmp_path / "out"
-        said = fedeas("fill", row, "--generator", spec, *options).out
-        place = re.search(rf"^{k} +(\S+)$", said, re.MULTILINE)[1]
+        done = fedeas("fill", row, "--generator", spec, *options)
+        place = re.search(rf"^{k} +(\S+)$", done.out, re.MULTILINE)[1]
         shutil.copytree(place, tmp_path / "sites" / str(k))  # sent
     app = hub_app(tmp_path)
     task = app / "quickstart" / "task.py"
