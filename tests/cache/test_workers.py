@@ -32,7 +32,9 @@ COUNTS = LabelCounts(
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
     """Ray on this machine, started once: every fill joins it."""
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
+    ray.init(
+        "local", num_cpus=4, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True
+    )
     yield
     ray.shutdown()
 
