@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,17 @@ class Spec:
         return {key: _value(text) for key, text in self.texts.items()}
 
 
+@cache
+def _installed(group: str, _: tuple[str, ...]) -> dict[str, EntryPoint]:
+    """Return a group's entry points by name; no other package takes the name of ours.
+
+    Looking through all installed packages takes 20 ms, and a sweep asks for every run.
+    """
+    points = list(entry_points(group=group))
+    points.sort(key=lambda point: point.dist is None or point.dist.name != "fedeas")
+    return {point.name: point for point in reversed(points)}
+
+
 @dataclass(frozen=True)
 class Registry:
     """Components of one kind, by name: the entry points of a group, or a fixed list."""
@@ -60,10 +72,8 @@ class Registry:
         return [*self.fixed, *self._entry_points()]
 
     def _entry_points(self) -> dict[str, EntryPoint]:
-        """Return the installed components by name; no other package takes the name of ours."""
-        points = list(entry_points(group=self.group)) if self.group else []
-        points.sort(key=lambda point: point.dist is None or point.dist.name != "fedeas")
-        return {point.name: point for point in reversed(points)}
+        """Return the installed components by name."""
+        return _installed(self.group, tuple(sys.path)) if self.group else {}
 
     def parameters(self, name: str, *, by_owner: bool) -> set[str]:
         """Return the settings that a component of this name takes."""
