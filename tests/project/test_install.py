@@ -1,6 +1,7 @@
 """A fresh environment without extras: small, complete, quick."""
 
 import json
+import os
 import re
 import resource
 import subprocess
@@ -31,7 +32,8 @@ def fresh(tmp_path_factory):
 
 def test_only_what_the_core_needs_is_installed(fresh):
     listing = [fresh / "python", "-m", "pip", "list", "--format", "json"]
-    done = subprocess.run(listing, capture_output=True, text=True, check=True)
+    loud = {name: value for name, value in os.environ.items() if name != "PIP_QUIET"}
+    done = subprocess.run(listing, capture_output=True, text=True, check=True, env=loud)
     installed = {package["name"].lower().replace("_", "-") for package in json.loads(done.stdout)}
     assert {"fedeas", "filelock", "msgspec", "numpy", "typer"} <= installed <= NEEDED
 
