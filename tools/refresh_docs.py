@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PROGRESS = re.compile(r"[\w ]+: [\d,]+ of [\d,]+(, about .* left)?$")  # not the same twice
+PROGRESS = re.compile(r"[\w ]+: [\d,]+ of [\d,]+( samples)?(, .*)?$")  # not the same twice
 TIMES = re.compile(r"\d+(\.\d+)?s\b|\s+")  # nor are these, and the spaces before them
 LONG = "<!-- takes a while -->\n"
 BLOCK = re.compile(r"(?P<long>" + LONG + r")?```console\n\$ (?P<command>[^\n]+)\n.*?```", re.DOTALL)

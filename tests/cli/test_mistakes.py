@@ -330,7 +330,7 @@ def as_others():
             pytest.param(arguments, marks=pytest.mark.slow)
             for arguments in (
                 ["sweep", "../sweep.toml"],
-                ["demo", "--images"],
+                ["demo"],
                 ["generator", "sample", "diffusion(model=fashion_mnist)", "--out", "g.png"],
             )
         ),
@@ -358,7 +358,6 @@ LONG = [
     ["run", "run.toml"],
     ["sweep", "sweep.toml"],
     ["sweep", "sweep.toml", "--dry-run"],
-    pytest.param(["demo", "--images"], marks=pytest.mark.slow),
     pytest.param(
         [
             "fill",

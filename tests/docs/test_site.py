@@ -111,7 +111,7 @@ def test_wide_tables_scroll():
 def test_the_tutorial_shows_each_plan_once_and_pictures():
     text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
     assert text.count("fedeas (beta 2): 55 samples") == 1
-    assert len(re.findall(r"!\[.+?\]\(img/", text)) >= 3
+    assert len(re.findall(r"!\[.+?\]\(img/", text)) >= 1
 
 
 def tool(name):
