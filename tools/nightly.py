@@ -22,6 +22,7 @@ STEPS = {
     "plan": ["benchmarks/plan.py"],
     "label_sets": ["benchmarks/label_sets.py"],
     "label_sets_federation": ["benchmarks/label_sets_federation.py", "--quick"],
+    "two_rules": ["benchmarks/two_rules.py"],
     "fill": ["benchmarks/fill.py"],
     "fill_cache": ["benchmarks/fill_cache.py"],
     "fill_workers": ["benchmarks/fill_workers.py", "--rounds", "1"],
