@@ -88,7 +88,7 @@ def test_duckdb(cache):
 READ = """
 import sys
 import ray
-ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False)
 ray.data.read_parquet(sys.argv[1]).to_pandas().to_pickle(sys.argv[2])
 """
 
