@@ -5,9 +5,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from fedeas.cache.markers import COMPACT, marked, others
 from fedeas.cache.segments import Segments, overlaps, stand_twice, subtract, union
 from fedeas.cache.shards import DamagedError, Entry, Form, Rows, read_shard, write_shard
 from fedeas.cache.store import Cache
+from fedeas.errors import InputError
 
 _ENOUGH = 32 << 20  # bytes of a shard that is left as it is
 
@@ -36,11 +38,29 @@ def compact_doubled(cache: Cache) -> bool:
 
 
 def compact(cache: Cache) -> tuple[int, int]:
-    """Merge small shards into large ones; return how many there were, and how many there are."""
-    before = cache.entries()
+    """Merge small shards into large ones; return how many there were, and how many there are.
+
+    Fills that end meanwhile wait for it, and it does not begin beside one: the old shards and the
+    new ones would look like samples that two fills have made.
+    """
+    if cache.about() is None:
+        return 0, 0
+    with marked(cache.storage, COMPACT) as own:
+        if others(cache.storage, own):
+            raise InputError(
+                f"{cache.place} is being filled or compacted", fix="compact it when that has ended"
+            )
+        before = cache.entries()
+        _merge_small(cache, before)
+        while compact_doubled(cache):
+            pass
+        return len(before), len(cache.entries())
+
+
+def _merge_small(cache: Cache, before: Sequence[Entry]) -> None:
     about = cache.about()
     if about is None:
-        return 0, 0
+        return
     group: list[Entry] = []
     for entry in before:
         if entry.segments.total * about.form.bytes < _ENOUGH:
@@ -49,7 +69,6 @@ def compact(cache: Cache) -> tuple[int, int]:
             _merge(cache, about.form, group)
             group = []
     _merge(cache, about.form, group)
-    return len(before), len(cache.entries())
 
 
 def _merge(cache: Cache, form: Form, entries: Sequence[Entry]) -> None:

@@ -23,6 +23,7 @@ from fedeas.errors import InputError
 Form = Literal["folder", "webdataset"]
 _TAR_BYTES = 256 << 20  # of a WebDataset file
 _REAL = "real"
+_LONGEST = 80  # characters of a name in a path
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def export(
         Real images that are written as well: its training part.
     """
     out, about = Path(out), about_of(cache.root)
-    if len(about.form.shape) != 3:
+    if len(about.form.shape) != 3 or about.form.shape[2] not in (1, 3) or about.form.dtype != "|u1":
         raise InputError(
             "only images are exported",
             got=f"samples of {about.form}",
@@ -161,9 +162,12 @@ def _write_tars(out: Path, names: list[str], pictures: Iterator[_Picture]) -> in
 
 def _plain(name: str) -> str:
     """Return a name as part of a path: names of clients and classes may hold anything."""
-    plain = re.sub(r"[^\w.-]+", "_", name).strip(".") or "_"
+    # No dots: WebDataset takes what is before the first one for the sample.
+    plain = re.sub(r"[^\w-]+", "_", name)[:_LONGEST] or "_"
+    if plain == name and name != _REAL:
+        return plain
     # Two names may look alike afterwards.
-    return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+    return f"{plain}-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:6]}"
 
 
 def _card(about: About, client: str | None, synthetic: int, real: int) -> str:

@@ -5,13 +5,9 @@ and nothing stands twice. Whoever dies in between loses what was not written yet
 most; the next fill goes on with the same batches, and so with the same bytes.
 """
 
-import contextlib
 import errno
-import json
 import logging
 import os
-import platform
-import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,10 +19,20 @@ import numpy as np
 from fedeas._internal.files import narrow
 from fedeas._internal.progress import Progress
 from fedeas.cache.compact import compact_doubled
+from fedeas.cache.markers import FILL, marked, others, wait_for_compaction
+from fedeas.cache.request import FOLDER as REQUESTS
 from fedeas.cache.request import Request, load_requests
 from fedeas.cache.segments import Ints, Segments, overlaps, subtract, union
-from fedeas.cache.shards import ENTRIES, SHARD, DamagedError, Rows, verify_shard
-from fedeas.cache.storage import LocalStorage, Storage
+from fedeas.cache.shards import (
+    ENTRIES,
+    SHARD,
+    SHARD_NAME,
+    DamagedError,
+    Rows,
+    entry_of,
+    verify_shard,
+)
+from fedeas.cache.storage import LocalStorage
 from fedeas.cache.store import Cache, check_clients, read_about
 from fedeas.cache.stored import decoded_once
 from fedeas.cache.workers import Workers, WorkerSettings
@@ -37,8 +43,6 @@ from fedeas.generators import Generator, check_classes, open_generator
 from fedeas.planning.plan import Plan, PlanRows
 
 Wanted = Mapping[str, Sequence[int]]  # samples of every class, by client
-FILLING = ".fedeas/filling"
-_STALE = 86_400.0  # seconds
 _Work = Sequence[tuple[Request, Ints]]
 _Report = Callable[["FillStatus"], object]
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -253,6 +257,7 @@ class FillJob:
     threads: int | None = None
     encoding: str = "raw"
     _mended: list[str] = field(default_factory=list)
+    _new: Request | None = None
 
     def run(self, report: _Report | None = None, workers: Workers | None = None) -> Filled:
         """Generate what is missing, until nothing is and nothing stands twice."""
@@ -262,13 +267,14 @@ class FillJob:
         generated, seconds, reused = 0, 0.0, -1
         failed: list[FailedBatch] = []
         self.cache.refuse_links()
-        with _marker(self.cache) as own:
+        with marked(self.cache.storage, FILL) as own:
             for _ in range(_ROUNDS):
                 missing = subtract(wanted, self._held(wanted.names))
                 for batch in failed:
                     missing = subtract(missing, batch.segments)
                 reused = wanted.total - missing.total if reused < 0 else reused
                 if not len(missing):
+                    wait_for_compaction(self.cache.storage, own)
                     if not compact_doubled(self.cache):
                         _remove_unlisted(self.cache, own)
                         break
@@ -300,6 +306,7 @@ class FillJob:
         if len(missing):
             request = Request(missing, size, self.threads or _threads() // max(1, workers) or 1)
             request.save(self.cache.storage)
+            self._new = request
             work.append((request, np.arange(request.batches)))
         return work
 
@@ -315,6 +322,19 @@ class FillJob:
                 report(moment)
 
         failed: list[tuple[Batch, str]] = []
+        try:
+            failed = self._all(work, missing, count, workers)
+        finally:
+            if not moment.done and self._new is not None:
+                # Not even one of its batches fitted into memory, say: another size may.
+                self._new.remove(self.cache.storage)
+        gave_up = [FailedBatch(batch.segments, reason) for batch, reason in failed]
+        return moment.done, time.monotonic() - moment.begun, gave_up
+
+    def _all(
+        self, work: _Work, missing: Segments, count: Callable[..., None], workers: Workers | None
+    ) -> list[tuple[Batch, str]]:
+        """Generate batches, and return those that no worker survived."""
         if workers is None:
             writer, before = self._writer(), _threads()
             try:
@@ -324,16 +344,13 @@ class FillJob:
             finally:
                 writer.flush()
                 set_threads(before)
-        else:
-            settings = WorkerSettings(
-                self.cache.to_tell(), self.generator, work[0][0].threads, self._expected(),
-                self.encoding,
-            )  # fmt: skip
-            failed = workers.run(
-                settings, _batches(work, missing), lambda worker, n, _: count(n, worker)
-            )
-        gave_up = [FailedBatch(batch.segments, reason) for batch, reason in failed]
-        return moment.done, time.monotonic() - moment.begun, gave_up
+            return []
+        settings = WorkerSettings(
+            self.cache.to_tell(), self.generator, work[0][0].threads, self._expected(),
+            self.encoding,
+        )  # fmt: skip
+        batches = _batches(work, missing)
+        return workers.run(settings, batches, lambda worker, n, _: count(n, worker))
 
     def _first(self, writer: BatchWriter, batch: Batch) -> Rows:
         """Generate the first batch, which a check may refuse before anything is stored."""
@@ -397,51 +414,21 @@ def _threads() -> int:
     return int(torch.get_num_threads()) if torch is not None else os.cpu_count() or 1
 
 
-@contextlib.contextmanager
-def _marker(cache: Cache) -> Iterator[str]:
-    """Say while a fill is under way that a row may stand twice: other programs can look for it."""
-    storage = cache.storage
-    name = secrets.token_hex(8)
-    about = {"host": platform.node(), "process": os.getpid(), "since": time.time()}
-    storage.write(f"{FILLING}/{name}", json.dumps(about).encode())
-    try:
-        yield name
-    finally:
-        storage.remove(f"{FILLING}/{name}")
-        for other in storage.names(FILLING):
-            if _is_over(storage, f"{FILLING}/{other}"):
-                storage.remove(f"{FILLING}/{other}")
-
-
 def _remove_unlisted(cache: Cache, own: str) -> None:
-    """Remove shards without an entry, whose writers died, unless another fill is under way.
+    """Remove shards without an entry, whose writers died, unless anybody else is at work.
 
-    Its marker stands before its first shard and until after its last entry. So a shard that is
-    there now, with no entry when no other marker is left, will never have one.
+    A marker stands before a writer's first shard and until after its last entry. So a shard that is
+    there now, with no entry when no other marker is left, was left behind.
     """
     storage = cache.storage
-    found = [name for name in storage.names() if name.endswith(SHARD)]
-    for other in storage.names(FILLING):
-        if other != own and not _is_over(storage, f"{FILLING}/{other}"):
+    left = [name for name in storage.names() if name.endswith(SHARD)]
+    for folder in (".fedeas", ENTRIES, REQUESTS):
+        left += [f"{folder}/{name}" for name in storage.names(folder) if name.startswith(".")]
+    for name in left:
+        if others(storage, own):
             return
-    listed = {name.removesuffix(".json") for name in storage.names(ENTRIES)}
-    for name in found:
-        if name.removesuffix(SHARD) not in listed:
+        if not (SHARD_NAME.fullmatch(name) and storage.size(entry_of(name))):
             storage.remove(name)
-
-
-def _is_over(storage: Storage, name: str) -> bool:
-    """Tell whether the fill of a marker has died: its process is gone, or it is a day old."""
-    try:
-        about = json.loads(storage.read(name))
-        if about["host"] != platform.node():
-            return bool(time.time() - about["since"] > _STALE)
-        os.kill(int(about["process"]), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-    return False
 
 
 def _few(values: Sequence[object]) -> str:

@@ -7,6 +7,7 @@ whole batch again, whoever does it.
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +18,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from fedeas.cache.segments import Ints, Segment, Segments, overlaps
+from fedeas.cache.segments import Ints, Segment, Segments, check_segments, overlaps
 from fedeas.cache.shards import DamagedError, Rows
 from fedeas.cache.storage import Storage
 from fedeas.cache.store import Cache
@@ -25,6 +26,7 @@ from fedeas.errors import InputError, first_line
 from fedeas.generators import Generator
 
 FOLDER = ".fedeas/requests"
+_NAME = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,10 @@ class Request:
         columns = np.stack(_columns(self.segments)).astype("<i8")
         storage.write(place, msgspec.json.encode(head) + b"\n" + columns.tobytes())
 
+    def remove(self, storage: Storage) -> None:
+        """Remove it."""
+        storage.remove(f"{FOLDER}/{self.name}")
+
     @classmethod
     def load(cls, storage: Storage, name: str) -> "Request":
         """Read a request; one that is not what its name says is refused."""
@@ -114,7 +120,9 @@ class Request:
         try:
             head = msgspec.json.decode(line, type=_Head)
             columns = np.frombuffer(content, "<i8").reshape(4, head.segments).astype(np.int64)
-            request = cls(Segments.of(head.names, *columns), head.batch_size, head.threads)
+            segments = Segments.of(head.names, *columns)
+            check_segments(segments)
+            request = cls(segments, head.batch_size, head.threads)
             if request.name != name:
                 raise ValueError("its content is not that of its name")
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
@@ -124,7 +132,7 @@ class Request:
 
 class _Head(msgspec.Struct, forbid_unknown_fields=True):
     names: tuple[str, ...]
-    batch_size: Annotated[int, Meta(ge=1, lt=2**31)]
+    batch_size: Annotated[int, Meta(ge=1, le=2**20)]
     threads: Annotated[int, Meta(ge=1, lt=2**16)]
     segments: Annotated[int, Meta(ge=1, lt=2**40)]
 
@@ -135,7 +143,7 @@ def _columns(segments: Segments) -> tuple[Ints, Ints, Ints, Ints]:
 
 def load_requests(storage: Storage) -> Iterator[Request]:
     """Yield the requests of a place, by their names; those that are damaged are left out."""
-    for name in storage.names(FOLDER):
+    for name in filter(_NAME.fullmatch, storage.names(FOLDER)):
         try:
             yield Request.load(storage, name)
         except (DamagedError, FileNotFoundError):

@@ -46,7 +46,8 @@ class Segments:
     @classmethod
     def wanted(cls, samples: Mapping[str, Sequence[int]]) -> "Segments":
         """Return the first samples of every class of every client, as many as are wanted."""
-        counts = np.array(list(samples.values()), np.int64).reshape(len(samples), -1)
+        columns = -1 if samples else 0
+        counts = np.array(list(samples.values()), np.int64).reshape(len(samples), columns)
         clients, labels = np.nonzero(counts)
         return cls.of(tuple(samples), clients, labels, clients * 0, counts[clients, labels])
 
@@ -84,6 +85,28 @@ class Segments:
         kept = clients >= 0
         columns = (clients, self.labels, self.starts, self.stops)
         return Segments(tuple(names), *(column[kept] for column in columns))
+
+
+# Beyond any plan, and small enough that places of samples are whole numbers of 64 bits.
+MOST_CLASSES, MOST_INDEX = 2**20, 2**38
+
+
+def check_segments(segments: Segments) -> None:
+    """Refuse segments that somebody may have made up, with ValueError."""
+    if not len(segments) or len(set(segments.names)) < len(segments.names):
+        raise ValueError("no samples, or a client twice")
+    for column, most in (
+        (segments.clients, len(segments.names)),
+        (segments.labels, MOST_CLASSES),
+        (segments.starts, MOST_INDEX),
+        (segments.stops, MOST_INDEX),
+    ):
+        if column.min() < 0 or column.max() >= most:
+            raise ValueError("clients, classes or indices that cannot be")
+    if (segments.sizes <= 0).any():
+        raise ValueError("an empty segment")
+    if stand_twice(segments):
+        raise ValueError("a sample twice")
 
 
 def union(parts: Iterable[Segments], names: Sequence[str]) -> Segments:
@@ -145,18 +168,17 @@ def overlaps(one: Segments, other: Segments) -> Overlaps:
         raise ValueError("segments of unknown clients")
     classes = 1 + max(one.labels.max(initial=0), other.labels.max(initial=0))
     beyond = 1 + max(one.stops.max(initial=0), other.stops.max(initial=0))
-    order = np.lexsort((other.starts, other_names.clients * classes + other.labels))
-    place = (other_names.clients * classes + other.labels)[order] * beyond
-    first = np.searchsorted(
-        place + other.stops[order],
-        (one.clients * classes + one.labels) * beyond + one.starts,
-        side="right",
-    )
-    last = np.searchsorted(
-        place + other.starts[order],
-        (one.clients * classes + one.labels) * beyond + one.stops,
-        side="left",
-    )
+    own, key = one.clients * classes + one.labels, other_names.clients * classes + other.labels
+    order = np.lexsort((other.starts, key))
+    known, key = np.unique(key[order], return_inverse=True)
+    # Numbered by rank, since places would not fit into 64 bits; one without others ranks between.
+    rank = np.searchsorted(known, own)
+    there = rank < len(known)
+    there[there] = known[rank[there]] == own[there]
+    place, at = key * beyond, rank * beyond
+    first = np.searchsorted(place + other.stops[order], at + one.starts, side="right")
+    last = np.searchsorted(place + other.starts[order], at + one.stops, side="left")
+    last = np.where(there, last, first)
     number = np.maximum(last - first, 0)
     rows = np.repeat(np.arange(len(one)), number)
     within = np.arange(len(rows)) - np.repeat(np.cumsum(number) - number, number)

@@ -8,6 +8,7 @@ so that nobody has to open a shard to find out. What somebody else may have writ
 import bisect
 import hashlib
 import io
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from fedeas._internal.files import sealed, unsealed
 from fedeas._internal.optional import import_extra
-from fedeas.cache.segments import Ints, Segments, runs, stand_twice, subtract, union
+from fedeas.cache.segments import Ints, Segments, check_segments, runs, stand_twice, subtract, union
 from fedeas.cache.storage import Storage
 from fedeas.data.decode import decode_png, encode_png
 from fedeas.data.kinds import Array
@@ -28,6 +29,7 @@ from fedeas.errors import InputError, first_line
 
 COLUMNS = ("client", "class", "index", "seed", "sample")
 SHARD = ".parquet"
+SHARD_NAME = re.compile(r"[0-9a-f]{64}\.parquet")
 ENTRIES = ".fedeas/entries"  # a folder that other readers pass over
 REPAIR = "run `fedeas fill` or `augment` again: damaged or missing samples are generated again"
 _GROUP = 1 << 20  # bytes of a row group, which is read at once
@@ -41,7 +43,9 @@ _Hash = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a sample of a cache is: its shape and number format, and how it is stored."""
 
-    shape: Annotated[tuple[Annotated[int, Meta(ge=1, lt=2**31)], ...], Meta(min_length=1)]
+    shape: Annotated[
+        tuple[Annotated[int, Meta(ge=1, lt=2**31)], ...], Meta(min_length=1, max_length=8)
+    ]
     # Integers or floating-point numbers, little-endian.
     dtype: Annotated[str, Meta(pattern=r"^(\|[ui]1|<[ui][248]|<f[248])\Z")]
     encoding: Annotated[str, Meta(pattern=r"^(raw|png)\Z")] = "raw"
@@ -51,6 +55,25 @@ class Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the form of some samples."""
         dtype = samples.dtype.newbyteorder("<") if samples.dtype.itemsize > 1 else samples.dtype
         return cls(samples.shape[1:], dtype.str, encoding)
+
+    def check(self) -> None:
+        """Refuse samples that cannot be kept, or not in this way."""
+        try:
+            msgspec.convert(msgspec.to_builtins(self), Form)
+        except msgspec.ValidationError:
+            raise InputError(
+                "samples that cannot be kept",
+                got=str(self),
+                allowed="whole numbers up to 64 bits, or floating-point ones of 16, 32 or 64",
+            ) from None
+        channels = self.shape[-1] if len(self.shape) == 3 else 0
+        if self.encoding == "png" and (self.dtype != "|u1" or channels not in (1, 3)):
+            raise InputError(
+                "PNG is for images",
+                got=str(self),
+                allowed="height x width x 1 or 3 of uint8",
+                fix="leave out --png",
+            )
 
     @property
     def bytes(self) -> int:
@@ -112,6 +135,11 @@ class Entry:
         self.storage.remove(self.file)
 
 
+def entry_of(shard: str) -> str:
+    """Return the name of the entry of a shard."""
+    return f"{ENTRIES}/{shard.removesuffix(SHARD)}.json"
+
+
 class _EntryForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shard: _Hash
     blocks: list[tuple[_Whole, _Whole]]  # where each ends, and its CRC-32
@@ -127,10 +155,6 @@ class _EntryForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         lengths = {len(self.clients), len(self.labels), len(self.starts), len(self.stops)}
         if len(lengths) > 1 or len(set(self.names)) < len(self.names):
             raise ValueError("columns of different lengths, or a client twice")
-        if any(a >= b for a, b in zip(self.starts, self.stops, strict=True)):
-            raise ValueError("an empty segment")
-        if any(client >= len(self.names) for client in self.clients):
-            raise ValueError("a client without a name")
         ends = [0, *(end for end, _ in self.blocks)]
         if ends != sorted(set(ends)) or len(ends) < 2:
             raise ValueError("blocks that overlap")
@@ -139,9 +163,9 @@ class _EntryForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class DamagedError(InputError):
     """A file of a cache is not as it was written."""
 
-    def __init__(self, storage: Storage, name: str, why: str = "") -> None:
-        self.name = name
-        super().__init__(f"{storage}/{name} is damaged{': ' if why else ''}{why}", fix=REPAIR)
+    def __init__(self, storage: Storage, name: str, why: str = "", fix: str = REPAIR) -> None:
+        self.name, self.gone = name, not storage.size(name)
+        super().__init__(f"{storage}/{name} is damaged{': ' if why else ''}{why}", fix=fix)
 
 
 # Writing
@@ -285,7 +309,7 @@ def _encoded(form: Form, names: Sequence[str], rows: Rows) -> memoryview:
     parquet.write_table(
         table,
         sink,
-        row_group_size=max(16, _GROUP // max(1, form.bytes)),
+        row_group_size=_rows_of_group(form),
         compression="none",  # pictures and numbers hardly shrink, and reading is faster
         use_dictionary=["client"],
         write_statistics=["client", "class", "index"],
@@ -320,6 +344,10 @@ def parse_entry(storage: Storage, name: str, content: bytes) -> Entry:
     if name != f"{form.shard}.json":
         raise DamagedError(storage, path, "it is about another shard")
     segments = Segments.of(form.names, form.clients, form.labels, form.starts, form.stops)
+    try:
+        check_segments(segments)
+    except ValueError as error:
+        raise DamagedError(storage, path, str(error)) from None
     return Entry(storage, form.shard, segments, form.request, form.seconds, tuple(form.blocks))
 
 
@@ -337,7 +365,7 @@ def read_shard(entry: Entry, form: Form, client: str | None = None) -> Iterator[
         with storage.opened(entry.file) as source:
             checked = _CheckedFile(source, entry)
             file = parquet.ParquetFile(checked, page_checksum_verification=True, pre_buffer=False)
-            _check_shape(entry, file, entry.blocks[-1][0])
+            _check_shape(entry, file, entry.blocks[-1][0], form)
             left = entry.held_by(client)
             for group in range(file.num_row_groups):
                 if client is not None and not _may_hold(file.metadata.row_group(group), client):
@@ -348,7 +376,7 @@ def read_shard(entry: Entry, form: Form, client: str | None = None) -> Iterator[
                     yield name, rows
             if left:
                 raise DamagedError(storage, entry.file, "it holds other samples than it should")
-    except (arrow.ArrowException, OSError) as error:
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, FileNotFoundError):
             raise DamagedError(storage, entry.file, "it is gone") from None
         if isinstance(error, OSError) and error.errno is not None:
@@ -359,17 +387,24 @@ def read_shard(entry: Entry, form: Form, client: str | None = None) -> Iterator[
 def verify_shard(entry: Entry, form: Form) -> None:
     """Read everything in a shard; refuse one that is not as it was written."""
     storage = entry.storage
-    try:
-        content = storage.read(entry.file)
-    except FileNotFoundError:
-        raise DamagedError(storage, entry.file, "it is gone") from None
-    if hashlib.sha256(content).hexdigest() != entry.shard:
+    if storage.size(entry.file) != entry.blocks[-1][0]:
+        raise DamagedError(storage, entry.file, "it is gone, or of another size than it was")
+    digest = hashlib.sha256()
+    with storage.opened(entry.file) as source:
+        while part := source.read(1 << 24):
+            digest.update(part)
+    if digest.hexdigest() != entry.shard:
         raise DamagedError(storage, entry.file, "its bytes are not those of its name")
     for _ in read_shard(entry, form):
         pass
 
 
-def _check_shape(entry: Entry, file: Any, size: int) -> None:
+def _rows_of_group(form: Form) -> int:
+    """Return how many rows of a form are read at once."""
+    return max(16, _GROUP // max(1, form.bytes))
+
+
+def _check_shape(entry: Entry, file: Any, size: int, form: Form) -> None:
     """Refuse other columns, and a file that claims more than it can hold, before it is read."""
     storage = entry.storage
     about = file.metadata
@@ -379,8 +414,14 @@ def _check_shape(entry: Entry, file: Any, size: int) -> None:
         raise DamagedError(storage, entry.file, f"it says that it has {about.num_rows:,} rows")
     groups = [about.row_group(at) for at in range(about.num_row_groups)]
     for group in groups:
-        if any(group.column(at).compression != "UNCOMPRESSED" for at in range(len(COLUMNS))):
+        columns = [group.column(at) for at in range(len(COLUMNS))]
+        if any(column.compression != "UNCOMPRESSED" for column in columns):
             raise DamagedError(storage, entry.file, "it is compressed")
+        if group.num_rows > 4 * _rows_of_group(form):
+            raise DamagedError(storage, entry.file, "its parts have too many rows")
+        # A value that is written once and repeated would take a thousand times its bytes.
+        if any(column.has_dictionary_page for column in columns[1:]):
+            raise DamagedError(storage, entry.file, "its samples refer to each other")
     if sum(group.total_byte_size for group in groups) > _OVERHEAD * size:
         raise DamagedError(storage, entry.file, "it claims more than it can hold")
 

@@ -5,6 +5,7 @@ A name holds its content once and for good: it is written whole or not at all, a
 
 import os
 import re
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from fedeas._internal.optional import import_extra
 from fedeas.errors import InputError, first_line
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+_MOST_BYTES = 1 << 30  # of a file that is read whole; shards are not
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)*")
 
 
@@ -93,6 +95,11 @@ class Storage:
         """Write a file whole or not at all."""
         raise NotImplementedError
 
+    def write_first(self, name: str, content: bytes) -> None:
+        """Write a file unless it is there."""
+        if not self.size(name):
+            self.write(name, content)
+
     def remove(self, name: str) -> None:
         """Remove a file; it may be gone already."""
         raise NotImplementedError
@@ -143,6 +150,8 @@ class LocalStorage(Storage):
         if not path.exists():
             raise FileNotFoundError(str(path))
         check_regular(path)
+        if path.stat().st_size > _MOST_BYTES:
+            raise InputError(f"{path} is too large", got=path.stat().st_size)
         try:
             return path.read_bytes()
         except FileNotFoundError:
@@ -168,6 +177,14 @@ class LocalStorage(Storage):
         with atomic_write(path) as temporary, temporary.open("wb") as file:
             temporary.chmod(0o600)
             file.write(content)
+
+    def write_first(self, name: str, content: bytes) -> None:
+        """Write a file unless it is there; of two who do this at once, one succeeds."""
+        own = f"{name}.{secrets.token_hex(4)}"
+        self.write(own, content)
+        with suppress(FileExistsError):
+            os.link(self.folder / _checked(own), self.folder / _checked(name))
+        self.remove(own)
 
     def remove(self, name: str) -> None:
         """Remove a file; it may be gone already."""

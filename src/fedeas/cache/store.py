@@ -44,8 +44,10 @@ from fedeas.errors import InputError, first_line
 from fedeas.generators import Classes, Generator, check_classes, count_classes
 
 NAME = re.compile(r"[0-9a-f]{16}")  # of a cache's folder
+_ENTRY = re.compile(r"[0-9a-f]{64}\.json")
 FORMAT = "cache/4"
 _ABOUT = ".fedeas/about.json"
+_TRIES = 3  # of reading while somebody compacts
 _CLIENTS = "clients"  # folders of clients that fill by themselves
 
 
@@ -101,7 +103,10 @@ class Cache:
     def at(cls, place: Path | str | Storage) -> "Cache":
         """Open a cache by its own folder or address, or the part of one client."""
         storage = open_storage(place)
-        about = about_of(storage)
+        try:
+            about = about_of(storage)
+        except FileNotFoundError:
+            raise InputError(f"no cache in {storage}") from None
         cache = cls.__new__(cls)
         cache._set(storage, about.generator, about.classes, about.seed)
         cache.names, cache.trained_on = about.names, about.trained_on
@@ -187,8 +192,8 @@ class Cache:
                 "format": FORMAT, **self.origin, "form": msgspec.to_builtins(form),
                 "names": self.names, "trained_on": self.trained_on,
             }  # fmt: skip
-            self.storage.write(_ABOUT, sealed(body).encode())
-            about = self.about()
+            self.storage.write_first(_ABOUT, sealed(body).encode())
+            about = self.about()  # perhaps of another fill that began at the same moment
         if about is not None and about.form != form:
             raise InputError(
                 "the generator changed the shape or number format of its samples",
@@ -268,6 +273,12 @@ class Cache:
             )
         if form is None or not len(labels):
             return np.empty((0, 0)), labels
+        for _ in range(_TRIES):
+            try:
+                return self._read(client, wanted, form), labels
+            except DamagedError as error:
+                if not error.gone:  # otherwise somebody compacts: the samples are elsewhere
+                    raise
         return self._read(client, wanted, form), labels
 
     def form_for(self, client: str) -> Form | None:
@@ -320,7 +331,9 @@ def read_about(storage: Storage) -> About:
         if about.format != FORMAT:
             raise InputError(f"its format is {about.format}, not {FORMAT}")
     except (InputError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise DamagedError(storage, _ABOUT, first_line(error)) from None
+        raise DamagedError(
+            storage, _ABOUT, first_line(error), f"remove {storage}, and fill it again"
+        ) from None
     return about
 
 
@@ -337,7 +350,7 @@ def read_entries(
 ) -> Iterator[Entry]:
     """Yield the entries of a place, by the names of their shards; those `known` are not read."""
     known = {} if known is None else known
-    names = storage.names(ENTRIES)
+    names = list(filter(_ENTRY.fullmatch, storage.names(ENTRIES)))
     shards = set(storage.names())  # listed after the entries, each of which comes after its shard
     new = storage.read_many([f"{ENTRIES}/{name}" for name in names if name not in known])
     for name in names:

@@ -52,20 +52,30 @@ def stored_samples(
 def decoded_once(cache: Cache, client: str, wanted: Sequence[int]) -> tuple[Array, Ints]:
     """Return a client's samples, decoded into a memory-mapped file by whoever reads them first.
 
-    The file is known by the names of the shards, which are the hashes of their content.
+    The file is known by the places and names of the shards, which are the hashes of their content.
     """
     labels = np.repeat(np.arange(len(wanted), dtype=np.int64), wanted)
-    cache.form_for(client)  # a cache of another origin is refused
-    shards = [entry.shard for entry in cache.all_entries(client)]
+    form = cache.form_for(client)  # a cache of another origin is refused
+    # Nobody else's files decide what is read for this cache: not even shards of the same names.
+    shards = [[entry.shard, entry.storage.place] for entry in cache.all_entries(client)]
+    known = [shards, str(form), client, [int(n) for n in wanted]]
     folder = store_folder() / "decoded"
-    path = folder / f"{content_hash([shards, client, [int(n) for n in wanted]])}.npy"
-    if not path.exists():
+    path = folder / f"{content_hash(known)}.npy"
+    if not _is_whole(path, len(labels)):
         samples, _ = cache.samples(client, wanted)
         private_folder(folder)
         with atomic_write(path) as temporary, temporary.open("wb") as file:
             np.save(file, samples, allow_pickle=False)
     # Whoever writes to the samples writes to a copy of their own.
     return np.load(path, mmap_mode="c", allow_pickle=False).view(np.ndarray), labels
+
+
+def _is_whole(path: Path, samples: int) -> bool:
+    """Tell whether a file of decoded samples is there and was not cut off."""
+    try:
+        return len(np.load(path, mmap_mode="r", allow_pickle=False)) == samples
+    except (OSError, ValueError, EOFError):
+        return False
 
 
 def _cache_at(storage: Storage) -> Cache | None:

@@ -96,6 +96,7 @@ class BatchWriter:
                 self.encoding = about.form.encoding
                 form = Form.of(rows.samples, self.encoding)
         if form != self._form:
+            form.check()
             self.cache.begin(form)
             self._form = form
 
