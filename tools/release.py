@@ -209,13 +209,13 @@ def try_checkout(folder: Path, _: Path) -> None:
 
 def try_git(folder: Path, _: Path) -> None:
     """Install an extra from a Git address; a missing one is then named in the same way."""
-    install(folder, "counts", f"fedeas[counts] @ git+{ROOT.as_uri()}")
+    install(folder, "counts", f"fedeas[counts] @ git+{ROOT.as_uri().replace("file://", "file://localhost")}")
     attempt(folder, "counts")
     done = subprocess.run(
         [folder / "bin" / "python", "-c", "import fedeas; fedeas.FedEASSampler"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if f'"fedeas[sampler] @ git+{ROOT.as_uri()}"' not in done.stderr:
+    if f'"fedeas[sampler] @ git+{ROOT.as_uri().replace("file://", "file://localhost")}"' not in done.stderr:
         sys.exit(done.stderr)
 
 
@@ -234,7 +234,7 @@ def try_oldest(folder: Path, dist: Path) -> None:
     """Run the tests of the core on the oldest versions that it says it works with."""
     programs = fresh(folder)
     oldest = [re.sub(r">=([\d.]+).*", r"==\1.*", wish) for wish in PROJECT["dependencies"]]
-    others = ["pytest", "hypothesis", "matplotlib", "pandas", "pillow", "pyarrow"]
+    others = ["pytest", "hypothesis", "matplotlib", "pandas", "pillow", "pyarrow", "scipy"]
     pip = [programs / "python", "-m", "pip", "install", "--quiet"]
     call([*pip, "--find-links", dist, "fedeas", *oldest, *others])
     call([programs / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *CORE_TESTS], ROOT)

@@ -63,7 +63,7 @@ def synthesize(
     all_classes = data_classes if classes is None else classes
     if all_classes is None:
         # Labels alone do not tell, since a client may lack the last class.
-        all_classes = getattr(samples.open_generator(), "classes", None)
+        all_classes = samples.known_classes()
     if all_classes is None:
         raise InputError(
             "neither the data set nor the generator says how many classes there are",

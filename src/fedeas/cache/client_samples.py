@@ -141,6 +141,12 @@ class ClientSamples:
                 int((planned < full).sum()), planned.size,
             )  # fmt: skip
 
+    def known_classes(self) -> Sequence[str] | None:
+        """Return the names of the classes: the generator's, or without one the plan's."""
+        if self.stored is not None:
+            return self.policy.classes if isinstance(self.policy, ClientPlan) else None
+        return getattr(self.open_generator(), "classes", None)
+
     def open_cache(self, classes: Classes) -> Cache:
         """Return the cache of these samples; refuse a generator of other classes."""
         return Cache(self.cache, self.open_generator(), classes, self.seed)

@@ -1,9 +1,7 @@
 """Samples of a cache as other programs have them: folders of images by class, or WebDataset."""
 
-import hashlib
 import io
 import json
-import re
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +11,9 @@ from typing import Literal
 import numpy as np
 
 from fedeas._internal.files import atomic_write
+from fedeas._internal.names import choice
 from fedeas.cache.shards import read_shard
+from fedeas.cache.storage import plain_name
 from fedeas.cache.store import About, Cache, about_of
 from fedeas.data import Dataset
 from fedeas.data.decode import encode_png
@@ -23,7 +23,6 @@ from fedeas.errors import InputError
 Form = Literal["folder", "webdataset"]
 _TAR_BYTES = 256 << 20  # of a WebDataset file
 _REAL = "real"
-_LONGEST = 80  # characters of a name in a path
 
 
 @dataclass(frozen=True)
@@ -80,13 +79,14 @@ def export(
             got=real.samples.shape[1:],
             allowed=str(about.form.shape),
         )
+    if client is not None and not cache.all_entries(client):
+        held = dict.fromkeys(name for entry in cache.all_entries() for name in entry.segments.names)
+        choice(client, "client", tuple(held))
     names = _class_names(about, real)
     pictures = _synthetic(cache, about, client)
     write = _write_folder if form == "folder" else _write_tars
     synthetic = write(out, names, pictures)
     count = 0 if real is None else write(out, names, _real(real))
-    if not synthetic + count:
-        raise InputError("there is nothing to export", got=client)
     (out / "README.md").write_text(_card(about, client, synthetic, count), encoding="utf-8")
     return Exported(synthetic, count, out)
 
@@ -101,7 +101,7 @@ def _synthetic(cache: Cache, about: About, client: str | None) -> Iterator[_Pict
             ):
                 if (name, label, index) not in seen:
                     seen.add((name, label, index))
-                    yield _Picture(f"{_plain(name)}-{label}-{index:06}", label, image, name)
+                    yield _Picture(f"{plain_name(name)}-{label}-{index:06}", label, image, name)
 
 
 def _real(data: Dataset) -> Iterator[_Picture]:
@@ -112,9 +112,9 @@ def _real(data: Dataset) -> Iterator[_Picture]:
 
 def _class_names(about: About, real: Dataset | None) -> list[str]:
     if real is not None:
-        return [_plain(name) for name in real.classes]
+        return [plain_name(name) for name in real.classes]
     if about.names:
-        return [_plain(name) for name in about.names]
+        return [plain_name(name) for name in about.names]
     return []
 
 
@@ -158,16 +158,6 @@ def _write_tars(out: Path, names: list[str], pictures: Iterator[_Picture]) -> in
             else:
                 done = True
     return count
-
-
-def _plain(name: str) -> str:
-    """Return a name as part of a path: names of clients and classes may hold anything."""
-    # No dots: WebDataset takes what is before the first one for the sample.
-    plain = re.sub(r"[^\w-]+", "_", name)[:_LONGEST] or "_"
-    if plain == name and name != _REAL:
-        return plain
-    # Two names may look alike afterwards.
-    return f"{plain}-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:6]}"
 
 
 def _card(about: About, client: str | None, synthetic: int, real: int) -> str:

@@ -3,6 +3,7 @@
 A name holds its content once and for good: it is written whole or not at all, and never changed.
 """
 
+import hashlib
 import os
 import re
 import secrets
@@ -21,11 +22,26 @@ from fedeas._internal.files import (
     unreadable,
 )
 from fedeas._internal.optional import import_extra
-from fedeas.errors import InputError, first_line
+from fedeas.errors import FedeasError, InputError, first_line
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _MOST_BYTES = 1 << 30  # of a file that is read whole; shards are not
+_LONGEST = 80  # characters of a name in a path
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)*")
+
+
+def plain_name(name: str) -> str:
+    """Return a name as part of a path: names of clients and classes may hold anything.
+
+    >>> plain_name("owl"), plain_name("T-shirt/top")
+    ('owl', 'T-shirt_top-e9c1d3')
+    """
+    # No dots: WebDataset takes what is before the first one for the sample.
+    plain = re.sub(r"[^\w-]+", "_", name)[:_LONGEST] or "_"
+    if plain == name and name != "real":  # as files of real images begin
+        return plain
+    # Two names may look alike afterwards.
+    return f"{plain}-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:6]}"
 
 
 def is_url(place: Path | str) -> bool:
@@ -216,9 +232,19 @@ class RemoteStorage(Storage):
     def _path(self, name: str) -> str:
         return f"{self._opened[1]}/{_checked(name)}"
 
+    @contextmanager
+    def _asked(self) -> Iterator[Any]:
+        """Give the file system, whose errors are as many as there are kinds of stores."""
+        try:
+            yield self._opened[0]
+        except (FileNotFoundError, FedeasError):
+            raise
+        except Exception as error:
+            raise InputError(f"cannot reach {self.place}: {first_line(error)}") from error
+
     def _listed(self, folder: str) -> list[dict[str, Any]]:
-        system, root = self._opened
-        with suppress(FileNotFoundError, NotADirectoryError):
+        root = self._opened[1]
+        with suppress(FileNotFoundError, NotADirectoryError), self._asked() as system:
             # What others have written since must be seen.
             return list(system.ls(f"{root}/{folder}".rstrip("/"), detail=True, refresh=True))
         return []
@@ -234,13 +260,14 @@ class RemoteStorage(Storage):
 
     def size(self, name: str) -> int:
         """Return the bytes of a file; 0 if it is gone."""
-        with suppress(FileNotFoundError):
-            return int(self._opened[0].info(self._path(name), refresh=True)["size"])
+        with suppress(FileNotFoundError), self._asked() as system:
+            return int(system.info(self._path(name), refresh=True)["size"])
         return 0
 
     def read(self, name: str) -> bytes:
         """Return the content of a file."""
-        content: bytes = self._opened[0].cat_file(self._path(name))
+        with self._asked() as system:
+            content: bytes = system.cat_file(self._path(name))
         return content
 
     def read_many(self, names: Sequence[str]) -> dict[str, bytes]:
@@ -248,7 +275,8 @@ class RemoteStorage(Storage):
         paths = {self._path(name): name for name in names}
         if not paths:
             return {}
-        contents = self._opened[0].cat(list(paths), on_error="return")
+        with self._asked() as system:
+            contents = system.cat(list(paths), on_error="return")
         found = {}
         for path, content in contents.items():
             if isinstance(content, bytes):
@@ -259,17 +287,23 @@ class RemoteStorage(Storage):
 
     def write(self, name: str, content: bytes | memoryview) -> None:
         """Put a file in one request."""
-        self._opened[0].pipe_file(self._path(name), bytes(content))
+        try:
+            with self._asked() as system:
+                system.pipe_file(self._path(name), bytes(content))
+        except FileNotFoundError as error:
+            raise InputError(f"cannot write to {self.place}: {first_line(error)}") from None
 
     def remove(self, name: str) -> None:
         """Remove a file; it may be gone already."""
-        with suppress(FileNotFoundError):
-            self._opened[0].rm_file(self._path(name))
+        with suppress(FileNotFoundError), self._asked() as system:
+            system.rm_file(self._path(name))
 
     @contextmanager
     def opened(self, name: str) -> Iterator[Any]:
         """Open a file whose parts are read by ranges."""
-        with self._opened[0].open(self._path(name), "rb") as file:
+        with self._asked() as system:
+            file = system.open(self._path(name), "rb")
+        with file:
             yield file
 
 

@@ -266,11 +266,7 @@ class Cache:
         form = self.form_for(client)
         missing = self.missing(client, wanted)
         if len(missing):
-            raise InputError(
-                f"client {client!r} lacks samples of class {int(missing.labels[0])}",
-                got=f"{int(missing.starts[0])} of {wanted[int(missing.labels[0])]}",
-                fix="run `fedeas fill` with this plan",
-            )
+            self._refuse_missing(client, wanted, missing)
         if form is None or not len(labels):
             return np.empty((0, 0)), labels
         for _ in range(_TRIES):
@@ -280,6 +276,23 @@ class Cache:
                 if not error.gone:  # otherwise somebody compacts: the samples are elsewhere
                     raise
         return self._read(client, wanted, form), labels
+
+    def _refuse_missing(self, client: str, wanted: Sequence[int], missing: Segments) -> None:
+        fix = "run `fedeas fill` with this plan, or ask whoever made them"
+        if not self.all_entries(client):
+            held = dict.fromkeys(name for e in self.all_entries() for name in e.segments.names)
+            raise InputError(
+                f"{self.place} has no samples of this client", got=client,
+                allowed=", ".join([*held][:5]) or "nothing is in it", fix=fix,
+            )  # fmt: skip
+        label = int(missing.labels[0])
+        known = dict(enumerate(self.names or read_names(self)))
+        raise InputError(
+            f"client {client!r} lacks {missing.total:,} of {sum(wanted):,} samples, the first of "
+            f"them of class {known.get(label, label)}",
+            got=f"{int(missing.starts[0])} of {wanted[label]}",
+            fix=fix,
+        )
 
     def form_for(self, client: str) -> Form | None:
         """Return what the samples of a client are; refuse those of another origin."""
@@ -335,6 +348,13 @@ def read_about(storage: Storage) -> About:
             storage, _ABOUT, first_line(error), f"remove {storage}, and fill it again"
         ) from None
     return about
+
+
+def read_names(cache: Cache) -> tuple[str, ...]:
+    """Return the names of a cache's classes, where it says them."""
+    with suppress(FileNotFoundError):
+        return about_of(cache.root).names
+    return ()
 
 
 def about_of(storage: Storage) -> About:

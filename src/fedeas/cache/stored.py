@@ -14,7 +14,7 @@ from fedeas._internal.files import (
 )
 from fedeas._internal.seeds import child_rng
 from fedeas.cache.segments import Ints
-from fedeas.cache.storage import LocalStorage, Storage, open_storage
+from fedeas.cache.storage import LocalStorage, Storage, open_storage, plain_name
 from fedeas.cache.store import Cache, caches, is_cache
 from fedeas.data.decode import decode_images
 from fedeas.data.kinds import Array
@@ -41,10 +41,16 @@ def stored_samples(
         The classes of the data, which folders of images are called by.
     """
     storage = open_storage(place)
-    cache = _cache_at(storage)
+    cache = cache_in(storage)
     if cache is None:
         if not isinstance(storage, LocalStorage):
             raise InputError(f"{place} holds no cache")
+        if not storage.folders():
+            raise InputError(
+                f"no samples in {place}",
+                got="no folder" if not storage.folder.is_dir() else "no folders in it",
+                allowed="a cache, or a folder of images by class",
+            )
         return _images_by_class(storage.folder, client, wanted, classes)
     return decoded_once(cache, client, wanted)
 
@@ -78,7 +84,8 @@ def _is_whole(path: Path, samples: int) -> bool:
         return False
 
 
-def _cache_at(storage: Storage) -> Cache | None:
+def cache_in(storage: Storage) -> Cache | None:
+    """Return the cache at a place, or the only one in it; None if there is none."""
     if is_cache(storage):
         return Cache.at(storage)
     found = caches(storage)
@@ -101,7 +108,10 @@ def _images_by_class(
     names = [str(c) for c in range(classes)] if isinstance(classes, int) else list(classes)
     paths: list[Path] = []
     for label, number in enumerate(wanted):
-        here = folder / names[label]
+        here = next(
+            (folder / name for name in (names[label], plain_name(names[label]))
+             if (folder / name).is_dir()), folder / names[label],
+        )  # fmt: skip
         files = sorted(p for p in here.glob("*") if p.suffix.lower() in IMAGE_FILES)
         if len(files) < number:
             raise InputError(

@@ -7,6 +7,7 @@ blamed, and one that fails three times alone is given up while the others go on.
 
 import logging
 import os
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,7 @@ from typing import Any
 from fedeas._internal.optional import import_extra
 from fedeas.cache.store import Cache
 from fedeas.cache.writer import Batch, BatchWriter, Expected
-from fedeas.errors import FedeasError, first_line
+from fedeas.errors import FedeasError, InputError, first_line
 from fedeas.generators import Generator, open_generator
 
 _AT_ONCE = 2  # batches of a worker: one that runs, and one that waits
@@ -102,7 +103,24 @@ class Workers:
         `on_batch(worker, samples, seconds)` is called after each.
         """
         with _cluster(self.address, self.number * settings.threads):
+            self._check_room(settings.threads)
             return _Run(self, settings, iter(batches), on_batch).run()
+
+    def _check_room(self, threads: int) -> None:
+        """Refuse what not even one worker has room for; say if not all of them have."""
+        ray = import_extra("ray", "workers", "generate")
+        there = ray.cluster_resources()
+        least = self.number
+        for what, each in (("GPU", self.gpus), ("CPU", threads)):
+            has = there.get(what, 0.0)
+            if has < each:
+                raise InputError(
+                    f"a worker needs {each:g} {what}s, and Ray has {has:g}",
+                    fix="lower --gpus-per-worker or --threads, or name another --address",
+                )
+            least = min(least, int(has // each) if each else least)
+        if least < self.number:
+            _LOG.warning("there is room for %s of %s workers", least, self.number)
 
 
 class _Run:
@@ -137,6 +155,10 @@ class _Run:
             while self._left or self._suspects or any(actor.tasks for actor in self._actors):
                 self._hand_out()
                 self._wait()
+        except KeyboardInterrupt:
+            self._flush_at_once()
+            raise
+        else:
             for actor in self._actors:
                 if actor.starting is None:
                     self._flush(actor)
@@ -229,6 +251,12 @@ class _Run:
         _LOG.warning("worker %s died; another one takes its place", actor.number)
         self._actors[self._actors.index(actor)] = self._start(actor.number)
 
+    def _flush_at_once(self) -> None:
+        """Let all write what waits, after the batches that they are at, for half a minute."""
+        ready = [actor.handle.flush.remote() for actor in self._actors if actor.starting is None]
+        if ready:
+            self._ray.wait(ready, num_returns=len(ready), timeout=30.0)
+
     def _flush(self, actor: _Actor) -> None:
         try:
             self._ray.get(actor.handle.flush.remote())
@@ -237,6 +265,20 @@ class _Run:
                 raise error.cause from None
         except self._ray.exceptions.RayError:
             pass  # what it had not written is found to be missing
+
+
+def _check_answers(address: str) -> None:
+    """Refuse an address where nobody answers: Ray tries for a minute."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():  # auto
+        return
+    try:
+        socket.create_connection((host, int(port)), 5).close()
+    except OSError as error:
+        raise InputError(
+            f"no Ray cluster answers at {address}: {first_line(error)}",
+            fix="start one with `ray start --head`, or leave out the address",
+        ) from None
 
 
 @contextmanager
@@ -248,6 +290,7 @@ def _cluster(address: str | None, cores: int) -> Iterator[None]:
         return
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "ignore_reinit_error": True}
     if address or "RAY_ADDRESS" in os.environ:
+        _check_answers(address or os.environ["RAY_ADDRESS"])
         ray.init(address=address, **quiet)
     else:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

@@ -99,6 +99,7 @@ def prune_caches(
 
     storages = _caches(base)
     names = [storage.name for storage in storages]
+    keep = [each.rstrip("/").rpartition("/")[2] for each in keep]  # also as `fedeas fill` prints it
     if unknown := set(keep) - set(names):
         raise InputError("no such cache", got=unknown.pop(), allowed=", ".join(names))
     others = [storage for storage in storages if storage.name not in keep]

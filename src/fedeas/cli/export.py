@@ -6,10 +6,13 @@ from typing import Literal
 import typer
 
 from fedeas.cli import show
+from fedeas.errors import InputError
 
 
 def export(
-    cache: str = typer.Argument(..., metavar="CACHE", help="A cache: its folder or address."),
+    cache: str = typer.Argument(
+        ..., metavar="CACHE", help="A cache: its folder or address, or a folder with one."
+    ),
     out: Path = typer.Option(..., metavar="FOLDER", help="A new folder."),
     form: Literal["folder", "webdataset"] = typer.Option(
         "folder", "--format", help="Folders of images by class, or tar files of WebDataset."
@@ -26,12 +29,16 @@ def export(
 
     Example: `fedeas export cache/0123456789abcdef --out images`
     """
-    from fedeas.cache import Cache
     from fedeas.cache.export import export as write
+    from fedeas.cache.storage import open_storage
+    from fedeas.cache.stored import cache_in
     from fedeas.data import open_dataset
 
     data = None if real is None else open_dataset(real, folder)
-    done = write(Cache.at(cache), out, form, client, data)
+    found = cache_in(open_storage(cache))
+    if found is None:
+        raise InputError(f"no cache in {cache}", fix="pass what `fedeas cache list` shows")
+    done = write(found, out, form, client, data)
     images = show.count_of(done.synthetic, "synthetic image")
     more = f" and {done.real:,} real ones" if done.real else ""
     typer.echo(f"wrote {images}{more} to {out}")

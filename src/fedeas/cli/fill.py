@@ -89,6 +89,8 @@ def fill(
     from fedeas.generators import check_stated_classes, make_generator
     from fedeas.planning.plan import PlanRows
 
+    if not workers and (gpus_per_worker or address is not None):
+        raise InputError("--gpus-per-worker and --address are of workers", fix="give --workers N")
     if plan_file is not None and counts is None:
         plan = PlanRows.load(plan_file)
         if client is not None:
@@ -110,6 +112,16 @@ def fill(
         "address": address, "threads": threads, "encoding": "png" if png else "raw",
     }  # fmt: skip
     done = _fill(plan, generator if workers else source, target, per_client, settings)
+    _show_filled(done, plan, target, plan_file, per_client, as_json)
+    if done.failed:
+        raise typer.Exit(1)
+
+
+def _show_filled(
+    done: "Filled", plan: "PlanRows", target: "Cache", plan_file: Path | None, per_client: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Print what was generated, where it is, and how an app takes it."""
     for line in done.mended:
         show.note(f"damaged, and generated again: {line}")
     for failed in done.failed:
@@ -137,8 +149,9 @@ def fill(
         typer.echo(f"cache            {target.place}")
         for name, place in places.items():
             typer.echo(f"{name:<16} {place}")
-    if done.failed:
-        raise typer.Exit(1)
+        if plan_file is not None and not places:
+            where = f'samples="{target.place}", plan="{plan_file}"'
+            typer.echo(f"in an app        fedeas.augment(train, {where}, client=NAME)")
 
 
 def _plan_alone(
@@ -149,7 +162,7 @@ def _plan_alone(
     from fedeas.planning.policies import EqualReduction, FedEAS
 
     if plan_file is not None or counts is None:
-        raise InputError("give a plan, or --counts with --client", got=str(plan_file))
+        raise InputError("give either a plan, or --counts with --client and --reduction")
     if client is None or (reduction is None) == (beta is None):
         raise InputError("--counts needs --client, and --reduction or --beta")
     table = label_counts.load_counts(counts, "fill")
