@@ -209,13 +209,15 @@ def try_checkout(folder: Path, _: Path) -> None:
 
 def try_git(folder: Path, _: Path) -> None:
     """Install an extra from a Git address; a missing one is then named in the same way."""
-    install(folder, "counts", f"fedeas[counts] @ git+{ROOT.as_uri().replace("file://", "file://localhost")}")
+    # Older versions of pip take an address without a host for a path.
+    place = ROOT.as_uri().replace("file://", "file://localhost")
+    install(folder, "counts", f"fedeas[counts] @ git+{place}")
     attempt(folder, "counts")
     done = subprocess.run(
         [folder / "bin" / "python", "-c", "import fedeas; fedeas.FedEASSampler"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if f'"fedeas[sampler] @ git+{ROOT.as_uri().replace("file://", "file://localhost")}"' not in done.stderr:
+    if f'"fedeas[sampler] @ git+{place}"' not in done.stderr:
         sys.exit(done.stderr)
 
 
