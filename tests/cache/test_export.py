@@ -84,7 +84,7 @@ def test_with_the_real_images(tmp_path):
 
 def test_what_is_no_image_or_not_there_is_refused(tmp_path, cache):
     cache, _ = cache
-    with pytest.raises(InputError, match="nothing to export"):
+    with pytest.raises(InputError, match="unknown client"):
         export(cache, tmp_path / "out", client="nobody")
     rows = Cache(tmp_path / "rows", CountingRows(), 3)
     counts = LabelCounts([[30, 2, 0]], classes=["a", "b", "c"])

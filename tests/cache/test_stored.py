@@ -6,6 +6,7 @@ from PIL import Image
 
 from fedeas import FedEAS, InputError, LabelCounts, Plan, augment, fill
 from fedeas.cache import Cache, fill_by_client
+from fedeas.cache.export import export
 from helpers.noted_generators import Counting
 
 CLASSES = ("cat", "dog", "owl")
@@ -44,7 +45,7 @@ def test_too_few_samples_are_an_error_that_names_the_class(tmp_path, plan):
     cache = Cache(tmp_path / "cache", Counting(), CLASSES)
     few = Plan(**{**vars(plan), "samples": plan.samples // 2})
     fill(few, Counting(), cache)
-    with pytest.raises(InputError, match="lacks samples of class") as refused:
+    with pytest.raises(InputError, match="first of them of class") as refused:
         added(plan, samples=cache.folder)
     assert f"{few.samples[0, 1]} of {plan.samples[0, 1]}" in str(refused.value)
 
@@ -61,7 +62,7 @@ def test_one_cache_in_a_folder_and_no_other(tmp_path, plan, number):
     for seed in range(number):
         fill(plan, Counting(), Cache(tmp_path / "cache", Counting(), CLASSES, seed))
     (tmp_path / "cache").mkdir(exist_ok=True)
-    with pytest.raises(InputError, match="2 caches" if number else "too few images of class"):
+    with pytest.raises(InputError, match="2 caches" if number else "no samples in"):
         added(plan, samples=tmp_path / "cache")
 
 
@@ -100,3 +101,19 @@ def test_images_of_another_size_or_number_format_are_refused(tmp_path, plan):
             IMAGES.astype(np.float32) / 255, labels=LABELS, classes=CLASSES, client="north",
             plan=plan, samples=tmp_path / "images",
         )  # fmt: skip
+
+
+def test_what_export_wrote_is_read_whatever_classes_are_called(tmp_path):
+    classes = ("T - shirt / top", "a.b", "owl")
+    plan = FedEAS(beta=12).plan(LabelCounts([N, [0, 5, 40]], ["north", "south"], classes))
+    cache = Cache(tmp_path / "cache", Counting(), classes)
+    fill(plan, Counting(), cache)
+    export(cache, tmp_path / "out")
+    for given in ({"classes": classes}, {}):  # the plan names them too
+        _, labels = augment(
+            IMAGES, labels=LABELS, client="north", plan=plan, samples=tmp_path / "out", **given
+        )
+        added = np.bincount(np.asarray(labels)[32:], minlength=3)
+        assert added.tolist() == plan.samples[0].tolist()
+    with pytest.raises(InputError, match="how many classes there are"):
+        augment(IMAGES, labels=LABELS, client="north", beta=12, samples=tmp_path / "out")

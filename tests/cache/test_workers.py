@@ -14,6 +14,7 @@ import ray
 
 from fedeas import InputError, LabelCounts, Plan, Uniform
 from fedeas.cache import Cache, verify
+from fedeas.cache import workers as workers_module
 from fedeas.cache.fill import fill
 from fedeas.errors import FedeasError
 from helpers.cache_contents import rows_of
@@ -159,6 +160,7 @@ import sys
 import ray
 from pathlib import Path
 from fedeas.cache import Cache
+from fedeas.cache import workers as workers_module
 from fedeas.cache.fill import fill
 from fedeas.planning.plan import Plan
 from test_workers import Slow
@@ -198,3 +200,13 @@ def test_killed_drivers_and_clusters_lose_nothing(tmp_path):
     assert subprocess.run(command, env=environment, check=False).returncode == 0
     cache = Cache(tmp_path / "cache", Counting(), 3)
     check(cache, straight(tmp_path / "straight", plan))
+
+
+def test_more_gpus_than_there_are_and_an_address_where_nobody_answers(tmp_path):
+    """Both once waited for minutes without a word."""
+    plan, cache = Uniform(total=70).plan(COUNTS), Cache(tmp_path, Counting(), 3)
+    with pytest.raises(InputError, match="a worker needs 1 GPUs, and Ray has 0"):
+        fill(plan, Counting(), cache, 7, workers=2, threads=1, gpus_per_worker=1)
+    assert not list(tmp_path.rglob("*.parquet"))
+    with pytest.raises(InputError, match="no Ray cluster answers at"):
+        workers_module._check_answers("127.0.0.1:9")

@@ -160,9 +160,10 @@ def test_whoever_obeys_a_dotted_path_is_listed():
         # the command line
         "fedeas/cli/fill:fill", "fedeas/cli/generator_sample:open",
         # arguments of public functions
-        "fedeas/augmentation/sampler:_fit_resample", "fedeas/augmentation/synthetic:synthesize",
+        "fedeas/augmentation/sampler:_fit_resample",
         "fedeas/augmentation/tables:augment_table", "fedeas/cache/client_samples:_generator",
         "fedeas/cache/client_samples:draw", "fedeas/cache/client_samples:open_cache",
+        "fedeas/cache/client_samples:known_classes",
         "fedeas/cache/fill:_writer", "fedeas/cache/workers:open",
         "fedeas/train/diffusion/sample:save_federated_model",
         "fedeas/planning/planner:choose_policy",

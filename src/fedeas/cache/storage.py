@@ -34,7 +34,7 @@ def plain_name(name: str) -> str:
     """Return a name as part of a path: names of clients and classes may hold anything.
 
     >>> plain_name("owl"), plain_name("T-shirt/top")
-    ('owl', 'T-shirt_top-e9c1d3')
+    ('owl', 'T-shirt_top-9cc7a4')
     """
     # No dots: WebDataset takes what is before the first one for the sample.
     plain = re.sub(r"[^\w-]+", "_", name)[:_LONGEST] or "_"
