@@ -914,7 +914,7 @@ def test_the_hub_app_as_it_is_on_ray(data, tmp_path):
     run = hub_app(tmp_path), {"alpha": 0.3, "num-samples": 300}
 
     def files() -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("*.sqlite")}
+        return {path: path.stat().st_mtime_ns for path in (tmp_path / "store").rglob("*.parquet")}
 
     seen = []
     for _ in range(2):

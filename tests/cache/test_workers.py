@@ -118,7 +118,7 @@ def test_killed_workers_are_replaced_and_nothing_is_lost(tmp_path, kills):
     check(cache, straight(tmp_path / "straight", plan))
 
 
-@pytest.mark.parametrize("how", ["dies", "fails"])
+@pytest.mark.parametrize("how", [pytest.param("dies", marks=pytest.mark.slow), "fails"])
 def test_nine_of_ten_batches_are_generated_beside_one_that_kills(tmp_path, how):
     """One is run alone before it is blamed, and the others are never blamed for it."""
     plan = Uniform(total=70).plan(COUNTS)
