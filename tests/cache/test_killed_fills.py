@@ -85,7 +85,7 @@ def check(folder: Path, plan: Plan, expected: Cache, kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "kills"),
-    [("images", 12), ("rows", 2), pytest.param("images", 400, marks=pytest.mark.slow)],
+    [("images", 20), ("rows", 4), pytest.param("images", 400, marks=pytest.mark.slow)],
 )
 def test_killed_at_any_step_it_ends_with_the_same_bytes(tmp_path, kind, kills):
     plan = Uniform(total=60 * kills).plan(COUNTS)
